@@ -1,0 +1,136 @@
+//! The machine: units in, units out, and the only calendar of pipe events.
+
+use crate::calendar::Calendar;
+use crate::pipe::{self, Counters, Pipe, PipeSpec};
+use falaj_sched::params::Refused;
+use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+
+/// A pipe of the engine: its index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PipeId(pub u32);
+
+/// What enters: a handle to bytes that live elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// Whatever the driver knows the bytes by; it comes out again just once.
+    pub handle: u32,
+    /// Length as the link accounts it; at least 1, below 2^31.
+    pub bytes: u32,
+}
+
+/// What comes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// A unit that leaves.
+    Emit(Emit),
+    /// A unit that is lost.
+    Drop(Dropped),
+}
+
+/// A unit that leaves. It is told when its transmission begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Emit {
+    /// The pipe it leaves.
+    pub pipe: PipeId,
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// The driver's own.
+    pub handle: u32,
+    /// Length as the link accounts it.
+    pub bytes: u32,
+    /// Last bit in.
+    pub arrival: Time,
+    /// First bit out of the queue.
+    pub start: Time,
+    /// Last bit out of the queue; `end - arrival` is the delay that is promised.
+    pub end: Time,
+    /// Last bit at the far end of the link: when it shall be handed over.
+    pub due: Time,
+}
+
+/// A unit that is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dropped {
+    /// The pipe that lost it.
+    pub pipe: PipeId,
+    /// The flow that it belonged to.
+    pub flow: FlowId,
+    /// The driver's own.
+    pub handle: u32,
+    /// Length as the link accounts it.
+    pub bytes: u32,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why a unit is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its queue was full.
+    QueueFull,
+    /// It is larger than the link's largest packet.
+    TooLarge,
+    /// The discipline threw it away.
+    Discipline,
+}
+
+/// The machine.
+pub struct Engine {
+    pipes: Vec<Box<dyn Pipe>>,
+    calendar: Calendar,
+}
+
+impl Engine {
+    /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
+    pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refused)> {
+        let build = |(i, spec)| {
+            let id = PipeId(i as u32);
+            pipe::build(id, spec).map_err(|refused| (id, refused))
+        };
+        let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
+        let calendar = Calendar::new(pipes.len());
+        Ok(Engine { pipes, calendar })
+    }
+
+    /// A unit arrives at a pipe. Runs all that is due until `now` first, so
+    /// that it makes no difference when the engine was polled. `now` never
+    /// goes back.
+    #[inline]
+    pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        let i = pipe.0 as usize;
+        self.pipes[i].arrive(unit, now, out);
+        self.calendar.set(i, self.pipes[i].due());
+    }
+
+    /// Runs all that is due until `now`, each event at its own instant.
+    #[inline]
+    pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
+        while let Some((i, due)) = self.calendar.first() {
+            if due > now || due == Time::NEVER {
+                return;
+            }
+            self.pipes[i].event(due, out);
+            self.calendar.set(i, self.pipes[i].due());
+        }
+    }
+
+    /// When the next event is due; [`Time::NEVER`] if nothing happens without input.
+    pub fn next_event(&self) -> Time {
+        self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
+    }
+
+    /// What happened to a flow so far.
+    pub fn counters(&self, pipe: PipeId, flow: FlowId) -> &Counters {
+        self.pipes[pipe.0 as usize].counters(flow)
+    }
+
+    /// What a flow is promised.
+    pub fn promise(&self, pipe: PipeId, flow: FlowId) -> Result<Promise, NoPromise> {
+        self.pipes[pipe.0 as usize].promise(flow)
+    }
+}

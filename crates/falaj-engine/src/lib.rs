@@ -1,0 +1,21 @@
+//! The sans-I/O machine: units go in with the time, what shall leave comes
+//! out with the time it is due. No clock, no thread, no socket.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
+//! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
+//! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`account`] | which layer's bytes a rate counts |
+//! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
+#![forbid(unsafe_code)]
+
+pub mod account;
+mod calendar;
+pub mod chance;
+pub mod classifier;
+pub mod engine;
+pub mod key;
+pub mod pipe;
+
+pub use engine::{Dropped, Emit, Engine, Output, PipeId, Why};

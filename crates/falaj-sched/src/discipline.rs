@@ -1,0 +1,78 @@
+//! The contract between a discipline and the pipe around it.
+//!
+//! A discipline says which head goes on the link next, or that none may go
+//! before an instant. Time is an argument; it never reads a clock. The pipe
+//! keeps these moments:
+//!
+//! - It asks [`Discipline::next`] when the link is free: at the nominal end of
+//!   a transmission, at the instant of an earlier [`Answer::NotBefore`], and
+//!   when a packet arrives at a free link. Never while a packet is on the wire.
+//! - At equal times transmission ends come first, then timers, then arrivals.
+//! - The packet in service stays at the head of its queue until its end, and
+//!   counts there. Whether a flow has run empty is therefore concluded in the
+//!   `next` after that end, not in `take` (a reset at the start of the last
+//!   transmission breaks the bound of DRR).
+//! - `next` may be asked any number of times, early, late or twice; only what
+//!   arrives, what is taken and the instants of the discipline's own making
+//!   change what it will decide.
+
+use crate::promise::{NoPromise, Promise};
+use crate::queue::{FlowId, Flows, Limit};
+use crate::rate::Wire;
+use crate::time::Time;
+
+/// What may happen on a free link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Send the head of this flow now.
+    Serve(FlowId),
+    /// Throw the head of this flow away and ask again.
+    Drop(FlowId),
+    /// Nothing may be sent before this instant (later than now); ask again
+    /// then, or when a packet arrives.
+    NotBefore(Time),
+    /// Nothing to send until a packet arrives.
+    Idle,
+}
+
+/// A transmission that begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Length as the link accounts it.
+    pub bytes: u32,
+    /// First bit out.
+    pub start: Time,
+    /// Last bit out.
+    pub end: Time,
+}
+
+/// Decides which queued packet goes on the link next.
+pub trait Discipline: Send {
+    /// What it keeps for each flow; up to 32 bytes share the queue's cache line.
+    type State: Default + Clone + Send + core::fmt::Debug + 'static;
+
+    /// Puts what was set for each flow in its place. Called once, before anything else.
+    fn start(&mut self, flows: &mut Flows<Self::State>);
+
+    /// Flow `f` had nothing to send and now has a head.
+    fn ready(&mut self, flows: &mut Flows<Self::State>, f: FlowId, now: Time);
+
+    /// The head of `f` was replaced or removed for another reason than `take`.
+    fn offer_changed(&mut self, flows: &mut Flows<Self::State>, f: FlowId, now: Time) {
+        let _ = (flows, f, now);
+    }
+
+    /// What may happen now. Charges nothing.
+    fn next(&mut self, flows: &mut Flows<Self::State>, now: Time, wire: &Wire) -> Answer;
+
+    /// The head of `f` goes on the wire: the moment to charge for it.
+    fn take(&mut self, flows: &mut Flows<Self::State>, f: FlowId, sent: Sent);
+
+    /// `Some`: there is but one queue with this limit, for all flows.
+    fn shared_queue(&self) -> Option<Limit> {
+        None
+    }
+
+    /// What flow `f` of the scenario is promised.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
+}

@@ -1,0 +1,91 @@
+//! First in, first out: one queue for all flows. No isolation at all; what
+//! every other discipline is compared with.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::params::{Kind, Param, Refused, Setup};
+use crate::promise::{Bound, NoPromise, Promise, admits_one, full_queue, room_for_one};
+use crate::queue::{FlowId, Flows, Limit};
+use crate::rate::{Rate, Wire};
+use crate::registry::Entry;
+use crate::time::{Span, Time};
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "fifo",
+    doc: "one queue for all flows, first in first out",
+    source: "folklore",
+    scheduler: &[Param {
+        name: "queue",
+        kind: Kind::Limit,
+        default: Some("the sum of the flows' queues"),
+        doc: "limit of the one queue that all flows share",
+    }],
+    flow: &[],
+};
+
+/// First in, first out.
+#[derive(Debug, Clone)]
+pub struct Fifo {
+    limit: Limit,
+    rate: Rate,
+    flows: usize,
+    full_queue: Span,
+}
+
+impl Fifo {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Fifo, Refused> {
+        room_for_one(setup)?;
+        let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
+        admits_one(setup, limit, None)?;
+        let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
+        Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), full_queue })
+    }
+}
+
+/// The flows' limits together; in bytes as soon as one of them is.
+fn sum(setup: &Setup) -> Limit {
+    let in_packets = setup.flows.iter().try_fold(0u32, |sum, f| match f.limit {
+        Limit::Packets(n) => Some(sum.saturating_add(n)),
+        Limit::Bytes(_) => None,
+    });
+    match in_packets {
+        Some(packets) => Limit::Packets(packets),
+        None => Limit::Bytes(setup.flows.iter().map(|f| full_queue(setup, f.limit)).sum()),
+    }
+}
+
+impl Discipline for Fifo {
+    type State = ();
+
+    fn start(&mut self, _: &mut Flows<()>) {}
+
+    fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
+
+    fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Answer {
+        match flows.head(FlowId(0)) {
+            Some(_) => Answer::Serve(FlowId(0)),
+            None => Answer::Idle,
+        }
+    }
+
+    fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
+
+    fn shared_queue(&self) -> Option<Limit> {
+        Some(self.limit)
+    }
+
+    /// The delay is that of a full queue; a rate is promised only to a flow
+    /// that has the link alone.
+    fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
+        let alone = self.flows == 1;
+        Ok(Promise {
+            rate: if alone { self.rate } else { Rate(0) },
+            latency: Span::ZERO,
+            rate_formula: if alone { "C" } else { "none: whoever sends most gets most" },
+            delay: Bound { delay: self.full_queue, formula: "b MTU/C", condition: "packets that found room" },
+            others: Vec::new(),
+        })
+    }
+}

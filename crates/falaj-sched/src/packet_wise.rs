@@ -1,0 +1,365 @@
+//! Virtual links served packet by packet (Fortuna and Chydzinski, section III).
+//!
+//! At the start of a cycle each link gets its phase as residual time. The
+//! links then send a packet each in turn while their residual lasts, so that
+//! nobody waits for another's whole phase. What idle time is left is spent at
+//! the end of the cycle, which never lasts longer than the sum of the phases.
+//!
+//! The paper leaves open who pays for idle time, where a round starts, and
+//! when an empty link of type B has given up its turn. [`Rules`] names the
+//! choices; the preset `paper` is the combination that gives the published
+//! numbers (an inference, tried against them), `clean` the plain one.
+//!
+//! While nothing can be sent no residual is touched: what has been spent
+//! follows from the time since the wait began, and is settled at an instant
+//! of the server's own making (a residual used up) or when a packet can be
+//! sent. So it makes no difference how often anybody looks.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::flow_set::FlowSet;
+use crate::params::{Refused, Setup};
+use crate::promise::{NoPromise, Promise};
+use crate::queue::{FlowId, Flows};
+use crate::rate::Wire;
+use crate::time::{Span, Time};
+use crate::virtual_links::{Serve, Tail, Type, VirtualLinks};
+
+/// What the paper leaves open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Each cycle's first round starts at the second link; else it goes on
+    /// after the link that was served last.
+    pub start_at_second: bool,
+    /// An empty link of type B keeps its turn while it is the one that was
+    /// served last, and while the cycle has not sent anything; else it loses
+    /// it whenever the server finds it empty. An empty link of type A at which
+    /// the server rests shields the links behind it.
+    pub lazy_b: bool,
+    /// Idle time is paid by all links that are still alive; else only by
+    /// those of type A.
+    pub all_pay_idle: bool,
+}
+
+impl Rules {
+    /// Those that give the paper's numbers.
+    pub const PAPER: Rules = Rules { start_at_second: true, lazy_b: true, all_pay_idle: true };
+    /// The plain ones.
+    pub const CLEAN: Rules = Rules { start_at_second: false, lazy_b: false, all_pay_idle: false };
+}
+
+/// Virtual links served packet by packet.
+#[derive(Debug, Clone)]
+pub struct PacketWise {
+    config: VirtualLinks,
+    rules: Rules,
+    /// Links of type A; links of type B.
+    kind_a: FlowSet,
+    kind_b: FlowSet,
+    /// Links with a packet.
+    ready: FlowSet,
+    /// Nobody: stands for `ready` where the past without packets is made up for.
+    nobody: FlowSet,
+    /// Links that may still send in this cycle.
+    alive: FlowSet,
+    /// The link served last; the round goes on behind it.
+    last: usize,
+    /// Nothing has been sent in this cycle.
+    first: bool,
+    /// Tails of this cycle, to be waited out before it ends.
+    debt: Span,
+    /// When this cycle began.
+    began: Time,
+    /// Residuals and debt are right for this instant.
+    settled: Time,
+    /// Since then nothing could be sent.
+    waiting: bool,
+    /// Nobody had a packet when we were asked last.
+    idle: bool,
+    /// How long a cycle lasts in which nobody has a packet.
+    idle_cycle: Span,
+}
+
+/// What the server keeps for a link.
+#[derive(Debug, Clone, Default)]
+pub struct Residual {
+    /// Time it may still send in this cycle.
+    left: Span,
+    /// Time it may send in each.
+    phase: Span,
+}
+
+impl PacketWise {
+    /// Validates the setup. The first cycle begins at time zero.
+    pub fn new(setup: &Setup) -> Result<PacketWise, Refused> {
+        let rules = match setup.scheduler.choice("preset") {
+            Some("paper") => Rules::PAPER,
+            _ => Rules::CLEAN,
+        };
+        PacketWise::with_rules(setup, rules)
+    }
+
+    /// The same with rules of one's own.
+    pub fn with_rules(setup: &Setup, rules: Rules) -> Result<PacketWise, Refused> {
+        let config = VirtualLinks::new(setup)?;
+        let n = config.links.len();
+        let (mut kind_a, mut kind_b) = (FlowSet::new(n), FlowSet::new(n));
+        for (i, link) in config.links.iter().enumerate() {
+            match link.kind {
+                Type::A => kind_a.insert(i),
+                Type::B => kind_b.insert(i),
+            }
+        }
+        Ok(PacketWise {
+            config,
+            rules,
+            kind_a,
+            kind_b,
+            ready: FlowSet::new(n),
+            nobody: FlowSet::new(n),
+            alive: FlowSet::new(n),
+            last: n - 1,
+            first: true,
+            debt: Span::ZERO,
+            began: Time::ZERO,
+            settled: Time::ZERO,
+            waiting: true,
+            idle: true,
+            idle_cycle: Span::ZERO,
+        })
+    }
+
+    /// A cycle begins at the settled instant.
+    fn begin_cycle(&mut self, flows: &mut Flows<Residual>) {
+        for f in 0..self.config.links.len() {
+            self.alive.insert(f);
+            let state = flows.state_mut(FlowId(f as u32));
+            state.left = state.phase;
+        }
+        self.began = self.settled;
+        self.debt = Span::ZERO;
+        self.first = true;
+        if self.rules.start_at_second {
+            self.last = 0;
+        }
+    }
+
+    /// The next link in the round that has a packet which fits in what it has
+    /// left. Links met on the way whose packet does not fit are done for this
+    /// cycle; empty links of type B lose their turn.
+    fn find(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
+        let (n, start) = (self.config.links.len(), self.last + 1);
+        for (from, to) in [(start, n), (0, start)] {
+            let mut at = from;
+            while let Some(f) = self.alive.first_common(&self.ready, at, to) {
+                let bytes = flows.head(f).expect("a ready link has a head");
+                let state = flows.state_mut(f);
+                if wire.airtime(bytes) <= state.left {
+                    self.pass_empty_b(f.index());
+                    return Some(f);
+                }
+                self.alive.remove(f.index());
+                if self.config.tail == Tail::Wait {
+                    self.debt += state.left;
+                }
+                at = f.index() + 1;
+            }
+        }
+        None
+    }
+
+    /// The round comes to link `to`: empty links of type B before it lose their turn.
+    fn pass_empty_b(&mut self, to: usize) {
+        let (n, start) = (self.config.links.len(), self.last + 1);
+        if to >= start {
+            self.alive.remove_range(&self.kind_b, &self.ready, start, to);
+        } else {
+            self.alive.remove_range(&self.kind_b, &self.ready, start, n);
+            self.alive.remove_range(&self.kind_b, &self.ready, 0, to);
+        }
+    }
+
+    /// Nothing can be sent: which empty links of type B lose their turn?
+    fn stop_at_a(&mut self) {
+        let n = self.config.links.len();
+        if !self.rules.lazy_b {
+            self.alive.remove_range(&self.kind_b, &self.ready, 0, n);
+            return;
+        }
+        if self.first {
+            return;
+        }
+        // The server rests at the first link of type A; the one served last
+        // is not left yet.
+        let rests_at = self.alive.first_common(&self.kind_a, self.last + 1, n);
+        let rests_at = rests_at.or_else(|| self.alive.first_common(&self.kind_a, 0, self.last));
+        self.pass_empty_b(rests_at.map_or(self.last, FlowId::index));
+    }
+
+    /// Whom to serve at the settled instant; `None`: nothing can be sent.
+    fn decide(&mut self, flows: &mut Flows<Residual>, wire: &Wire) -> Option<FlowId> {
+        loop {
+            if let Some(f) = self.find(flows, wire) {
+                return Some(f);
+            }
+            self.stop_at_a();
+            if self.debt > Span::ZERO || self.alive.intersects(&self.kind_a) {
+                return None;
+            }
+            self.begin_cycle(flows);
+            if self.ready.is_empty() && self.kind_a.is_empty() {
+                return None;
+            }
+        }
+    }
+
+    fn payers(&self) -> (impl Iterator<Item = usize> + '_, u64) {
+        let set = if self.rules.all_pay_idle { &self.alive } else { &self.kind_a };
+        (self.alive.iter().filter(|&f| set.contains(f)), self.alive.count_common(set))
+    }
+
+    /// While nothing can be sent: when that changes without an arrival. The
+    /// tails are spent first, then idle time is shared equally; where it does
+    /// not divide, links of lower index pay a nanosecond earlier.
+    fn until(&self, flows: &Flows<Residual>) -> Time {
+        if self.debt > Span::ZERO {
+            return self.settled + self.debt;
+        }
+        if !self.alive.intersects(&self.kind_a) {
+            return Time::NEVER;
+        }
+        let (payers, n) = self.payers();
+        let used_up = |(rank, f): (usize, usize)| {
+            let left = flows.state(FlowId(f as u32)).left;
+            (left.0 - 1) * n + rank as u64 + 1
+        };
+        let soonest = payers.enumerate().map(used_up).min().expect("a link of type A is alive");
+        self.settled + Span(soonest)
+    }
+
+    /// Settles what the wait until `now` (not beyond `until`) has cost.
+    fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
+        let waited = now - self.settled;
+        self.settled = now;
+        if self.debt > Span::ZERO {
+            self.debt -= waited;
+            return;
+        }
+        if !self.alive.intersects(&self.kind_a) {
+            return;
+        }
+        let (payers, n) = self.payers();
+        let (each, rest) = (waited.0 / n, waited.0 % n);
+        let mut used_up = None;
+        for (rank, f) in payers.enumerate() {
+            let state = flows.state_mut(FlowId(f as u32));
+            state.left -= Span(each + u64::from((rank as u64) < rest));
+            if state.left == Span::ZERO {
+                // One at a time: the next one lasts a nanosecond longer.
+                used_up = Some(f);
+            }
+        }
+        if let Some(f) = used_up {
+            self.alive.remove(f);
+        }
+    }
+
+    /// Lets the cycles go by that ended until now while nobody had a packet.
+    fn catch_up(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) {
+        core::mem::swap(&mut self.ready, &mut self.nobody);
+        loop {
+            let until = self.until(flows);
+            if until > now {
+                break;
+            }
+            self.settle(flows, until);
+            self.decide(flows, wire);
+            if self.began == self.settled && self.idle_cycle > Span::ZERO {
+                let passed = now - self.settled;
+                self.settled += passed - passed % self.idle_cycle;
+                self.began = self.settled;
+            }
+        }
+        core::mem::swap(&mut self.ready, &mut self.nobody);
+    }
+}
+
+impl Discipline for PacketWise {
+    type State = Residual;
+
+    fn start(&mut self, flows: &mut Flows<Residual>) {
+        for (f, link) in self.config.links.iter().enumerate() {
+            flows.state_mut(FlowId(f as u32)).phase = link.phase;
+        }
+        self.begin_cycle(flows);
+        if self.kind_a.is_empty() {
+            return;
+        }
+        // A cycle without packets tells how long such a cycle is.
+        let wire = Wire::new(self.config.rate);
+        while self.began == Time::ZERO {
+            let until = self.until(flows);
+            self.settle(flows, until);
+            self.decide(flows, &wire);
+        }
+        self.idle_cycle = self.began - Time::ZERO;
+        self.settled = Time::ZERO;
+        self.begin_cycle(flows);
+    }
+
+    #[inline]
+    fn ready(&mut self, _: &mut Flows<Residual>, f: FlowId, _: Time) {
+        self.ready.insert(f.index());
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<Residual>, f: FlowId, _: Time) {
+        if flows.head(f).is_none() {
+            self.ready.remove(f.index());
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Answer {
+        if self.idle {
+            self.catch_up(flows, now, wire);
+        } else if !self.waiting && flows.head(FlowId(self.last as u32)).is_none() {
+            self.ready.remove(self.last);
+        }
+        loop {
+            if self.waiting {
+                let until = self.until(flows);
+                if until <= now {
+                    self.settle(flows, until);
+                } else if self.alive.intersects(&self.ready) {
+                    self.settle(flows, now);
+                } else {
+                    self.idle = flows.backlogged() == 0;
+                    return if self.idle { Answer::Idle } else { Answer::NotBefore(until) };
+                }
+            }
+            self.idle = false;
+            match self.decide(flows, wire) {
+                Some(f) => {
+                    self.waiting = false;
+                    return Answer::Serve(f);
+                }
+                None => self.waiting = true,
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
+        let state = flows.state_mut(f);
+        state.left -= sent.end - sent.start;
+        if state.left == Span::ZERO {
+            self.alive.remove(f.index());
+        }
+        self.last = f.index();
+        self.first = false;
+        self.settled = sent.end;
+    }
+
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        self.config.service(f, Serve::PacketWise)
+    }
+}

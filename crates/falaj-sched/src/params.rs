@@ -1,0 +1,164 @@
+//! What a person may set, described once: name, unit, range, default, meaning.
+//! The scenario file, its error messages and the reference are made from it.
+
+use crate::queue::Limit;
+use crate::rate::Rate;
+use crate::time::Span;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// One thing that may be set.
+#[derive(Debug, Clone, Copy)]
+pub struct Param {
+    /// The key, as written in a scenario.
+    pub name: &'static str,
+    /// What its value is.
+    pub kind: Kind,
+    /// As a person would write it; `None`: it must be given.
+    pub default: Option<&'static str>,
+    /// What it means, in one line.
+    pub doc: &'static str,
+}
+
+/// What a value is, and thereby its unit and range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A length of time: `30us`.
+    Span,
+    /// A rate: `100mbit`.
+    Rate,
+    /// A number of bytes: `1500B`.
+    Bytes,
+    /// A bound on a queue: `20p` or `64kB`.
+    Limit,
+    /// A whole number in this range, ends included.
+    Count {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+/// A value that was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    /// See [`Kind::Span`].
+    Span(Span),
+    /// See [`Kind::Rate`].
+    Rate(Rate),
+    /// See [`Kind::Bytes`].
+    Bytes(u64),
+    /// See [`Kind::Limit`].
+    Limit(Limit),
+    /// See [`Kind::Count`].
+    Count(u64),
+    /// See [`Kind::Choice`].
+    Choice(&'static str),
+}
+
+/// The values that were set, by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Values(Vec<(&'static str, Value)>);
+
+impl Values {
+    /// Sets `name`, whatever it was before.
+    pub fn set(&mut self, name: &'static str, value: Value) {
+        match self.0.iter_mut().find(|(n, _)| *n == name) {
+            Some(slot) => slot.1 = value,
+            None => self.0.push((name, value)),
+        }
+    }
+    /// Sets `name`; for building values in one expression.
+    pub fn with(mut self, name: &'static str, value: Value) -> Values {
+        self.set(name, value);
+        self
+    }
+    /// The value of `name`, if it was set.
+    pub fn get(&self, name: &str) -> Option<Value> {
+        self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+    }
+    /// The span `name`, if it was set.
+    pub fn span(&self, name: &str) -> Option<Span> {
+        match self.get(name) {
+            Some(Value::Span(s)) => Some(s),
+            _ => None,
+        }
+    }
+    /// The number of bytes `name`, if it was set.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some(Value::Bytes(b)) => Some(b),
+            _ => None,
+        }
+    }
+    /// The queue limit `name`, if it was set.
+    pub fn limit(&self, name: &str) -> Option<Limit> {
+        match self.get(name) {
+            Some(Value::Limit(l)) => Some(l),
+            _ => None,
+        }
+    }
+    /// The word chosen for `name`, if it was set.
+    pub fn choice(&self, name: &str) -> Option<&'static str> {
+        match self.get(name) {
+            Some(Value::Choice(c)) => Some(c),
+            _ => None,
+        }
+    }
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
+        self.0.iter().copied()
+    }
+}
+
+/// What a discipline is built from.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The link's rate.
+    pub rate: Rate,
+    /// The largest packet, as the link accounts it.
+    pub largest: u32,
+    /// The scheduler's own values.
+    pub scheduler: Values,
+    /// One for each flow, in the scenario's order.
+    pub flows: Vec<FlowSetup>,
+}
+
+/// What a discipline knows of a flow.
+#[derive(Debug, Clone)]
+pub struct FlowSetup {
+    /// The flow's values for this discipline.
+    pub values: Values,
+    /// The limit of its queue.
+    pub limit: Limit,
+}
+
+impl Setup {
+    /// Transmission time of the largest packet (the papers' MTU/C).
+    pub fn largest_airtime(&self) -> Span {
+        self.rate.airtime(self.largest)
+    }
+}
+
+/// A setup that the discipline can't keep a promise on, and what would do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// The flow in question, or `None` where it is the scheduler's own value.
+    pub flow: Option<usize>,
+    /// The key whose value is refused.
+    pub param: &'static str,
+    /// What is wrong.
+    pub what: String,
+    /// What would do.
+    pub help: String,
+}
+
+impl core::fmt::Display for Refused {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "`{}`: {}; {}", self.param, self.what, self.help)
+    }
+}
+impl core::error::Error for Refused {}

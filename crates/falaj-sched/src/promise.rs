@@ -1,0 +1,87 @@
+//! What a discipline guarantees to a flow: by which formula, from where, and
+//! under which condition.
+
+use crate::params::{Refused, Setup};
+use crate::queue::Limit;
+use crate::rate::Rate;
+use crate::time::Span;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A guarantee to one flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Promise {
+    /// A backlogged flow gets at least this rate, once `latency` has passed.
+    pub rate: Rate,
+    /// The latency of the rate-latency service curve.
+    pub latency: Span,
+    /// Formula and source of the rate.
+    pub rate_formula: &'static str,
+    /// No packet that gets in stays longer, from its last bit in to its last
+    /// bit out.
+    pub delay: Bound,
+    /// Further bounds, tighter under a condition or looser and older.
+    pub others: Vec<Bound>,
+}
+
+/// A bound on a packet's delay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Never exceeded.
+    pub delay: Span,
+    /// The formula, named as in its source.
+    pub formula: &'static str,
+    /// What must hold for it.
+    pub condition: &'static str,
+}
+
+/// Why there is no guarantee, and what would bring one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NoPromise(pub String);
+
+/// The most bytes that a queue with this limit holds.
+pub(crate) fn full_queue(setup: &Setup, limit: Limit) -> u64 {
+    match limit {
+        Limit::Packets(n) => u64::from(setup.largest) * u64::from(n),
+        Limit::Bytes(n) => n,
+    }
+}
+
+/// Refuses a link without a rate: `what` needs one to divide.
+pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refused> {
+    if setup.rate.is_unlimited() {
+        return Err(Refused {
+            flow: None,
+            param: "kind",
+            what: format!("{what} divides the time of a link, and an unlimited link takes none"),
+            help: "give the link a `rate`, or choose `fifo`".into(),
+        });
+    }
+    Ok(())
+}
+
+/// Refuses a flow's queue in which not even one packet of the largest size fits.
+pub(crate) fn room_for_one(setup: &Setup) -> Result<(), Refused> {
+    for (flow, f) in setup.flows.iter().enumerate() {
+        admits_one(setup, f.limit, Some(flow))?;
+    }
+    Ok(())
+}
+
+/// The same for one limit, of `flow` or of the scheduler.
+pub(crate) fn admits_one(setup: &Setup, limit: Limit, flow: Option<usize>) -> Result<(), Refused> {
+    let enough = match limit {
+        Limit::Packets(n) => n > 0,
+        Limit::Bytes(n) => n >= u64::from(setup.largest),
+    };
+    if enough {
+        return Ok(());
+    }
+    Err(Refused {
+        flow,
+        param: "queue",
+        what: format!("a queue of {limit} never admits a packet of {} B", setup.largest),
+        help: format!("at least `1p` or `{}B`", setup.largest),
+    })
+}

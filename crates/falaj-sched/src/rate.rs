@@ -1,0 +1,164 @@
+//! Rates, and the wire: what turns a packet's length into transmission time.
+
+use crate::time::{Span, Time};
+use core::fmt;
+
+/// Bits per second. `Rate::UNLIMITED` sends everything in no time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// A link that takes no time to send.
+    pub const UNLIMITED: Rate = Rate(u64::MAX);
+
+    /// `n` bits per second.
+    pub const fn from_bits(n: u64) -> Rate {
+        Rate(n)
+    }
+    /// `n` megabits per second.
+    pub const fn from_mbit(n: u64) -> Rate {
+        Rate(n * 1_000_000)
+    }
+    /// No limit at all?
+    pub fn is_unlimited(self) -> bool {
+        self == Rate::UNLIMITED
+    }
+    /// Transmission time of `bytes`, rounded up to a whole nanosecond.
+    pub fn airtime(self, bytes: u32) -> Span {
+        if self.is_unlimited() {
+            return Span::ZERO;
+        }
+        Span((u64::from(bytes) * BIT_NANOS).div_ceil(self.0))
+    }
+    /// The same for any number of bytes sent without a gap.
+    pub fn airtime_of_many(self, bytes: u64) -> Span {
+        if self.is_unlimited() {
+            return Span::ZERO;
+        }
+        let nanos = (u128::from(bytes) * u128::from(BIT_NANOS)).div_ceil(u128::from(self.0));
+        Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl fmt::Display for Rate {
+    /// As people write it: `100mbit`, `1.5gbit`, `unlimited`; never rounded.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_unlimited() {
+            return f.pad("unlimited");
+        }
+        let (unit, name, mut digits) = match self.0 {
+            0..1_000 => (1, "bit", 0),
+            1_000..1_000_000 => (1_000, "kbit", 3),
+            1_000_000..1_000_000_000 => (1_000_000, "mbit", 6),
+            _ => (1_000_000_000, "gbit", 9),
+        };
+        let (whole, mut rest) = (self.0 / unit, self.0 % unit);
+        while digits > 0 && rest % 10 == 0 {
+            rest /= 10;
+            digits -= 1;
+        }
+        if rest == 0 {
+            f.pad(&alloc::format!("{whole}{name}"))
+        } else {
+            f.pad(&alloc::format!("{whole}.{rest:0digits$}{name}"))
+        }
+    }
+}
+impl fmt::Debug for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One byte lasts `BIT_NANOS / rate` nanoseconds.
+const BIT_NANOS: u64 = 8_000_000_000;
+
+/// The wire of a link: its rate, and the part of a nanosecond by which the
+/// last transmission really ended later than its integer end. Transmissions
+/// that follow each other without a gap therefore never drift: after any
+/// number of them the end is the exact one, rounded down.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    rate: Rate,
+    /// End of the last transmission.
+    end: Time,
+    /// Its remainder, in units of `1 / rate` nanoseconds; below `rate`.
+    rest: u64,
+}
+
+impl Wire {
+    /// An idle wire.
+    pub fn new(rate: Rate) -> Wire {
+        assert!(rate.0 > 0, "a rate of zero sends nothing");
+        Wire { rate, end: Time::ZERO, rest: 0 }
+    }
+
+    /// The rate now.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// How long a transmission of `bytes` may occupy the wire: rounded up, so
+    /// that what is judged to fit does fit, wherever it starts.
+    #[inline]
+    pub fn airtime(&self, bytes: u32) -> Span {
+        self.rate.airtime(bytes)
+    }
+
+    /// Sends `bytes` from `start` on; returns the end. At most [`Wire::airtime`] later.
+    #[inline]
+    pub fn send(&mut self, bytes: u32, start: Time) -> Time {
+        if self.rate.is_unlimited() {
+            return start;
+        }
+        let carried = if start == self.end { self.rest } else { 0 };
+        let work = u64::from(bytes) * BIT_NANOS + carried;
+        self.end = start + Span(work / self.rate.0);
+        self.rest = work % self.rate.0;
+        self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn back_to_back_transmissions_do_not_drift() {
+        // 3 Mbit/s, 500 B: 4000/3 us each; ten million of them are exact.
+        let mut wire = Wire::new(Rate::from_mbit(3));
+        let mut t = Time::ZERO;
+        for n in 1..=10_000_000u64 {
+            t = wire.send(500, t);
+            assert_eq!(u128::from(t.0), u128::from(n) * 500 * u128::from(BIT_NANOS) / 3_000_000);
+        }
+    }
+
+    #[test]
+    fn a_transmission_never_outlasts_its_airtime() {
+        let mut wire = Wire::new(Rate::from_bits(7_777_777));
+        let mut t = Time::ZERO;
+        for bytes in 1..5_000 {
+            let end = wire.send(bytes, t);
+            assert!(end - t <= wire.airtime(bytes));
+            assert!(wire.airtime(bytes) <= end - t + Span(1));
+            t = end;
+        }
+    }
+
+    #[test]
+    fn a_terabit_and_a_giant_unit_do_not_overflow() {
+        let mut wire = Wire::new(Rate::from_mbit(1_000_000));
+        assert_eq!(wire.send(u32::MAX / 2, Time::ZERO), Time(u64::from(u32::MAX / 2) * 8 / 1000));
+        assert_eq!(Rate::from_bits(1).airtime(1_000_000), Span(8_000_000_000_000_000));
+    }
+
+    #[test]
+    fn a_rate_is_written_as_people_write_it() {
+        for (bits, text) in [(5, "5bit"), (64_000, "64kbit"), (1_500_000_000, "1.5gbit"), (100_000_000, "100mbit")] {
+            assert_eq!(Rate(bits).to_string(), text);
+        }
+        assert_eq!(Rate::UNLIMITED.to_string(), "unlimited");
+    }
+}
