@@ -1,11 +1,13 @@
-//! The engine's calendar: for each pipe the instant of its next event, and
-//! which comes first. A binary heap whose entries can be moved; at equal
-//! instants the pipe of lower index comes first.
+//! A calendar: for each of a fixed number of things the instant at which it is
+//! due, and which comes first. A binary heap whose entries can be moved; at
+//! equal instants the thing of lower index comes first. The engine has one for
+//! its pipes, the simulator one for its sources.
 
 use falaj_sched::time::Time;
 
+/// When each of `n` things is due.
 #[derive(Debug, Clone)]
-pub(crate) struct Calendar {
+pub struct Calendar {
     due: Vec<Time>,
     heap: Vec<u32>,
     place: Vec<u32>,
@@ -13,21 +15,21 @@ pub(crate) struct Calendar {
 
 impl Calendar {
     /// `n` entries, none of them due.
-    pub(crate) fn new(n: usize) -> Calendar {
+    pub fn new(n: usize) -> Calendar {
         let all: Vec<u32> = (0..n as u32).collect();
         Calendar { due: vec![Time::NEVER; n], heap: all.clone(), place: all }
     }
 
     /// The entry that comes first, and when.
     #[inline]
-    pub(crate) fn first(&self) -> Option<(usize, Time)> {
+    pub fn first(&self) -> Option<(usize, Time)> {
         let &i = self.heap.first()?;
         Some((i as usize, self.due[i as usize]))
     }
 
     /// Moves entry `i` to `due`.
     #[inline]
-    pub(crate) fn set(&mut self, i: usize, due: Time) {
+    pub fn set(&mut self, i: usize, due: Time) {
         if self.due[i] == due {
             return;
         }

@@ -5,13 +5,14 @@
 //! |---|---|
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
+//! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
 #![forbid(unsafe_code)]
 
 pub mod account;
-mod calendar;
+pub mod calendar;
 pub mod chance;
 pub mod classifier;
 pub mod engine;

@@ -1,0 +1,140 @@
+//! Random pipes and adversarial arrivals, all from one seed.
+#![allow(dead_code, unreachable_pub)]
+
+pub mod model;
+
+use falaj_engine::chance::Chance;
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use rand_core::Rng;
+
+/// One packet: when, whose, how long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub at: Time,
+    pub flow: FlowId,
+    pub bytes: u32,
+}
+
+/// Random choices, one after the other.
+pub struct Dice(Chance);
+
+impl Dice {
+    pub fn new(seed: u64) -> Dice {
+        Dice(Chance::new(seed, 99, 0))
+    }
+    /// From `low` to `high`, both included.
+    pub fn from(&mut self, low: u64, high: u64) -> u64 {
+        low + self.0.next_u64() % (high - low + 1)
+    }
+    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.from(0, choices.len() as u64 - 1) as usize]
+    }
+}
+
+/// Virtual links at 1 Gbit/s (8 ns a byte): tiny packets, so that a model may
+/// go from nanosecond to nanosecond.
+pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str) -> PipeSpec {
+    let largest = dice.from(2, 12) as u32;
+    let n = dice.from(1, 5);
+    let tail = dice.one_of(&["wait", "skip"]);
+    let equal = dice.from(0, 1) == 0;
+    let airtime = u64::from(largest) * 8;
+    let phase = dice.from(airtime, 8 * airtime);
+    let flows = (0..n)
+        .map(|_| {
+            let phase = if equal { phase } else { dice.from(airtime, 8 * airtime) };
+            let values = Values::default()
+                .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
+                .with("phase", Value::Span(Span(phase)));
+            FlowSetup { values, limit: limit(dice, largest, phase > airtime) }
+        })
+        .collect();
+    let scheduler = Values::default()
+        .with("serve", Value::Choice(serve))
+        .with("tail", Value::Choice(tail))
+        .with("preset", Value::Choice(preset));
+    PipeSpec { kind: "virtual-links", setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, delay: Span::ZERO }
+}
+
+/// Any discipline of the registry at an odd rate.
+pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
+    let kind = dice.one_of(&["fifo", "drr", "virtual-links", "virtual-links"]);
+    let rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000));
+    let serve = dice.one_of(&["phase-wise", "packet-wise"]);
+    let preset = dice.one_of(&["clean", "paper"]);
+    let mut spec = virtual_links(dice, serve, preset);
+    spec.kind = kind;
+    spec.setup.rate = rate;
+    spec.delay = Span(dice.from(0, 1000));
+    let airtime = spec.setup.largest_airtime();
+    for f in &mut spec.setup.flows {
+        let phase = f.values.span("phase").unwrap().max(airtime + Span(1));
+        f.values.set("phase", Value::Span(phase));
+        f.values.set("quantum", Value::Bytes(u64::from(spec.setup.largest) + dice.from(0, 20)));
+    }
+    spec
+}
+
+fn limit(dice: &mut Dice, largest: u32, bytes_too: bool) -> Limit {
+    match dice.from(0, if bytes_too { 4 } else { 3 }) {
+        4 => Limit::Bytes(dice.from(u64::from(largest), 20 * u64::from(largest))),
+        3 => Limit::Packets(1),
+        _ => Limit::Packets(dice.from(1, 25) as u32),
+    }
+}
+
+/// Dense bursts and pauses for each flow: the arrivals that bounds must stand.
+pub fn bursts(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<Arrival> {
+    let largest = spec.setup.largest;
+    let sizes = dice.from(0, 2);
+    let odd = dice.from(1, u64::from(largest)) as u32;
+    let mut all = Vec::new();
+    for f in 0..spec.setup.flows.len() {
+        let (longest_gap, longest_pause) = (dice.from(1, 400), dice.from(1, 20_000));
+        let mut at = dice.from(0, 2_000);
+        while at < horizon {
+            for _ in 0..dice.from(1, 60) {
+                let bytes = match sizes {
+                    0 => largest,
+                    1 => dice.from(1, u64::from(largest)) as u32,
+                    _ => dice.one_of(&[odd, largest]),
+                };
+                all.push(Arrival { at: Time(at), flow: FlowId(f as u32), bytes });
+                at += dice.from(0, longest_gap);
+            }
+            at += dice.from(0, longest_pause);
+        }
+    }
+    all.retain(|a| a.at.0 < horizon);
+    all.sort_by_key(|a| (a.at, a.flow));
+    all
+}
+
+/// Runs the arrivals through the engine; `poll` may poll it in between.
+pub fn run(spec: &PipeSpec, arrivals: &[Arrival], mut poll: impl FnMut(&mut Engine, Time, &mut Vec<Output>)) -> Vec<Output> {
+    let mut engine = Engine::new(std::slice::from_ref(spec)).expect("a valid pipe");
+    let mut out = Vec::new();
+    for (handle, a) in arrivals.iter().enumerate() {
+        poll(&mut engine, a.at, &mut out);
+        engine.input(PipeId(0), Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes }, a.at, &mut out);
+    }
+    while engine.next_event() != Time::NEVER {
+        engine.poll(engine.next_event(), &mut out);
+    }
+    for f in 0..spec.setup.flows.len() {
+        let c = engine.counters(PipeId(0), FlowId(f as u32));
+        assert_eq!(c.backlog, 0, "nothing stays behind");
+        assert_eq!(c.offered, c.sent + c.dropped(), "conservation: {c:?}");
+    }
+    out
+}
+
+pub fn emits(out: &[Output]) -> Vec<Emit> {
+    out.iter().filter_map(|o| if let Output::Emit(e) = o { Some(*e) } else { None }).collect()
+}

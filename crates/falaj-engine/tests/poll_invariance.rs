@@ -1,0 +1,30 @@
+//! When and how often the engine is polled changes nothing.
+
+mod common;
+
+use common::{Dice, any_pipe, bursts, run};
+use falaj_sched::time::Time;
+
+#[test]
+fn extra_spurious_and_late_polls_change_no_decision() {
+    for seed in 0..3_000 {
+        let mut dice = Dice::new(seed);
+        let spec = any_pipe(&mut dice);
+        let arrivals = bursts(&mut dice, &spec, 15_000);
+        let late = run(&spec, &arrivals, |_, _, _| {});
+        let mut now = Time::ZERO;
+        let eager = run(&spec, &arrivals, |engine, until, out| {
+            while now < until {
+                now = Time(now.0 + dice.from(0, 300)).min(until);
+                if dice.from(0, 3) == 0 {
+                    // At the very instants of its own events too.
+                    now = now.max(engine.next_event().min(until));
+                }
+                for _ in 0..dice.from(1, 3) {
+                    engine.poll(now, out);
+                }
+            }
+        });
+        assert_eq!(late, eager, "seed {seed}: {spec:?}");
+    }
+}

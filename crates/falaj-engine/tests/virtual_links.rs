@@ -1,0 +1,169 @@
+//! Virtual links against a plain model, and against their own promises.
+
+mod common;
+
+use common::model::{self, Departure, Variant};
+use common::{Arrival, Dice, any_pipe, bursts, emits, run, virtual_links};
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+
+/// Sparse and dense arrivals over some cycles.
+fn scenario(seed: u64, serve: &'static str, preset: &'static str) -> (PipeSpec, Vec<Arrival>) {
+    let mut dice = Dice::new(seed);
+    let spec = virtual_links(&mut dice, serve, preset);
+    let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+    let arrivals = bursts(&mut dice, &spec, 9 * cycle + 500);
+    (spec, arrivals)
+}
+
+fn departures(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<(u32, u64, u64)> {
+    emits(&run(spec, arrivals, |_, _, _| {})).iter().map(|e| (e.handle, e.start.0, e.end.0)).collect()
+}
+
+fn plain(departures: &[Departure]) -> Vec<(u32, u64, u64)> {
+    departures.iter().map(|d| (d.handle, d.start, d.end)).collect()
+}
+
+#[track_caller]
+fn assert_same(seed: u64, spec: &PipeSpec, ours: &[(u32, u64, u64)], model: &[(u32, u64, u64)]) {
+    if let Some(i) = (0..ours.len().max(model.len())).find(|&i| ours.get(i) != model.get(i)) {
+        panic!("seed {seed}: departure {i} is {:?}, in the model {:?}: {spec:?}", ours.get(i), model.get(i));
+    }
+}
+
+#[test]
+fn phase_wise_departures_are_those_of_the_model() {
+    for seed in 0..4_000 {
+        let (spec, arrivals) = scenario(seed, "phase-wise", "clean");
+        let model = plain(&model::phase_wise(&spec, &arrivals));
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &model);
+    }
+}
+
+#[test]
+fn packet_wise_departures_are_those_of_the_model() {
+    for seed in 0..4_000 {
+        let preset = if seed % 2 == 0 { "paper" } else { "clean" };
+        let (spec, arrivals) = scenario(seed, "packet-wise", preset);
+        let variant = Variant { paper: preset == "paper", interrupt: true };
+        let (model, began) = model::packet_wise(&spec, &arrivals, variant);
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
+        let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+        let busy = began.windows(2).filter(|w| model.iter().any(|d| w[0] <= d.arrival && d.arrival < w[1]));
+        for w in busy.filter(|_| spec.setup.flows.iter().any(|f| f.values.choice("kind") == Some("A"))) {
+            assert!(w[1] - w[0] <= cycle, "seed {seed}: a cycle of {} is longer than all phases, {cycle}", w[1] - w[0]);
+        }
+    }
+}
+
+/// Idle time costs no events: hours of it are made up for in one step, and the
+/// phases stand where the stepwise machine has them.
+#[test]
+fn an_idle_link_makes_no_events_and_keeps_its_phases() {
+    for seed in 0..2_000 {
+        for (serve, preset) in [("phase-wise", "clean"), ("packet-wise", "clean"), ("packet-wise", "paper")] {
+            let mut dice = Dice::new(seed);
+            let spec = virtual_links(&mut dice, serve, preset);
+            let flows = spec.setup.flows.len() as u64;
+            let mut at = 0;
+            let arrivals: Vec<Arrival> = (0..8)
+                .map(|_| {
+                    at += dice.from(0, 30_000);
+                    Arrival { at: Time(at), flow: FlowId(dice.from(0, flows - 1) as u32), bytes: dice.from(1, spec.setup.largest.into()) as u32 }
+                })
+                .collect();
+            let model = match serve {
+                "phase-wise" => model::phase_wise(&spec, &arrivals),
+                _ => model::packet_wise(&spec, &arrivals, Variant { paper: preset == "paper", interrupt: true }).0,
+            };
+            assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&model));
+
+            // A hundred days later, in no time at all.
+            let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+            let mut out = Vec::new();
+            assert_eq!(engine.next_event(), Time::NEVER);
+            engine.poll(Time::ZERO + Span::from_secs(8_640_000), &mut out);
+            let unit = falaj_engine::engine::Unit { flow: FlowId(0), handle: 0, bytes: 1 };
+            engine.input(PipeId(0), unit, Time::ZERO + Span::from_secs(8_640_000), &mut out);
+        }
+    }
+}
+
+/// (1'), (1'') and (3) for every packet that got in, with packets of any size,
+/// queues in packets and in bytes; (2) in `saturated_links_get_their_rate`.
+#[test]
+fn no_packet_stays_longer_than_promised() {
+    for seed in 0..6_000 {
+        let mut dice = Dice::new(seed);
+        let spec = any_pipe(&mut dice);
+        let arrivals = bursts(&mut dice, &spec, 20_000);
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
+            let promise = engine.promise(PipeId(0), e.flow).expect("these setups are all promised something");
+            let delay = e.end - e.arrival;
+            assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {} {}: {spec:?}", promise.delay.delay, promise.delay.formula);
+        }
+    }
+}
+
+fn four_is_kept(spec: &PipeSpec, departures: &[Departure]) -> Result<u32, String> {
+    let four = u64::from(spec.setup.largest) * 8 * spec.setup.flows.len() as u64;
+    let mut hot = 0;
+    for d in departures.iter().filter(|d| d.hot) {
+        hot += 1;
+        if d.end - d.arrival > four {
+            return Err(format!("{} > {four}: {d:?}", d.end - d.arrival));
+        }
+    }
+    Ok(hot)
+}
+
+/// (4) holds under its condition, and alone sees that links which are still
+/// alive must interrupt the wait at a cycle's end.
+#[test]
+fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
+    let (mut hot, mut trapped) = (0, 0);
+    for seed in 0..8_000 {
+        let preset = if seed % 4 == 0 { "clean" } else { "paper" };
+        let (spec, arrivals) = scenario(seed, "packet-wise", preset);
+        let right = Variant { paper: preset == "paper", interrupt: true };
+        let (departed, _) = model::packet_wise(&spec, &arrivals, right);
+        assert_same(seed, &spec, &departures(&spec, &arrivals), &plain(&departed));
+        hot += four_is_kept(&spec, &departed).unwrap_or_else(|broken| panic!("seed {seed}: {broken}: {spec:?}"));
+        let (departed, _) = model::packet_wise(&spec, &arrivals, Variant { interrupt: false, ..right });
+        trapped += u32::from(four_is_kept(&spec, &departed).is_err());
+    }
+    assert!(hot > 10_000, "the condition holds often enough to mean something: {hot}");
+    assert!(trapped > 5, "the trap is there to be seen: {trapped}");
+}
+
+/// (2): whoever always has packets gets at least (W - L)/S of the link.
+#[test]
+fn saturated_links_get_their_rate() {
+    for seed in 0..1_000 {
+        let mut dice = Dice::new(seed);
+        let serve = dice.one_of(&["phase-wise", "packet-wise"]);
+        let preset = dice.one_of(&["clean", "paper"]);
+        let mut spec = virtual_links(&mut dice, serve, preset);
+        spec.setup.flows[0].limit = falaj_sched::queue::Limit::Packets(1_000_000);
+        let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+        let horizon = 60 * cycle;
+        let mut arrivals = bursts(&mut dice, &spec, horizon);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        let sizes: Vec<u32> = (0..horizon / 8).map(|_| dice.from(1, spec.setup.largest.into()) as u32).collect();
+        let backlog = sizes.into_iter().map(|bytes| Arrival { at: Time::ZERO, flow: FlowId(0), bytes });
+        arrivals.splice(0..0, backlog);
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let promised = engine.promise(PipeId(0), FlowId(0)).unwrap();
+        let sent: u64 = emits(&run(&spec, &arrivals, |_, _, _| {}))
+            .iter()
+            .filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
+            .map(|e| u64::from(e.bytes))
+            .sum();
+        // The service curve: the rate, once the latency has passed.
+        let due = promised.rate.0 as f64 / 8e9 * (horizon - promised.latency.0.min(horizon)) as f64;
+        assert!(sent as f64 >= due.floor(), "seed {seed}: {sent} B < {due} B: {spec:?}");
+    }
+}

@@ -1,0 +1,14 @@
+//! falaj in simulated time: the very engine that moves live packets, fed by
+//! sources instead of interfaces.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`simulate`] | one run: sources, engine, meters |
+//! | [`replicate`] | many runs with seeds of their own, on all cores |
+#![forbid(unsafe_code)]
+
+pub mod replicate;
+pub mod simulate;
+
+pub use replicate::{Progress, replicate};
+pub use simulate::{Experiment, Feed, FlowResult, Run, simulate};

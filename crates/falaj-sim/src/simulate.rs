@@ -1,0 +1,106 @@
+//! One simulated run.
+
+use falaj_engine::calendar::Calendar;
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::{Counters, PipeSpec};
+use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::params::Refused;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use falaj_traffic::source::{Source, SourceSpec};
+
+/// A source and the flow that it feeds.
+#[derive(Clone, Copy, Debug)]
+pub struct Feed {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// The pipe's flow.
+    pub flow: FlowId,
+    /// What it sends.
+    pub source: SourceSpec,
+}
+
+/// All that a run needs but the seed.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    /// The pipes.
+    pub pipes: Vec<PipeSpec>,
+    /// Who feeds them. At equal instants the earlier in this list comes first.
+    pub feeds: Vec<Feed>,
+    /// How long, in simulated time.
+    pub duration: Span,
+}
+
+/// What a run has measured.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// By pipe, then by flow.
+    pub pipes: Vec<Vec<FlowResult>>,
+    /// How long it lasted, in simulated time.
+    pub duration: Span,
+}
+
+/// What a run has measured of a flow.
+#[derive(Clone, Debug)]
+pub struct FlowResult {
+    /// What happened to its packets until the end of the run.
+    pub counters: Counters,
+    /// From last bit in to last bit out of the link, of packets sent until then.
+    pub delay: Meter,
+}
+
+impl FlowResult {
+    /// Bits per second that came, as the link accounts them.
+    pub fn offered_rate(&self, duration: Span) -> f64 {
+        self.counters.offered_bytes as f64 * 8.0 / duration.as_secs_f64()
+    }
+    /// Bits per second that left.
+    pub fn sent_rate(&self, duration: Span) -> f64 {
+        self.counters.sent_bytes as f64 * 8.0 / duration.as_secs_f64()
+    }
+}
+
+/// Runs the experiment once. Same experiment and seed, same result, bit for bit.
+pub fn simulate(experiment: &Experiment, seed: u64) -> Result<Run, (PipeId, Refused)> {
+    let mut engine = Engine::new(&experiment.pipes)?;
+    let end = Time::ZERO + experiment.duration;
+    let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.flows.len()];
+    let mut delays: Vec<Vec<Meter>> = experiment.pipes.iter().map(of_pipe).collect();
+    let mut record = |out: &mut Vec<Output>| {
+        for output in out.drain(..) {
+            if let Output::Emit(emit) = output {
+                // A transmission is told when it begins; it may end after us.
+                if emit.end <= end {
+                    delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+                }
+            }
+        }
+    };
+
+    let mut sources: Vec<Source> =
+        experiment.feeds.iter().enumerate().map(|(i, feed)| Source::new(feed.source, seed, i as u64)).collect();
+    let mut arrivals = Calendar::new(sources.len());
+    for (i, source) in sources.iter_mut().enumerate() {
+        arrivals.set(i, source.next().unwrap_or(Time::NEVER));
+    }
+    let mut out = Vec::new();
+    while let Some((i, at)) = arrivals.first() {
+        if at >= end {
+            break;
+        }
+        let feed = &experiment.feeds[i];
+        let unit = Unit { flow: feed.flow, handle: 0, bytes: feed.source.size };
+        engine.input(feed.pipe, unit, at, &mut out);
+        arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
+        record(&mut out);
+    }
+    engine.poll(end, &mut out);
+    record(&mut out);
+
+    let result = |(p, meters): (usize, Vec<Meter>)| {
+        let flow = |(f, delay)| FlowResult { counters: *engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
+        meters.into_iter().enumerate().map(flow).collect()
+    };
+    Ok(Run { pipes: delays.into_iter().enumerate().map(result).collect(), duration: experiment.duration })
+}

@@ -1,0 +1,49 @@
+//! Confidence intervals over independent replications.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// A mean with the half-width of its interval.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// Mean over the replications.
+    pub mean: f64,
+    /// Half of the 95 % interval's width (Student); `None` below two replications.
+    pub half_width: Option<f64>,
+    /// Standard error of the mean; `None` below two replications.
+    pub standard_error: Option<f64>,
+}
+
+impl Estimate {
+    /// From one value for each replication; `None` without any.
+    pub fn of(values: &[f64]) -> Option<Estimate> {
+        if values.is_empty() {
+            return None;
+        }
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        let standard_error = (values.len() > 1).then(|| {
+            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            (variance / n).sqrt()
+        });
+        let half_width = standard_error.map(|error| {
+            let student = StudentsT::new(0.0, 1.0, n - 1.0).expect("degrees of freedom are positive");
+            error * student.inverse_cdf(0.975)
+        });
+        Some(Estimate { mean, half_width, standard_error })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_students() {
+        let e = Estimate::of(&[10.0, 12.0, 14.0, 16.0]).unwrap();
+        assert_eq!(e.mean, 13.0);
+        // t(3; 0.975) = 3.1824 from the tables; s = 2.5820.
+        assert!((e.half_width.unwrap() - 3.1824 * 2.5820 / 2.0).abs() < 1e-3, "{e:?}");
+        assert_eq!(Estimate::of(&[1.0]).unwrap().half_width, None);
+        assert_eq!(Estimate::of(&[]), None);
+    }
+}

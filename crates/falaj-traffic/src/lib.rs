@@ -1,0 +1,12 @@
+//! What goes in and how what comes out is measured.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`source`] | sources as iterators of arrivals: Poisson, CBR, on-off |
+//! | [`meter`] | delays: exact mean and maximum, percentiles from a histogram |
+//! | [`interval`] | confidence intervals over replications |
+#![forbid(unsafe_code)]
+
+pub mod interval;
+pub mod meter;
+pub mod source;
