@@ -64,7 +64,9 @@ impl Calendar {
     fn sink(&mut self, mut place: usize) {
         loop {
             let below = [2 * place + 1, 2 * place + 2];
-            let Some(least) = below.into_iter().filter(|&p| p < self.heap.len()).min_by_key(|&p| self.key(p)) else { return };
+            let Some(least) = below.into_iter().filter(|&p| p < self.heap.len()).min_by_key(|&p| self.key(p)) else {
+                return;
+            };
             if self.key(least) >= self.key(place) {
                 return;
             }

@@ -90,7 +90,9 @@ impl Net {
     /// Is `addr` one of these?
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
-            (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => Net::new(addr, self.len).addr == self.addr,
+            (IpAddr::V4(_), IpAddr::V4(_)) | (IpAddr::V6(_), IpAddr::V6(_)) => {
+                Net::new(addr, self.len).addr == self.addr
+            }
             _ => false,
         }
     }
@@ -151,7 +153,8 @@ impl fmt::Display for Match {
         if self.is_any() {
             return f.write_str("any");
         }
-        let decided = self.src.or(self.dst).is_some() || matches!(self.protocol, Some(Protocol::ICMP | Protocol::ICMP6));
+        let decided =
+            self.src.or(self.dst).is_some() || matches!(self.protocol, Some(Protocol::ICMP | Protocol::ICMP6));
         let ports = |name: &str, range: Option<(u16, u16)>| match range {
             Some((from, to)) if from == to => Some(format!("{name} {from}")),
             Some((from, to)) => Some(format!("{name} {from}-{to}")),

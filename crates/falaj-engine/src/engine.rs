@@ -8,7 +8,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 
 /// A pipe of the engine: its index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipeId(pub u32);
 
 /// What enters: a handle to bytes that live elsewhere.

@@ -71,7 +71,11 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
             let arrivals: Vec<Arrival> = (0..8)
                 .map(|_| {
                     at += dice.from(0, 30_000);
-                    Arrival { at: Time(at), flow: FlowId(dice.from(0, flows - 1) as u32), bytes: dice.from(1, spec.setup.largest.into()) as u32 }
+                    Arrival {
+                        at: Time(at),
+                        flow: FlowId(dice.from(0, flows - 1) as u32),
+                        bytes: dice.from(1, spec.setup.largest.into()) as u32,
+                    }
                 })
                 .collect();
             let model = match serve {
@@ -103,7 +107,12 @@ fn no_packet_stays_longer_than_promised() {
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
             let promise = engine.promise(PipeId(0), e.flow).expect("these setups are all promised something");
             let delay = e.end - e.arrival;
-            assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {} {}: {spec:?}", promise.delay.delay, promise.delay.formula);
+            assert!(
+                delay <= promise.delay.delay,
+                "seed {seed}: {delay} > {} {}: {spec:?}",
+                promise.delay.delay,
+                promise.delay.formula
+            );
         }
     }
 }

@@ -69,7 +69,10 @@ impl Drr {
                     flow: Some(flow),
                     param: "quantum",
                     what: format!("a quantum of {quantum} B is out of range"),
-                    help: format!("at least {} B, the largest packet as the link accounts it; at most 1 GiB", setup.largest),
+                    help: format!(
+                        "at least {} B, the largest packet as the link accounts it; at most 1 GiB",
+                        setup.largest
+                    ),
                 });
             }
             quanta.push(quantum as u32);

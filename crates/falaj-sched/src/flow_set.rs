@@ -105,9 +105,15 @@ mod tests {
         let n = 150;
         let (mut a, mut b, mut c) = (FlowSet::new(n), FlowSet::new(n), FlowSet::new(n));
         for f in 0..n {
-            if f % 3 == 0 { a.insert(f) }
-            if f % 5 == 0 { b.insert(f) }
-            if f % 2 == 0 { c.insert(f) }
+            if f % 3 == 0 {
+                a.insert(f)
+            }
+            if f % 5 == 0 {
+                b.insert(f)
+            }
+            if f % 2 == 0 {
+                c.insert(f)
+            }
         }
         for from in 0..n {
             for to in 0..=n {

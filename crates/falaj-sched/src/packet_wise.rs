@@ -290,12 +290,13 @@ impl Discipline for PacketWise {
         for (f, link) in self.config.links.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).phase = link.phase;
         }
+        let wire = Wire::new(self.config.rate);
         self.begin_cycle(flows);
+        self.decide(flows, &wire);
         if self.kind_a.is_empty() {
             return;
         }
-        // A cycle without packets tells how long such a cycle is.
-        let wire = Wire::new(self.config.rate);
+        // The first cycle without packets tells how long such a cycle is.
         while self.began == Time::ZERO {
             let until = self.until(flows);
             self.settle(flows, until);
@@ -304,6 +305,7 @@ impl Discipline for PacketWise {
         self.idle_cycle = self.began - Time::ZERO;
         self.settled = Time::ZERO;
         self.begin_cycle(flows);
+        self.decide(flows, &wire);
     }
 
     #[inline]

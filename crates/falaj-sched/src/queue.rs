@@ -139,9 +139,22 @@ impl<S: Default> Queues<S> {
                 Limit::Packets(n) => (n, u32::MAX),
                 Limit::Bytes(n) => (u32::MAX, u32::try_from(n).unwrap_or(u32::MAX)),
             };
-            Record { head_bytes: 0, packets: 0, bytes: 0, first: NONE, last: NONE, max_packets, max_bytes, state: S::default() }
+            Record {
+                head_bytes: 0,
+                packets: 0,
+                bytes: 0,
+                first: NONE,
+                last: NONE,
+                max_packets,
+                max_bytes,
+                state: S::default(),
+            }
         };
-        Queues { flows: Flows { records: limits.iter().map(record).collect(), backlogged: 0 }, pool: Vec::new(), free: NONE }
+        Queues {
+            flows: Flows { records: limits.iter().map(record).collect(), backlogged: 0 },
+            pool: Vec::new(),
+            free: NONE,
+        }
     }
 
     /// What the discipline sees.

@@ -49,8 +49,18 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     flow: &[
-        Param { name: "kind", kind: Kind::Choice(&["A", "B"]), default: None, doc: "A keeps its phase when idle, B gives it up" },
-        Param { name: "phase", kind: Kind::Span, default: None, doc: "time on the link in each cycle, at most; at least one largest packet" },
+        Param {
+            name: "kind",
+            kind: Kind::Choice(&["A", "B"]),
+            default: None,
+            doc: "A keeps its phase when idle, B gives it up",
+        },
+        Param {
+            name: "phase",
+            kind: Kind::Span,
+            default: None,
+            doc: "time on the link in each cycle, at most; at least one largest packet",
+        },
     ],
 };
 
@@ -111,7 +121,12 @@ impl VirtualLinks {
         let largest = setup.largest_airtime();
         let mut links = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
-            let missing = |param| Refused { flow: Some(flow), param, what: "is missing".into(), help: "every virtual link needs it".into() };
+            let missing = |param| Refused {
+                flow: Some(flow),
+                param,
+                what: "is missing".into(),
+                help: "every virtual link needs it".into(),
+            };
             let kind = match f.values.choice("kind").ok_or_else(|| missing("kind"))? {
                 "A" => Type::A,
                 _ => Type::B,
@@ -121,7 +136,10 @@ impl VirtualLinks {
                 return Err(Refused {
                     flow: Some(flow),
                     param: "phase",
-                    what: format!("a phase of {phase} is shorter than one packet of {} B, which takes {largest} at {}", setup.largest, setup.rate),
+                    what: format!(
+                        "a phase of {phase} is shorter than one packet of {} B, which takes {largest} at {}",
+                        setup.largest, setup.rate
+                    ),
                     help: format!("at least `{largest}`; or a smaller `mtu`"),
                 });
             }

@@ -3,11 +3,13 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`scenario`] | from a scenario to an experiment |
 //! | [`simulate`] | one run: sources, engine, meters |
 //! | [`replicate`] | many runs with seeds of their own, on all cores |
 #![forbid(unsafe_code)]
 
 pub mod replicate;
+pub mod scenario;
 pub mod simulate;
 
 pub use replicate::{Progress, replicate};

@@ -19,6 +19,8 @@ pub struct Feed {
     pub flow: FlowId,
     /// What it sends.
     pub source: SourceSpec,
+    /// The number of its random stream.
+    pub stream: u64,
 }
 
 /// All that a run needs but the seed.
@@ -79,7 +81,7 @@ pub fn simulate(experiment: &Experiment, seed: u64) -> Result<Run, (PipeId, Refu
     };
 
     let mut sources: Vec<Source> =
-        experiment.feeds.iter().enumerate().map(|(i, feed)| Source::new(feed.source, seed, i as u64)).collect();
+        experiment.feeds.iter().map(|feed| Source::new(feed.source, seed, feed.stream)).collect();
     let mut arrivals = Calendar::new(sources.len());
     for (i, source) in sources.iter_mut().enumerate() {
         arrivals.set(i, source.next().unwrap_or(Time::NEVER));

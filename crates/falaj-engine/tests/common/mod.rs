@@ -59,7 +59,11 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
         .with("serve", Value::Choice(serve))
         .with("tail", Value::Choice(tail))
         .with("preset", Value::Choice(preset));
-    PipeSpec { kind: "virtual-links", setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, delay: Span::ZERO }
+    PipeSpec {
+        kind: "virtual-links",
+        setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows },
+        delay: Span::ZERO,
+    }
 }
 
 /// Any discipline of the registry at an odd rate.
@@ -117,7 +121,11 @@ pub fn bursts(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<Arrival> {
 }
 
 /// Runs the arrivals through the engine; `poll` may poll it in between.
-pub fn run(spec: &PipeSpec, arrivals: &[Arrival], mut poll: impl FnMut(&mut Engine, Time, &mut Vec<Output>)) -> Vec<Output> {
+pub fn run(
+    spec: &PipeSpec,
+    arrivals: &[Arrival],
+    mut poll: impl FnMut(&mut Engine, Time, &mut Vec<Output>),
+) -> Vec<Output> {
     let mut engine = Engine::new(std::slice::from_ref(spec)).expect("a valid pipe");
     let mut out = Vec::new();
     for (handle, a) in arrivals.iter().enumerate() {

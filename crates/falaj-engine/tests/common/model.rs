@@ -34,7 +34,13 @@ struct Line<'a> {
 
 impl Line<'_> {
     fn new<'a>(spec: &'a PipeSpec, arrivals: &'a [Arrival]) -> Line<'a> {
-        Line { spec, arrivals, next: 0, queues: spec.setup.flows.iter().map(|_| VecDeque::new()).collect(), departures: Vec::new() }
+        Line {
+            spec,
+            arrivals,
+            next: 0,
+            queues: spec.setup.flows.iter().map(|_| VecDeque::new()).collect(),
+            departures: Vec::new(),
+        }
     }
     fn next_at(&self) -> Option<u64> {
         self.arrivals.get(self.next).map(|a| a.at.0)

@@ -1,0 +1,295 @@
+//! The scenario's sources as real datagrams, and what arrives of them.
+//!
+//! A sender and a receiver are processes of their own, one at each end of the
+//! link. Both read CLOCK_MONOTONIC, so a datagram's delay is the difference of
+//! two readings of one clock.
+
+use crate::clock::{Clock, monotonic};
+use crate::priority;
+use falaj_engine::calendar::Calendar;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use falaj_traffic::source::{Model, Source, SourceSpec};
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::TimeSpec;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+
+/// Bytes of a datagram that are ours: magic, source, number, instant of sending.
+pub const HEADER: usize = 24;
+const MAGIC: u32 = u32::from_le_bytes(*b"flj1");
+
+/// What one end of the link sends and receives.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EndPlan {
+    /// The instant, of CLOCK_MONOTONIC, at which the scenario begins.
+    pub zero: u64,
+    /// How long it lasts, in nanoseconds.
+    pub duration: u64,
+    /// How long to wait for the last datagrams after that, in nanoseconds.
+    pub grace: u64,
+    /// Seed of the sources.
+    pub seed: u64,
+    /// What is sent from here.
+    pub sends: Vec<Sending>,
+    /// What is received here.
+    pub receives: Vec<Receiving>,
+}
+
+/// A source as datagrams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Sending {
+    /// The source's number in the scenario.
+    pub source: u32,
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// Bytes of payload in each datagram.
+    pub payload: u32,
+    /// Sent from here.
+    pub from: SocketAddr,
+    /// Sent to there.
+    pub to: SocketAddr,
+    /// What it sends, lengths as the link accounts them.
+    pub traffic: Traffic,
+}
+
+/// [`SourceSpec`] as it goes between processes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bits per second.
+    pub rate: u64,
+    /// Bytes.
+    pub size: u32,
+    /// Nanoseconds.
+    pub start: u64,
+    /// Nanoseconds.
+    pub stop: u64,
+    /// What kind of source.
+    pub model: TrafficModel,
+}
+
+/// [`Model`] as it goes between processes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum TrafficModel {
+    /// Exponential gaps.
+    Poisson,
+    /// Equal gaps.
+    Cbr,
+    /// Mean times on and off, in nanoseconds.
+    OnOff(u64, u64),
+}
+
+impl From<SourceSpec> for Traffic {
+    fn from(spec: SourceSpec) -> Traffic {
+        let model = match spec.model {
+            Model::Poisson => TrafficModel::Poisson,
+            Model::Cbr => TrafficModel::Cbr,
+            Model::OnOff { on, off } => TrafficModel::OnOff(on.0, off.0),
+        };
+        Traffic { rate: spec.rate.0, size: spec.size, start: spec.start.0, stop: spec.stop.0, model }
+    }
+}
+
+impl From<Traffic> for SourceSpec {
+    fn from(t: Traffic) -> SourceSpec {
+        let model = match t.model {
+            TrafficModel::Poisson => Model::Poisson,
+            TrafficModel::Cbr => Model::Cbr,
+            TrafficModel::OnOff(on, off) => Model::OnOff { on: Span(on), off: Span(off) },
+        };
+        SourceSpec { model, rate: Rate(t.rate), size: t.size, start: Time(t.start), stop: Time(t.stop) }
+    }
+}
+
+/// A flow of a pipe, as it goes between processes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct FlowKey {
+    /// The pipe.
+    pub pipe: u32,
+    /// The pipe's flow.
+    pub flow: u32,
+}
+
+/// The datagrams of a source, to be received.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Receiving {
+    /// The source's number in the scenario.
+    pub source: u32,
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// Received here.
+    pub at: SocketAddr,
+}
+
+/// What one end has seen.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EndReport {
+    /// What was sent from here, by source.
+    pub sent: Vec<SentReport>,
+    /// What was received here, by flow.
+    pub received: Vec<ReceivedReport>,
+}
+
+/// What was sent of a source.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SentReport {
+    /// The flow that it feeds.
+    pub flow: FlowKey,
+    /// Datagrams that the kernel took.
+    pub datagrams: u64,
+    /// Datagrams that it did not take.
+    pub refused: u64,
+}
+
+/// What was received of a flow. Delays from `send` to `recv`, in nanoseconds.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReceivedReport {
+    /// The flow.
+    pub flow: FlowKey,
+    /// Datagrams.
+    pub datagrams: u64,
+    /// Mean delay.
+    pub mean: Option<f64>,
+    /// Median delay.
+    pub p50: Option<u64>,
+    /// The delay that 99 of 100 do not exceed.
+    pub p99: Option<u64>,
+    /// Longest delay.
+    pub max: Option<u64>,
+}
+
+/// Sends and receives what `plan` says; returns when it is over.
+pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
+    let receivers = bind(plan.receives.iter().map(|r| r.at))?;
+    let senders = bind(plan.sends.iter().map(|s| s.from))?;
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| send(plan, &senders));
+        let received = receive(plan, &receivers)?;
+        let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
+        Ok(EndReport { sent, received })
+    })
+}
+
+/// One socket for each address, however many sources share it.
+fn bind(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<BTreeMap<SocketAddr, UdpSocket>> {
+    let addresses: BTreeSet<SocketAddr> = addresses.collect();
+    let bound = |at| match UdpSocket::bind(at) {
+        Ok(socket) => Ok((at, socket)),
+        Err(e) => Err(io::Error::new(e.kind(), format!("cannot have the UDP address {at}: {e}"))),
+    };
+    addresses.into_iter().map(bound).collect()
+}
+
+/// Sends each datagram at its instant, or a little later where the machine is.
+fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<SentReport>> {
+    // A sender before others would keep its own receiver from running.
+    let _ = nix::sys::prctl::set_timerslack(1);
+    let clock = Clock::from_zero(plan.zero);
+    let end = Time(plan.duration);
+    let mut reports: Vec<SentReport> =
+        plan.sends.iter().map(|s| SentReport { flow: s.flow, ..SentReport::default() }).collect();
+    let mut sources: Vec<Source> =
+        plan.sends.iter().map(|s| Source::new(s.traffic.into(), plan.seed, s.source.into())).collect();
+    let mut instants = Calendar::new(sources.len());
+    for (i, source) in sources.iter_mut().enumerate() {
+        instants.set(i, source.next().unwrap_or(Time::NEVER));
+    }
+    let mut payload = vec![0; plan.sends.iter().map(|s| s.payload as usize).max().unwrap_or(0).max(HEADER)];
+    payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
+    while let Some((i, at)) = instants.first() {
+        if at >= end {
+            break;
+        }
+        sleep_until(&clock, at);
+        let sending = &plan.sends[i];
+        payload[4..8].copy_from_slice(&sending.source.to_le_bytes());
+        payload[8..16].copy_from_slice(&reports[i].datagrams.to_le_bytes());
+        payload[16..24].copy_from_slice(&monotonic().to_le_bytes());
+        match sockets[&sending.from].send_to(&payload[..sending.payload as usize], sending.to) {
+            Ok(_) => reports[i].datagrams += 1,
+            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => {
+                reports[i].refused += 1
+            }
+            // ENOBUFS: the interface's queue is full.
+            Err(e) if e.raw_os_error() == Some(nix::libc::ENOBUFS) => reports[i].refused += 1,
+            Err(e) => return Err(e),
+        }
+        instants.set(i, sources[i].next().unwrap_or(Time::NEVER));
+    }
+    Ok(reports)
+}
+
+fn sleep_until(clock: &Clock, at: Time) {
+    use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
+    let instant = clock.monotonic_of(at);
+    if instant <= monotonic() {
+        return;
+    }
+    let then = TimeSpec::new((instant / 1_000_000_000) as i64, (instant % 1_000_000_000) as i64);
+    // A signal that wakes us early makes the datagram early by as much; none is expected.
+    let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &then);
+}
+
+/// Source and instant of sending of a datagram of ours.
+fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
+    let (magic, rest) = datagram.split_first_chunk()?;
+    let (source, rest) = rest.split_first_chunk()?;
+    let (_number, rest) = rest.split_first_chunk::<8>()?;
+    let (sent, _) = rest.split_first_chunk()?;
+    (u32::from_le_bytes(*magic) == MAGIC).then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
+}
+
+/// Receives until the scenario and the grace after it are over.
+fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<ReceivedReport>> {
+    priority::be_punctual();
+    let clock = Clock::from_zero(plan.zero);
+    let end = Time(plan.duration + plan.grace);
+    let mut delays: BTreeMap<u32, Meter> = plan.receives.iter().map(|r| (r.source, Meter::new())).collect();
+    for socket in sockets.values() {
+        socket.set_nonblocking(true)?;
+    }
+    let mut buffer = vec![0; 65_536];
+    let mut last = false;
+    while !last && !sockets.is_empty() {
+        let left = clock.until(end);
+        last = left == Span::ZERO;
+        let mut fds: Vec<PollFd<'_>> = sockets.values().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
+        let timeout = TimeSpec::new((left.0 / 1_000_000_000) as i64, (left.0 % 1_000_000_000) as i64);
+        match ppoll(&mut fds, Some(timeout), None) {
+            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        for socket in sockets.values() {
+            for _ in 0..64 {
+                let length = match socket.recv(&mut buffer) {
+                    Ok(length) => length,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                    Err(e) => return Err(e),
+                };
+                let now = monotonic();
+                if let Some((source, sent)) = stamp(&buffer[..length])
+                    && let Some(delay) = delays.get_mut(&source)
+                {
+                    delay.record(Span(now.saturating_sub(sent)));
+                }
+            }
+        }
+    }
+    let mut flows: BTreeMap<FlowKey, Meter> = BTreeMap::new();
+    for receiving in &plan.receives {
+        flows.entry(receiving.flow).or_default().add(&delays[&receiving.source]);
+    }
+    let report = |(flow, delay): (FlowKey, Meter)| ReceivedReport {
+        flow,
+        datagrams: delay.count(),
+        mean: delay.mean_nanos(),
+        p50: delay.quantile(0.5).map(|s| s.0),
+        p99: delay.quantile(0.99).map(|s| s.0),
+        max: delay.max().map(|s| s.0),
+    };
+    Ok(flows.into_iter().map(report).collect())
+}

@@ -1,0 +1,26 @@
+//! falaj on live packets.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
+//! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
+//! | [`forward`] | the live loop: ports, the engine between them, the release timer |
+//! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
+//! | [`datagrams`] | sources as real datagrams, and what arrives of them |
+//! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("falaj-live speaks to the Linux kernel and builds only there");
+
+pub mod attach;
+pub mod clock;
+pub mod datagrams;
+pub mod ends;
+pub mod forward;
+mod pool;
+pub mod port;
+pub mod priority;
+pub mod relay;
+pub mod sandbox;
+pub mod signals;
+pub mod tap;

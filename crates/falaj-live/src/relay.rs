@@ -1,0 +1,63 @@
+//! A port for machines that allow no network namespaces: datagrams come to a
+//! loopback socket and are passed on to another. One port serves one flow.
+
+use crate::port::{Port, Received};
+use falaj_engine::account::Account;
+use falaj_sched::queue::FlowId;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Datagrams from a loopback socket to a loopback address.
+pub struct RelayPort {
+    socket: UdpSocket,
+    to: SocketAddr,
+    flow: FlowId,
+    account: Account,
+}
+
+impl RelayPort {
+    /// Passes what comes on to `to`; the kernel chooses where to listen.
+    pub fn new(to: SocketAddr, flow: FlowId, account: Account) -> io::Result<RelayPort> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_nonblocking(true)?;
+        Ok(RelayPort { socket, to, flow, account })
+    }
+
+    /// Where to send to.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        // A receiver that is not there yet, or not any more, answers with a refusal.
+        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionRefused) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+impl Port for RelayPort {
+    fn longest(&self) -> usize {
+        65_536
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let length = unless_it_would_block(self.socket.recv(buffer))?;
+        Ok(length.map(|length| Received {
+            length,
+            bytes: self.account.from_udp(length as u32).max(1),
+            flow: Some(self.flow),
+        }))
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        Ok(unless_it_would_block(self.socket.send_to(unit, self.to))?.is_some())
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

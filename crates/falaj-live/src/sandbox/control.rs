@@ -1,0 +1,165 @@
+//! The few words that the caller and the first process of a side say to each other.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use nix::cmsg_space;
+use nix::errno::Errno;
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, recvmsg, sendmsg, socketpair,
+};
+
+use super::{Exit, Step, sys};
+
+/// One message; some carry a descriptor along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Message {
+    /// From the launcher: a side's first process has this number; with its pidfd.
+    Born(i32),
+    /// From a side: the namespaces are up; with the network namespace where the other side needs it.
+    Namespace,
+    /// From a side: the interface is up; with the TAP descriptor if there is one.
+    Ready,
+    /// From a side or the launcher: this step failed with this errno.
+    Failed(Step, i32),
+    /// From a side: the command ended.
+    Exited(Exit),
+    /// To a side: the other one is there, make or configure the link; with its network namespace or without.
+    Link,
+    /// To a side: start the command.
+    Go,
+    /// To a side: pass this signal to the command.
+    Signal(i32),
+}
+
+/// What a look at the socket brought.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A message and the descriptor that came with it.
+    Message(Message, Option<OwnedFd>),
+    /// Nothing yet.
+    Nothing,
+    /// The other end is gone.
+    Closed,
+}
+
+const LENGTH: usize = 9;
+
+impl Message {
+    fn encode(self) -> [u8; LENGTH] {
+        let (tag, a, b) = match self {
+            Message::Born(pid) => (0, pid, 0),
+            Message::Namespace => (1, 0, 0),
+            Message::Ready => (2, 0, 0),
+            Message::Failed(step, errno) => (3, step.number(), errno),
+            Message::Exited(Exit::Code(code)) => (4, code, 0),
+            Message::Exited(Exit::Signal(signal)) => (5, signal, 0),
+            Message::Link => (6, 0, 0),
+            Message::Go => (7, 0, 0),
+            Message::Signal(signal) => (8, signal, 0),
+        };
+        let mut bytes = [tag; LENGTH];
+        bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
+        bytes[5..9].copy_from_slice(&i32::to_ne_bytes(b));
+        bytes
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Message> {
+        let (&tag, numbers) = bytes.split_first()?;
+        let (a, b) = numbers.split_at_checked(4)?;
+        let (a, b) = (i32::from_ne_bytes(a.try_into().ok()?), i32::from_ne_bytes(b.try_into().ok()?));
+        Some(match tag {
+            0 => Message::Born(a),
+            1 => Message::Namespace,
+            2 => Message::Ready,
+            3 => Message::Failed(Step::from_number(a)?, b),
+            4 => Message::Exited(Exit::Code(a)),
+            5 => Message::Exited(Exit::Signal(a)),
+            6 => Message::Link,
+            7 => Message::Go,
+            8 => Message::Signal(a),
+            _ => return None,
+        })
+    }
+}
+
+/// Two connected sockets that keep messages apart and report the death of the other end.
+pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+    socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
+}
+
+/// Sends a message, with a descriptor if there is one to send.
+pub(super) fn send(socket: &OwnedFd, message: Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    let bytes = message.encode();
+    let rights: Vec<RawFd> = fd.iter().map(AsRawFd::as_raw_fd).collect();
+    let control = [ControlMessage::ScmRights(&rights)];
+    let control = if rights.is_empty() { &control[..0] } else { &control[..] };
+    loop {
+        let sent = sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(&bytes)], control, MsgFlags::MSG_NOSIGNAL, None);
+        match sent {
+            Err(Errno::EINTR) => {}
+            sent => return sent.map(drop),
+        }
+    }
+}
+
+/// Receives one message; waits for it if `wait`.
+pub(super) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
+    let mut flags = MsgFlags::MSG_CMSG_CLOEXEC;
+    flags.set(MsgFlags::MSG_DONTWAIT, !wait);
+    let mut bytes = [0; LENGTH];
+    let mut space = cmsg_space!([RawFd; 1]);
+    let (length, fd) = loop {
+        let mut buffers = [IoSliceMut::new(&mut bytes)];
+        match recvmsg::<()>(socket.as_fd().as_raw_fd(), &mut buffers, Some(&mut space), flags) {
+            Ok(got) => {
+                let mut fd = None;
+                for control in got.cmsgs()? {
+                    if let ControlMessageOwned::ScmRights(fds) = control {
+                        fd = fds.into_iter().map(sys::adopt).next_back().or(fd);
+                    }
+                }
+                break (got.bytes, fd);
+            }
+            Err(Errno::EINTR) => {}
+            Err(Errno::EAGAIN) => return Ok(Received::Nothing),
+            // The other end went away with a message of ours unread.
+            Err(Errno::ECONNRESET) => return Ok(Received::Closed),
+            Err(errno) => return Err(errno),
+        }
+    };
+    match Message::decode(&bytes[..length]) {
+        Some(message) => Ok(Received::Message(message, fd)),
+        None if length == 0 => Ok(Received::Closed),
+        None => Err(Errno::EPROTO),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_and_descriptors_arrive() {
+        let (a, b) = pair().unwrap();
+        assert!(matches!(receive(&b, false), Ok(Received::Nothing)));
+        for message in [
+            Message::Born(77),
+            Message::Namespace,
+            Message::Failed(Step::Routes, 22),
+            Message::Exited(Exit::Code(-1)),
+            Message::Exited(Exit::Signal(64)),
+            Message::Link,
+            Message::Go,
+            Message::Signal(15),
+        ] {
+            send(&a, message, None).unwrap();
+            let Ok(Received::Message(got, None)) = receive(&b, true) else { panic!("{message:?} did not arrive") };
+            assert_eq!(got, message);
+        }
+        send(&a, Message::Ready, Some(a.as_fd())).unwrap();
+        let Ok(Received::Message(Message::Ready, Some(copy))) = receive(&b, true) else { panic!("no descriptor") };
+        drop((a, copy));
+        assert!(matches!(receive(&b, true), Ok(Received::Closed)));
+    }
+}

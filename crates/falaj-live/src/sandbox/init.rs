@@ -1,0 +1,239 @@
+//! The first process of a side: it makes the network, starts the command, and waits.
+//!
+//! It is process 1 of the side's process namespace. The kernel therefore kills every process of the side when it dies,
+//! and it dies with the caller (a parent-death signal, and the end of the control socket). Nothing can outlive a
+//! sandbox, however hard it tries.
+
+use std::env;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::libc;
+use nix::mount::{MsFlags, mount};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::stat::Mode;
+use nix::unistd::Pid;
+
+use super::control::{self, Message, Received};
+use super::network::{self, Network};
+use super::userns;
+use super::{End, Exit, Join, Side, Step, sys};
+
+/// All that the first process of a side needs to know.
+pub(super) struct Init {
+    pub(super) end: End,
+    pub(super) side: Side,
+    pub(super) control: OwnedFd,
+    pub(super) mtu: u16,
+    pub(super) tso: bool,
+    pub(super) join: Join,
+    /// Whether the side is in a user namespace of its own.
+    pub(super) own_users: bool,
+}
+
+impl Init {
+    /// Lives the life of process 1; the result is its exit status.
+    ///
+    /// Runs in a copy of a process that had one thread, so it may allocate and lock as it pleases.
+    pub(super) fn run(mut self) -> i32 {
+        // The copies of the caller's descriptors go first: while this process held the caller's end of the control
+        // socket, its own end could never report the caller's death.
+        let mut keep = vec![self.control.as_raw_fd()];
+        keep.extend(
+            [&self.side.stdin, &self.side.stdout, &self.side.stderr].into_iter().flatten().map(AsRawFd::as_raw_fd),
+        );
+        sys::close_all_but(&mut keep);
+        match self.start() {
+            Ok(signals) => self.serve(&signals),
+            Err((step, errno)) => {
+                // If not even this can be said, the caller is gone.
+                let _ = control::send(&self.control, Message::Failed(step, errno as i32), None);
+                1
+            }
+        }
+    }
+
+    fn start(&mut self) -> Result<SignalFd, (Step, Errno)> {
+        // A caller that ignores SIGCHLD passes that on, and the command's status would be lost.
+        sys::restore_default(libc::SIGCHLD);
+        let signals = prctl::set_pdeathsig(Signal::SIGKILL)
+            .and_then(|()| SigSet::all().thread_block())
+            .and_then(|()| SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
+            .map_err(|errno| (Step::Signals, errno))?;
+        mounts();
+        let mut network = Network::prepare(self.end, self.mtu)?;
+        let mut tap = None;
+        match (self.join, self.end) {
+            (Join::Tap, _) => tap = Some(network.add_tap(self.tso)?),
+            (Join::Veth, End::Near) => {
+                let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
+                network.add_veth(there.as_fd())?;
+            }
+            (Join::Veth, End::Far) => {
+                let namespace = open("/proc/self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
+                    .map_err(|errno| (Step::CreateVeth, errno))?;
+                control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
+                    .map_err(|errno| (Step::HandOver, errno))?;
+                self.link()?;
+                network.configure()?;
+            }
+        }
+        if self.own_users {
+            userns::give_capabilities();
+        }
+        // The TAP descriptor is the caller's alone from here on, so that the interface loses its carrier with it.
+        control::send(&self.control, Message::Ready, tap.as_ref().map(AsFd::as_fd))
+            .map_err(|errno| (Step::HandOver, errno))?;
+        Ok(signals)
+    }
+
+    /// Waits until it is this side's turn to make the link.
+    fn link(&self) -> Result<Option<OwnedFd>, (Step, Errno)> {
+        match control::receive(&self.control, true) {
+            Ok(Received::Message(Message::Link, fd)) => Ok(fd),
+            Ok(_) => Err((Step::Answer, Errno::EPROTO)),
+            Err(errno) => Err((Step::Answer, errno)),
+        }
+    }
+
+    /// Starts the command when told to, reaps whatever dies, passes signals on; until the caller is gone.
+    fn serve(&mut self, signals: &SignalFd) -> i32 {
+        let mut command: Option<Pid> = None;
+        loop {
+            let mut waiting =
+                [PollFd::new(self.control.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            if poll(&mut waiting, PollTimeout::NONE).is_err() {
+                continue; // EINTR, which stopping and continuing the process can cause
+            }
+            loop {
+                match control::receive(&self.control, false) {
+                    Ok(Received::Message(Message::Go, _)) => match self.spawn() {
+                        Some(Ok(pid)) => command = Some(pid),
+                        Some(Err(exit)) => self.report(exit),
+                        None => {}
+                    },
+                    Ok(Received::Message(Message::Signal(signal), _)) => pass_on(signal, command),
+                    Ok(Received::Nothing) => break,
+                    Ok(Received::Message(..) | Received::Closed) | Err(_) => return 0,
+                }
+            }
+            while let Ok(Some(info)) = signals.read_signal() {
+                let signal = info.ssi_signo as i32;
+                // Only what somebody outside sent to this very process: what the terminal sends (Ctrl-C, a new window
+                // size, a hang-up) reaches the command too, which is in the same process group, and a number is
+                // visible here only if the sender is inside, where nobody has to speak to the command through us.
+                if PASSED.contains(&signal) && info.ssi_code == libc::SI_USER && info.ssi_pid == 0 {
+                    pass_on(signal, command);
+                }
+            }
+            while let Some((pid, status)) = sys::reap() {
+                if command == Some(Pid::from_raw(pid)) {
+                    // Forgotten before anything else: its number may come to mean another process.
+                    command = None;
+                    self.report(match status.signal() {
+                        Some(signal) => Exit::Signal(signal),
+                        None => Exit::Code(status.code().unwrap_or(-1)),
+                    });
+                }
+            }
+        }
+    }
+
+    fn report(&self, exit: Exit) {
+        // A caller that is gone shows in the next poll.
+        let _ = control::send(&self.control, Message::Exited(exit), None);
+    }
+
+    /// Starts the command, if there is one that was not started yet; an exit status if it cannot be.
+    fn spawn(&mut self) -> Option<Result<Pid, Exit>> {
+        let words = self.side.command.take()?;
+        let streams = [self.side.stdin.take(), self.side.stdout.take(), self.side.stderr.take()];
+        let Some((program, arguments)) = words.split_first() else {
+            return Some(Err(Exit::Code(127)));
+        };
+        let complaints = streams[2].as_ref().and_then(|stderr| stderr.try_clone().ok());
+        let stream = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::inherit, Stdio::from);
+        let [stdin, stdout, stderr] = streams.map(stream);
+
+        let (end, peer) = (self.end, self.end.other());
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
+        command.env("FALAJ_SIDE", end.to_string());
+        command.env("FALAJ_ADDR", end.address().to_string()).env("FALAJ_PEER", peer.address().to_string());
+        if network::has_ipv6() {
+            command.env("FALAJ_ADDR6", end.address6().to_string()).env("FALAJ_PEER6", peer.address6().to_string());
+        }
+        let given = self.side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
+        command.envs(self.side.env.drain(..));
+        sys::start_unblocked(&mut command);
+        Some(match command.spawn() {
+            Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
+            Err(error) => {
+                // A directory of PATH that may not be searched makes exec say EACCES of a command that is nowhere.
+                let found = match error.kind() {
+                    io::ErrorKind::NotFound => false,
+                    io::ErrorKind::PermissionDenied => is_somewhere(program, &path),
+                    _ => true,
+                };
+                let errno = Errno::from_raw(error.raw_os_error().unwrap_or(0));
+                let why = if found { errno.desc() } else { "command not found" };
+                let line = format!("falaj: {}: {why}\n", program.display());
+                let _ = match complaints {
+                    Some(stderr) => File::from(stderr).write_all(line.as_bytes()),
+                    None => io::stderr().write_all(line.as_bytes()),
+                };
+                Err(Exit::Code(if found { 126 } else { 127 }))
+            }
+        })
+    }
+}
+
+/// Whether there is a file of the program's name where `exec` looks for it.
+fn is_somewhere(program: &OsStr, path: &OsStr) -> bool {
+    if program.as_bytes().contains(&b'/') {
+        return true;
+    }
+    env::split_paths(path).any(|directory| directory.join(program).is_file())
+}
+
+/// Signals that are passed on to the command when somebody outside sends them to process 1.
+const PASSED: [i32; 7] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGQUIT, libc::SIGWINCH];
+
+fn pass_on(signal: i32, command: Option<Pid>) {
+    if let (Some(pid), Ok(signal)) = (command, Signal::try_from(signal)) {
+        // ESRCH is no failure: the command died and its status is on the way.
+        let _ = kill(pid, signal);
+    }
+}
+
+/// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort: containers may refuse,
+/// and few programs look.
+fn mounts() {
+    let none = None::<&str>;
+    // Nothing may be mounted before this holds: it would appear outside too.
+    if mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_err() {
+        return;
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    // Kept to be put back over the new /sys: programs read their limits there.
+    let cgroup = open("/sys/fs/cgroup", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
+    let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
+    if mount(Some("sysfs"), "/sys", Some("sysfs"), flags, none).is_ok()
+        && let Ok(cgroup) = cgroup
+    {
+        let old = format!("/proc/self/fd/{}", cgroup.as_raw_fd());
+        let _ = mount(Some(old.as_str()), "/sys/fs/cgroup", none, MsFlags::MS_BIND | MsFlags::MS_REC, none);
+    }
+}

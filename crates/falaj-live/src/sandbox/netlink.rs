@@ -1,0 +1,159 @@
+//! The requests to the kernel's network configuration that a sandbox needs, one function each.
+
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::errno::Errno;
+
+/// What an interface is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Interface<'a> {
+    pub(super) name: &'a str,
+    pub(super) mac: [u8; 6],
+    /// The largest IP packet in bytes.
+    pub(super) mtu: u16,
+    /// Frames that wait for the reader at most.
+    pub(super) queue: u32,
+}
+
+impl Interface<'_> {
+    fn attributes(&self) -> Vec<LinkAttribute> {
+        vec![
+            LinkAttribute::IfName(self.name.into()),
+            LinkAttribute::Address(self.mac.into()),
+            LinkAttribute::Mtu(self.mtu.into()),
+            LinkAttribute::TxQueueLen(self.queue),
+        ]
+    }
+}
+
+/// A synchronous route-netlink socket of one network namespace.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Opens a socket to the network namespace that the process is in now.
+    pub(super) fn open() -> Result<Netlink, Errno> {
+        let socket = Socket::new(NETLINK_ROUTE).map_err(errno)?;
+        socket.connect(&SocketAddr::new(0, 0)).map_err(errno)?;
+        Ok(Netlink { socket, sequence: 0 })
+    }
+
+    /// Brings interface `index` up.
+    pub(super) fn up(&mut self, index: u32) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Makes interface `index` what `interface` says.
+    pub(super) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes = interface.attributes();
+        self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Makes a pair of veth interfaces: `here` in this network namespace and `there` in that one.
+    pub(super) fn add_veth(
+        &mut self,
+        here: Interface<'_>,
+        there: Interface<'_>,
+        namespace: BorrowedFd<'_>,
+    ) -> Result<(), Errno> {
+        let mut peer = LinkMessage::default();
+        peer.attributes = there.attributes();
+        peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
+        let mut link = LinkMessage::default();
+        link.attributes = here.attributes();
+        link.attributes.push(LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]));
+        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.
+    pub(super) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
+        let mut message = AddressMessage::default();
+        message.header.family = family(address);
+        message.header.prefix_len = prefix;
+        message.header.scope = AddressScope::Universe;
+        message.header.index = index;
+        if address.is_ipv6() {
+            message.header.flags = AddressHeaderFlags::Nodad;
+        }
+        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        self.request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Says for ever which Ethernet address a neighbour behind interface `index` has.
+    pub(super) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = family(address);
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(match address {
+                IpAddr::V4(address) => NeighbourAddress::Inet(address),
+                IpAddr::V6(address) => NeighbourAddress::Inet6(address),
+            }),
+            NeighbourAttribute::LinkLayerAddress(mac.into()),
+        ];
+        self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Sends everything that has no better route through interface `index` to `gateway`.
+    pub(super) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
+        let mut message = RouteMessage::default();
+        message.header.address_family = family(gateway);
+        message.header.table = RouteHeader::RT_TABLE_MAIN;
+        message.header.protocol = RouteProtocol::Static;
+        message.header.scope = RouteScope::Universe;
+        message.header.kind = RouteType::Unicast;
+        message.attributes = vec![RouteAttribute::Gateway(gateway.into()), RouteAttribute::Oif(index)];
+        self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
+        self.sequence += 1;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        header.sequence_number = self.sequence;
+        let mut packet = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        packet.finalize();
+        let mut bytes = vec![0; packet.buffer_len()];
+        packet.serialize(&mut bytes);
+        self.socket.send(&bytes, 0).map_err(errno)?;
+        let (answer, _) = self.socket.recv_from_full().map_err(errno)?;
+        match NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).map(|answer| answer.payload) {
+            // The kernel's errors are negative errnos; an acknowledgement is the error 0, of which there is no code.
+            Ok(NetlinkPayload::Error(error)) => match error.code {
+                None => Ok(()),
+                Some(code) => Err(Errno::from_raw(-code.get())),
+            },
+            _ => Err(Errno::EPROTO),
+        }
+    }
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn errno(error: std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
+}

@@ -1,0 +1,147 @@
+//! The network of one side: quiet, and complete before the first packet.
+//!
+//! Whatever the kernel would send of its own accord (address resolution, duplicate address detection, router
+//! solicitations) would ride on the emulated link and disturb what is measured on it, so it is settled beforehand.
+
+use std::fs;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::BorrowedFd;
+
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+
+use super::netlink::{Interface, Netlink};
+use super::{End, INTERFACE, Step};
+use crate::tap::Tap;
+
+/// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8 ms in which the
+/// forwarder does not get the processor; falaj's own queues, which have limits as configured, come after it.
+const QUEUE: u32 = 8192;
+
+/// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0 to this.
+const NEVER: &str = "2147483647";
+
+type Failure = (Step, Errno);
+
+/// One side's network while it is being set up.
+pub(super) struct Network {
+    netlink: Netlink,
+    end: End,
+    mtu: u16,
+}
+
+impl Network {
+    /// The namespace without its link: the loopback interface, and settings for interfaces to come.
+    pub(super) fn prepare(end: End, mtu: u16) -> Result<Network, Failure> {
+        let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let loopback = if_nametoindex("lo").and_then(|index| netlink.up(index));
+        loopback.map_err(|errno| (Step::Loopback, errno))?;
+        for conf in ["all", "default"] {
+            for (name, value) in [
+                ("disable_ipv6", "0"),
+                ("accept_dad", "0"),
+                ("dad_transmits", "0"),
+                ("accept_ra", "0"),
+                ("router_solicitations", "0"),
+                // The link-local address follows from the Ethernet address: see `link_local`.
+                ("addr_gen_mode", "0"),
+                // The first reports of multicast groups leave within milliseconds; their repetitions never.
+                ("mldv1_unsolicited_report_interval", NEVER),
+                ("mldv2_unsolicited_report_interval", NEVER),
+            ] {
+                set(&format!("ipv6/conf/{conf}/{name}"), value);
+            }
+        }
+        // Any group may ping; the kernel takes only groups that the user namespace knows.
+        let (first, last) = groups();
+        set("ipv4/ping_group_range", &format!("{first} {last}"));
+        Ok(Network { netlink, end, mtu })
+    }
+
+    /// The link as a TAP interface.
+    pub(super) fn add_tap(&mut self, tso: bool) -> Result<Tap, Failure> {
+        let tap = Tap::create(INTERFACE, tso)?;
+        let configured =
+            if_nametoindex(INTERFACE).and_then(|index| self.netlink.configure(index, interface(self.end, self.mtu)));
+        configured.map_err(|errno| (Step::Interface, errno))?;
+        self.configure()?;
+        Ok(tap)
+    }
+
+    /// The link as a pair of veth interfaces, the other one in that namespace.
+    pub(super) fn add_veth(&mut self, there: BorrowedFd<'_>) -> Result<(), Failure> {
+        let (here, peer) = (interface(self.end, self.mtu), interface(self.end.other(), self.mtu));
+        self.netlink.add_veth(here, peer, there).map_err(|errno| (Step::CreateVeth, errno))?;
+        self.configure()
+    }
+
+    /// Brings the interface up and gives it addresses, neighbours and routes.
+    pub(super) fn configure(&mut self) -> Result<(), Failure> {
+        let index = if_nametoindex(INTERFACE).map_err(|errno| (Step::Interface, errno))?;
+        let (end, peer) = (self.end, self.end.other());
+        let netlink = &mut self.netlink;
+        netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
+
+        let mut own = vec![(IpAddr::V4(end.address()), 24)];
+        let mut neighbours = vec![IpAddr::V4(peer.address())];
+        let mut gateways = vec![IpAddr::V4(peer.address())];
+        if has_ipv6() {
+            own.push((end.address6().into(), 64));
+            neighbours.extend([IpAddr::V6(peer.address6()), link_local(peer.mac()).into()]);
+            gateways.push(peer.address6().into());
+        }
+        for (address, prefix) in own {
+            netlink.add_address(index, address, prefix).map_err(|errno| (Step::Addresses, errno))?;
+        }
+        for address in neighbours {
+            netlink.add_neighbour(index, address, peer.mac()).map_err(|errno| (Step::Neighbours, errno))?;
+        }
+        for gateway in gateways {
+            netlink.add_default_route(index, gateway).map_err(|errno| (Step::Routes, errno))?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether the link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.
+pub(super) fn has_ipv6() -> bool {
+    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6")).is_ok_and(|off| off.trim() == "0")
+}
+
+fn interface(end: End, mtu: u16) -> Interface<'static> {
+    Interface { name: INTERFACE, mac: end.mac(), mtu, queue: QUEUE }
+}
+
+/// The link-local address that the kernel makes of an Ethernet address (RFC 4291, appendix A).
+fn link_local(mac: [u8; 6]) -> Ipv6Addr {
+    let [a, b, c, d, e, f] = mac;
+    Ipv6Addr::from([0xfe, 0x80, 0, 0, 0, 0, 0, 0, a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+/// Sets one of this network namespace's settings. Best effort: `/proc/sys` may be read-only, as in containers, and the
+/// link works without.
+fn set(name: &str, value: &str) {
+    let _ = fs::write(format!("/proc/sys/net/{name}"), value);
+}
+
+/// The lowest and the highest group of this user namespace, as far as the kernel lets groups ping.
+fn groups() -> (u32, u32) {
+    const HIGHEST: u32 = i32::MAX as u32;
+    let map = fs::read_to_string("/proc/self/gid_map").unwrap_or_default();
+    let ranges = map.lines().filter_map(|line| {
+        let mut numbers = line.split_whitespace().map(str::parse::<u32>);
+        let (first, _outside, count) = (numbers.next()?.ok()?, numbers.next()?.ok()?, numbers.next()?.ok()?);
+        Some((first, first.saturating_add(count.saturating_sub(1)).min(HIGHEST)))
+    });
+    ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, HIGHEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn link_local_addresses_follow_from_ethernet_addresses() {
+        assert_eq!(link_local([0x02, 0xfa, 0x1a, 0, 0, 1]), "fe80::fa:1aff:fe00:1".parse::<Ipv6Addr>().unwrap());
+    }
+}

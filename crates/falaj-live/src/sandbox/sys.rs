@@ -1,0 +1,184 @@
+//! The system calls that need `unsafe`, each in the smallest safe-to-use wrapper.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::{Command, ExitStatus};
+use std::{mem, ptr};
+
+use nix::errno::Errno;
+use nix::libc::{self, c_int, c_long, c_uint, c_ulong};
+use nix::sched::CloneFlags;
+use nix::sys::signal::SigSet;
+
+/// A cloned process: its number and a descriptor that cannot come to mean another process.
+#[derive(Debug)]
+pub(crate) struct Cloned {
+    pub(crate) pid: i32,
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// Runs `child` in a new process with the namespaces that `flags` asks for; its result is the exit status.
+///
+/// The caller must have one thread only. Then the copy is a complete, consistent process and may do anything,
+/// allocation included; with more threads, a lock held by one of them would stay locked in the copy for ever.
+pub(crate) fn clone_process(flags: CloneFlags, child: impl FnOnce() -> i32) -> Result<Cloned, Errno> {
+    let mut pidfd: c_int = -1;
+    // A child of our own parent takes over our exit signal and may not name one.
+    let exit_signal = if flags.contains(CloneFlags::CLONE_PARENT) { 0 } else { libc::SIGCHLD };
+    let flags = flags.bits() | libc::CLONE_PIDFD | exit_signal;
+    // SAFETY: without CLONE_VM and with a null stack this is fork(2): the child goes on with a copy of this memory.
+    // With CLONE_PIDFD the third argument is where the kernel puts the descriptor. The arguments after it, whose
+    // order differs between architectures, are unused and zero.
+    let pid = unsafe {
+        #[cfg(not(target_arch = "s390x"))]
+        let pid = libc::syscall(
+            libc::SYS_clone,
+            flags as c_ulong,
+            ptr::null_mut::<u8>(),
+            &raw mut pidfd,
+            0 as c_ulong,
+            0 as c_ulong,
+        );
+        #[cfg(target_arch = "s390x")]
+        let pid = libc::syscall(
+            libc::SYS_clone,
+            ptr::null_mut::<u8>(),
+            flags as c_ulong,
+            &raw mut pidfd,
+            0 as c_ulong,
+            0 as c_ulong,
+        );
+        pid
+    };
+    match Errno::result(pid)? {
+        0 => {
+            // A panic must not unwind into the copied frames of the parent and run its destructors a second time.
+            let status = catch_unwind(AssertUnwindSafe(child)).unwrap_or(70);
+            // SAFETY: _exit has no preconditions; exit handlers belong to the parent and must not run here.
+            unsafe { libc::_exit(status) }
+        }
+        pid => Ok(Cloned { pid: pid as i32, pidfd: adopt(pidfd) }),
+    }
+}
+
+/// Owns a descriptor that a system call has just made for us.
+pub(crate) fn adopt(fd: RawFd) -> OwnedFd {
+    // SAFETY: the callers pass a descriptor fresh from the kernel, which nobody else knows.
+    unsafe { OwnedFd::from_raw_fd(fd) }
+}
+
+/// Sends a signal to the process behind a pidfd.
+pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Errno> {
+    // SAFETY: a null siginfo means that of kill(2); no memory is passed.
+    let done = unsafe {
+        libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, ptr::null::<u8>(), 0 as c_uint)
+    };
+    Errno::result(done).map(drop)
+}
+
+/// Closes every descriptor from 3 up but those in `keep`.
+///
+/// Only for a process that is a fresh copy: objects that still own these descriptors must never be dropped.
+pub(crate) fn close_all_but(keep: &mut [RawFd]) {
+    keep.sort_unstable();
+    let mut first: c_uint = 3;
+    for &fd in keep.iter().filter(|&&fd| fd >= 3) {
+        let fd = fd as c_uint;
+        if fd > first {
+            close_range(first, fd - 1);
+        }
+        first = fd + 1;
+    }
+    close_range(first, c_uint::MAX);
+}
+
+fn close_range(first: c_uint, last: c_uint) {
+    // SAFETY: the process is a fresh copy in which nothing uses these descriptors any more.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first as c_long, last as c_long, 0 as c_long) };
+    if done == 0 {
+        return;
+    }
+    // Kernels before 5.9, and containers that forbid system calls they do not know.
+    let open: Vec<RawFd> = std::fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect();
+    for fd in open.into_iter().filter(|&fd| (first..=last).contains(&(fd as c_uint))) {
+        // SAFETY: as above; closing the directory's own descriptor a second time is a harmless EBADF.
+        unsafe { libc::close(fd) };
+    }
+}
+
+/// Reaps one dead child, if there is one: its process number and how it ended.
+///
+/// Not `nix::waitpid`, which reports death by a real-time signal as an error, after the child's number is lost.
+pub(crate) fn reap() -> Option<(i32, ExitStatus)> {
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    let pid = unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::__WALL) };
+    (pid > 0).then(|| (pid, ExitStatus::from_raw(status)))
+}
+
+/// Lets the command start with no signal blocked, whatever this process blocks.
+pub(crate) fn start_unblocked(command: &mut Command) {
+    // SAFETY: between fork and exec only sigprocmask runs, which is async-signal-safe.
+    unsafe {
+        command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from));
+    }
+}
+
+/// Ignores `signal` if its action is the default one; says whether it was.
+pub(crate) fn ignore_if_default(signal: i32) -> bool {
+    // SAFETY: both structures are valid for the calls, and SIG_IGN is a valid action.
+    unsafe {
+        let mut action: libc::sigaction = mem::zeroed();
+        if libc::sigaction(signal, ptr::null(), &raw mut action) != 0 || action.sa_sigaction != libc::SIG_DFL {
+            return false;
+        }
+        action.sa_sigaction = libc::SIG_IGN;
+        libc::sigaction(signal, &raw const action, ptr::null_mut()) == 0
+    }
+}
+
+/// Gives `signal` its default action.
+pub(crate) fn restore_default(signal: i32) {
+    // SAFETY: the zeroed structure means SIG_DFL with no flags and an empty mask.
+    unsafe {
+        let action: libc::sigaction = mem::zeroed();
+        libc::sigaction(signal, &raw const action, ptr::null_mut());
+    }
+}
+
+nix::ioctl_write_int!(tun_set_iff, b'T', 202);
+nix::ioctl_write_int!(tun_set_offload, b'T', 208);
+nix::ioctl_write_ptr!(tun_set_vnet_header_size, b'T', 216, c_int);
+nix::ioctl_write_ptr!(tun_set_vnet_le, b'T', 220, c_int);
+
+/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net header.
+pub(crate) fn tap_configure(fd: BorrowedFd<'_>, name: &str, header: c_int, tso: bool) -> Result<(), Errno> {
+    assert!(name.len() < libc::IFNAMSIZ, "an interface's name is shorter than {} bytes", libc::IFNAMSIZ);
+    // SAFETY: a zeroed ifreq is a valid one, without a name.
+    let mut request: libc::ifreq = unsafe { mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    request.ifr_ifru.ifru_flags = kind as libc::c_short;
+    let mut offload = libc::TUN_F_CSUM;
+    if tso {
+        offload |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+    }
+    let fd = fd.as_raw_fd();
+    // SAFETY: TUNSETIFF is declared as taking an int and in fact takes the address of an ifreq; it, and the two ints,
+    // outlive their calls.
+    unsafe {
+        tun_set_iff(fd, &raw mut request as c_ulong)?;
+        tun_set_vnet_header_size(fd, &header)?;
+        tun_set_vnet_le(fd, &1)?;
+        tun_set_offload(fd, c_ulong::from(offload))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Signals as something to read, beside packets and timers.
+
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// The signals that ask a program to do something, received by reading.
+#[derive(Debug)]
+pub struct Signals(SignalFd);
+
+impl Signals {
+    /// From now on, they are read here instead of ending the program. Call it
+    /// after a sandbox was started, so that its sides keep theirs.
+    pub fn take() -> io::Result<Signals> {
+        let mut set = SigSet::empty();
+        for signal in
+            [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2]
+        {
+            set.add(signal);
+        }
+        set.thread_block()?;
+        Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
+    }
+
+    /// The next signal that a process sent to us. Those of the terminal have
+    /// reached everybody in its foreground already and are passed over.
+    pub fn next_sent(&mut self) -> io::Result<Option<i32>> {
+        while let Some(info) = self.0.read_signal()? {
+            if info.ssi_code <= 0 {
+                return Ok(Some(info.ssi_signo as i32));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

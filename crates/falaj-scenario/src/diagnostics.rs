@@ -1,0 +1,165 @@
+//! What is wrong with a file, and where.
+
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use std::fmt;
+use std::ops::Range;
+
+/// How much a problem matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    /// The file cannot be used.
+    Error,
+    /// It can, but this is hardly what was meant.
+    Warning,
+}
+
+/// One thing that is wrong, or unlikely.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is wrong, in one line.
+    pub title: String,
+    /// What stands under the caret; may be empty.
+    pub label: String,
+    /// What to write, what is allowed; one line each.
+    pub help: Vec<String>,
+    /// The place in the file, in bytes.
+    pub span: Range<usize>,
+    /// The line of its beginning, from 1.
+    pub line: usize,
+    /// The column of its beginning in characters, from 1.
+    pub column: usize,
+}
+
+impl Problem {
+    fn new(severity: Severity, span: Range<usize>, title: impl Into<String>) -> Problem {
+        let title = title.into();
+        Problem { severity, title, label: String::new(), help: Vec::new(), span, line: 1, column: 1 }
+    }
+
+    pub(crate) fn error(span: Range<usize>, title: impl Into<String>) -> Problem {
+        Problem::new(Severity::Error, span, title)
+    }
+
+    pub(crate) fn warning(span: Range<usize>, title: impl Into<String>) -> Problem {
+        Problem::new(Severity::Warning, span, title)
+    }
+
+    pub(crate) fn label(mut self, label: impl Into<String>) -> Problem {
+        self.label = label.into();
+        self
+    }
+
+    pub(crate) fn help(mut self, help: impl Into<String>) -> Problem {
+        self.help.push(help.into());
+        self
+    }
+}
+
+/// All problems of one file, in the order of their places.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostics {
+    file: String,
+    text: String,
+    problems: Vec<Problem>,
+    /// Those beyond [`Diagnostics::MOST`], which are only counted.
+    more: usize,
+}
+
+impl Diagnostics {
+    /// No more problems than these are shown.
+    pub const MOST: usize = 40;
+
+    pub(crate) fn new(file: &str, text: &str, mut problems: Vec<Problem>) -> Diagnostics {
+        for problem in &mut problems {
+            problem.span = inside(text, &problem.span);
+        }
+        problems.sort_by_key(|p| (p.span.start, p.severity, p.span.end));
+        // Both directions of a link may have found the same.
+        let mut unique: Vec<Problem> = Vec::new();
+        for problem in problems {
+            let same = |p: &&Problem| p.span.start == problem.span.start;
+            if !unique.iter().rev().take_while(same).any(|p| p.span == problem.span && p.title == problem.title) {
+                unique.push(problem);
+            }
+        }
+        let more = unique.len().saturating_sub(Self::MOST);
+        if more > 0 {
+            // Warnings give way to errors.
+            unique.sort_by_key(|p| p.severity);
+            unique.truncate(Self::MOST);
+            unique.sort_by_key(|p| p.span.start);
+        }
+        for problem in &mut unique {
+            let before = text.get(..problem.span.start).unwrap_or("");
+            let line_start = before.rfind('\n').map_or(0, |n| n + 1);
+            problem.line = 1 + before.bytes().filter(|b| *b == b'\n').count();
+            problem.column = 1 + before[line_start..].chars().count();
+        }
+        Diagnostics { file: file.to_owned(), text: text.to_owned(), problems: unique, more }
+    }
+
+    /// Nothing to say?
+    pub fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// The name of the file, as given.
+    pub fn file_name(&self) -> &str {
+        &self.file
+    }
+
+    /// The problems, in the order of their places.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// Is any of them an error?
+    pub fn has_errors(&self) -> bool {
+        self.problems.iter().any(|p| p.severity == Severity::Error)
+    }
+
+    /// For people: each problem with its line of the file. Colours are ANSI
+    /// escapes. Ends without a newline; empty if there is nothing to say.
+    pub fn render(&self, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let mut out: Vec<String> = self.problems.iter().map(|p| self.render_one(&renderer, p)).collect();
+        if self.more > 0 {
+            out.push(format!("and {} more", self.more));
+        }
+        out.join("\n\n")
+    }
+
+    fn render_one(&self, renderer: &Renderer, problem: &Problem) -> String {
+        let level = match problem.severity {
+            Severity::Error => Level::ERROR,
+            Severity::Warning => Level::WARNING,
+        };
+        let mut annotation = AnnotationKind::Primary.span(problem.span.clone());
+        if !problem.label.is_empty() {
+            annotation = annotation.label(problem.label.as_str());
+        }
+        let snippet = Snippet::source(self.text.as_str()).path(self.file.as_str()).annotation(annotation);
+        let help = problem.help.iter().map(|h| Level::HELP.message(h.as_str()));
+        let group = level.primary_title(problem.title.as_str()).element(snippet).elements(help);
+        let rendered = renderer.render(&[group]);
+        // The renderer pads some lines; nobody needs that.
+        rendered.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// `span`, widened to where `text` can be cut.
+fn inside(text: &str, span: &Range<usize>) -> Range<usize> {
+    let start = (0..=span.start.min(text.len())).rev().find(|n| text.is_char_boundary(*n)).unwrap_or(0);
+    let end = (span.end..text.len()).find(|n| text.is_char_boundary(*n)).unwrap_or(text.len());
+    start..end.max(start)
+}
+
+impl fmt::Display for Diagnostics {
+    /// As [`Diagnostics::render`] without colour.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.render(false))
+    }
+}
+impl std::error::Error for Diagnostics {}

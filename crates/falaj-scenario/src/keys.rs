@@ -1,0 +1,211 @@
+//! Every key of the file, described once. The parser reads by these tables,
+//! and its messages, a reference page or a schema can be made from them. What
+//! the disciplines add for a scheduler and its flows is in
+//! [`falaj_sched::registry::ENTRIES`] and joins them by [`Key::from`].
+
+use falaj_sched::params::{Kind, Param};
+use falaj_sched::registry::ENTRIES;
+
+/// One key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key {
+    /// As written in the file.
+    pub name: &'static str,
+    /// What it holds.
+    pub holds: Holds,
+    /// What happens without it.
+    pub fallback: Fallback,
+    /// What it means, in one line.
+    pub doc: &'static str,
+}
+
+/// What a key holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// A quantity, number or word, as disciplines know them. A rate may be `unlimited`.
+    Value(Kind),
+    /// A rate, but not `unlimited`.
+    FiniteRate,
+    /// A length of time above zero.
+    PositiveSpan,
+    /// A number of bytes in this range, ends included.
+    BytesIn {
+        /// Smallest allowed.
+        min: u64,
+        /// Largest allowed.
+        max: u64,
+    },
+    /// A rule for packets or a list of them; see [`crate::parse_match`].
+    Rules,
+    /// The name of a link.
+    LinkName,
+    /// The name of a flow.
+    FlowName,
+    /// A discipline: `kind` (see [`SCHEDULER`]), and what the discipline accepts.
+    Scheduler,
+    /// A table with these keys.
+    Table(&'static [Key]),
+    /// A table of tables, by names that people choose. Their keys are these,
+    /// and for flows also what the discipline accepts.
+    Named(&'static [Key]),
+}
+
+/// What happens without a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fallback {
+    /// It has to be given.
+    Required,
+    /// It is as if this were written.
+    Value(&'static str),
+    /// In words.
+    Otherwise(&'static str),
+}
+
+impl From<&Param> for Key {
+    /// A default that cannot be read as the parameter's kind is one in words.
+    fn from(param: &Param) -> Key {
+        let fallback = match param.default {
+            None => Fallback::Required,
+            Some(text) if crate::read::plain(param.kind, text).is_ok() => Fallback::Value(text),
+            Some(words) => Fallback::Otherwise(words),
+        };
+        Key { name: param.name, holds: Holds::Value(param.kind), fallback, doc: param.doc }
+    }
+}
+
+const fn key(name: &'static str, holds: Holds, fallback: Fallback, doc: &'static str) -> Key {
+    Key { name, holds, fallback, doc }
+}
+
+use Fallback::{Otherwise, Required, Value as Default};
+
+/// The smallest `mtu`: what every IPv4 link must carry.
+pub const MTU_MIN: u32 = 68;
+/// The largest `mtu`: the longest IPv4 packet.
+pub const MTU_MAX: u32 = 65_535;
+
+/// The top of the file.
+pub const FILE: &[Key] = &[
+    key("link", Holds::Named(LINK), Required, "the links, each `[link.NAME]`"),
+    key("traffic", Holds::Named(TRAFFIC), Otherwise("no traffic"), "the sources of traffic, each `[traffic.NAME]`"),
+    key("run", Holds::Table(RUN), Otherwise("its defaults"), "how long and how often to simulate"),
+];
+
+/// What either direction of a link may have.
+const RATE: Key =
+    key("rate", Holds::Value(Kind::Rate), Required, "bits a second that the link carries, or `unlimited`");
+const DELAY: Key = key("delay", Holds::Value(Kind::Span), Default("0s"), "propagation, from one end to the other");
+const MTU: Key = key(
+    "mtu",
+    Holds::BytesIn { min: MTU_MIN as u64, max: MTU_MAX as u64 },
+    Default("1500B"),
+    "largest IP packet that passes",
+);
+const ACCOUNT: Key = key(
+    "account",
+    Holds::Value(Kind::Choice(falaj_engine::account::Account::NAMES)),
+    Default("l2"),
+    "which bytes count: transport payload, IP packet, frame, or all that occupies the wire",
+);
+const SCHEDULED: Key = key(
+    "scheduler",
+    Holds::Scheduler,
+    Default("fifo"),
+    "the discipline that divides the link, `{ kind = \"…\" }` and its parameters",
+);
+const FLOWS: Key = key(
+    "flow",
+    Holds::Named(FLOW),
+    Otherwise("one flow `all` for every packet"),
+    "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
+);
+
+/// `[link.NAME]`: both directions alike, unless `up` or `down` say otherwise.
+pub const LINK: &[Key] = &[
+    RATE,
+    DELAY,
+    MTU,
+    ACCOUNT,
+    SCHEDULED,
+    FLOWS,
+    key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
+    key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
+];
+
+/// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
+pub const DIRECTION: &[Key] = &[RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS];
+
+/// `scheduler = { … }`; the discipline's own parameters come after these.
+pub const SCHEDULER: &[Key] = &[KIND];
+/// The key that decides which others there are.
+pub(crate) const KIND: Key = key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
+
+const KINDS: [&str; ENTRIES.len()] = {
+    let mut kinds = [""; ENTRIES.len()];
+    let mut n = 0;
+    while n < kinds.len() {
+        kinds[n] = ENTRIES[n].kind;
+        n += 1;
+    }
+    kinds
+};
+
+/// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
+pub const FLOW: &[Key] = &[
+    key(
+        "match",
+        Holds::Rules,
+        Required,
+        "the packets that belong to it: a rule, or a list of rules of which one must hold",
+    ),
+    key("queue", Holds::Value(Kind::Limit), Default("20p"), "limit of its queue"),
+    key(
+        "need",
+        Holds::Table(NEED),
+        Otherwise("no need"),
+        "what its owner asks for; a plan is refused that promises less",
+    ),
+];
+
+/// `need = { … }` of a flow.
+pub const NEED: &[Key] = &[
+    key("rate", Holds::FiniteRate, Otherwise("none"), "at least this rate"),
+    key("delay", Holds::PositiveSpan, Otherwise("none"), "at most this delay, from last bit in to last bit out"),
+];
+
+/// `[traffic.NAME]`.
+pub const TRAFFIC: &[Key] = &[
+    key("link", Holds::LinkName, Otherwise("the only link"), "the link it passes"),
+    key("flow", Holds::FlowName, Otherwise("the only flow"), "the flow it belongs to"),
+    key(
+        "direction",
+        Holds::Value(Kind::Choice(&["up", "down"])),
+        Default("up"),
+        "`up` from the near end to the far end, or `down`",
+    ),
+    key(
+        "model",
+        Holds::Value(Kind::Choice(&["poisson", "cbr", "on-off"])),
+        Required,
+        "gaps between packets: exponential, constant, or constant in bursts with exponential lengths and pauses",
+    ),
+    key("rate", Holds::FiniteRate, Required, "mean rate, as the link accounts bytes; of `on-off` the rate while on"),
+    key("size", Holds::Value(Kind::Bytes), Required, "size of every packet, as the link accounts bytes"),
+    key("on", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean length of a burst; for `on-off` alone"),
+    key("off", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean pause between bursts; for `on-off` alone"),
+    key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
+    key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),
+];
+
+/// `[run]`.
+pub const RUN: &[Key] = &[
+    key("duration", Holds::PositiveSpan, Default("10s"), "simulated time of one replication"),
+    key(
+        "seed",
+        // What TOML can write.
+        Holds::Value(Kind::Count { min: 0, max: i64::MAX as u64 }),
+        Default("1"),
+        "where random numbers begin; the same seed gives the same results",
+    ),
+    key("replications", Holds::Value(Kind::Count { min: 1, max: 10_000 }), Default("8"), "independent runs"),
+];

@@ -1,0 +1,59 @@
+//! The scenario file of falaj: one TOML file that says which links there are,
+//! how they are divided, what traffic passes them, and how to simulate it.
+//!
+//! [`parse`] reads a file into a [`Scenario`] whose every value is in range
+//! and whose every discipline accepts its parameters, or says all that is
+//! wrong with it: where, why, and what to write instead.
+//!
+//! ```
+//! let (scenario, warnings) = falaj_scenario::parse(
+//!     r#"
+//!         [link.uplink]
+//!         rate = "100mbit"
+//!         delay = "2ms"
+//!         scheduler = { kind = "drr" }
+//!
+//!         [link.uplink.flow.voice]
+//!         match = "udp dport 5004"
+//!
+//!         [link.uplink.flow.rest]
+//!         match = "any"
+//!     "#,
+//!     "uplink.toml",
+//! )?;
+//! assert_eq!(scenario.links[0].up.flows[0].name, "voice");
+//! assert!(warnings.is_empty());
+//!
+//! let wrong = falaj_scenario::parse("[link.a]\nrate = \"10M\"", "a.toml").unwrap_err();
+//! assert!(wrong.to_string().contains("write `10mbit` for bits, or `10MB/s` for bytes"));
+//! # Ok::<(), falaj_scenario::Diagnostics>(())
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `units` | quantities: exact decimals and unambiguous units |
+//! | `matching` | rules that say which packets are a flow's |
+//! | [`keys`] | every key of the file, described once |
+//! | `model` | what a scenario says |
+//! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
+//! | `diagnostics` | what is wrong, and where |
+#![forbid(unsafe_code)]
+
+mod diagnostics;
+pub mod keys;
+mod link;
+mod matching;
+mod model;
+mod nearest;
+mod parse;
+mod read;
+mod syntax;
+mod traffic;
+mod units;
+
+pub use diagnostics::{Diagnostics, Problem, Severity};
+pub use matching::{TERMS, parse_match};
+pub use model::{ALL, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
+pub use parse::parse;
+pub use traffic::STAMP;
+pub use units::{RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_rate, parse_size, parse_span};

@@ -1,0 +1,367 @@
+//! Reads links, their directions and their flows.
+
+use crate::diagnostics::Problem;
+use crate::keys::{self, Key};
+use crate::model::{ALL, Direction, Flow, Link, Need, default_scheduler};
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::units::quoted;
+use falaj_engine::account::Account;
+use falaj_engine::classifier::Match;
+use falaj_sched::discipline::Discipline;
+use falaj_sched::params::{FlowSetup, Refused, Setup, Value, Values};
+use falaj_sched::registry::{self, ENTRIES, Entry};
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// What is known of a link, even if it is not whole.
+pub(crate) struct Known {
+    pub(crate) name: String,
+    /// `None`: something is wrong with it, which was said.
+    pub(crate) link: Option<Link>,
+    /// The flows' names up and down; `None`: not known.
+    pub(crate) flows: [Option<Vec<String>>; 2],
+}
+
+/// The discipline that was chosen for a direction.
+struct Chosen<'a> {
+    entry: &'static Entry,
+    /// Its table, unless the scheduler is the default.
+    fields: Option<Fields<'a>>,
+}
+
+/// Reads `[link.NAME]`.
+pub(crate) fn link<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, problems: &mut Vec<Problem>) -> Known {
+    let what = format!("link {}", quoted(name));
+    let link = fields(table, at, &what, keys::LINK, &[], problems);
+    let sides = ["up", "down"].map(|side| {
+        let (table, field) = link.table(side)?;
+        Some(fields(table, field.at.clone(), format!("{what} {side}"), keys::DIRECTION, &[], problems))
+    });
+    // A direction's own table comes before the link's.
+    let [up, down] = sides.each_ref().map(|side| match side {
+        Some(side) => vec![side, &link],
+        None => vec![&link],
+    });
+    let both = [&up, &down];
+    let chosen = both.map(|tables| chosen(tables, problems));
+
+    if both.iter().all(|t| t.first().is_some_and(|own| own.field("flow").is_some()))
+        && up.len() > 1
+        && down.len() > 1
+        && let Some(field) = link.field("flow")
+    {
+        problems.push(
+            Problem::warning(field.at.clone(), format!("these flows of {what} are not used"))
+                .help("`up` and `down` both have flows of their own"),
+        );
+    }
+
+    let mut out = [None, None];
+    let mut names = [None, None];
+    for n in [0, 1] {
+        let (tables, others) = (both[n], both[1 - n]);
+        let flows = flow_table(tables);
+        // What the other direction's discipline takes from a flow that both
+        // use is no mistake; nor is anything while a discipline is unknown.
+        let shared = match (&flows, &flow_table(others)) {
+            (FlowTable::Given(a), FlowTable::Given(b)) => std::ptr::eq(*a, *b),
+            _ => false,
+        };
+        let elsewhere: Vec<Key> = match (&chosen[n], &chosen[1 - n]) {
+            (Some(_), Some(_)) if !shared => Vec::new(),
+            (Some(_), Some(other)) => other.entry.flow.iter().map(Key::from).collect(),
+            _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
+        };
+        (out[n], names[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, problems);
+    }
+    let [up, down] = out;
+    let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
+    Known { name: name.to_owned(), link, flows: names }
+}
+
+fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) -> Option<Chosen<'a>> {
+    let Some(field) = tables.iter().find_map(|t| t.field("scheduler")) else {
+        let unclear = tables.iter().any(|t| t.means("scheduler"));
+        return (!unclear).then(|| Chosen { entry: default_scheduler(), fields: None });
+    };
+    let Some(Datum::Table(table)) = field.datum else { return None };
+    // `kind` first: it decides what else there may be.
+    let all: Vec<Key> = ENTRIES.iter().flat_map(|e| e.scheduler).map(Key::from).collect();
+    let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, &mut Vec::new());
+    let Got::Given(Datum::Value(Value::Choice(kind))) = get(&[&first], &keys::KIND, &mut Vec::new()) else {
+        let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, problems);
+        get(&[&first], &keys::KIND, problems);
+        return None;
+    };
+    let entry = registry::entry(kind)?;
+    let known: Vec<Key> = keys::SCHEDULER.iter().copied().chain(entry.scheduler.iter().map(Key::from)).collect();
+    let what = format!("the scheduler `{kind}`");
+    Some(Chosen { entry, fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)) })
+}
+
+/// Where the flows of a direction are.
+enum FlowTable<'a> {
+    Given(&'a DeTable<'a>),
+    Absent,
+    Wrong,
+}
+
+fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
+    match tables.iter().find_map(|t| t.field("flow")) {
+        None if tables.iter().any(|t| t.means("flow")) => FlowTable::Wrong,
+        None => FlowTable::Absent,
+        Some(field) => match field.datum {
+            // `[link.x.flow]` with nothing in it.
+            Some(Datum::Table(table)) if table.is_empty() => FlowTable::Absent,
+            Some(Datum::Table(table)) => FlowTable::Given(table),
+            _ => FlowTable::Wrong,
+        },
+    }
+}
+
+/// One flow as read.
+struct FlowRead<'a> {
+    fields: Fields<'a>,
+    flow: Flow,
+    setup: FlowSetup,
+}
+
+type Side = (Option<Direction>, Option<Vec<String>>);
+
+fn direction(
+    tables: &[&Fields<'_>],
+    flow_table: &FlowTable<'_>,
+    chosen: Option<&Chosen<'_>>,
+    elsewhere: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Side {
+    let mut read = |name: &str| {
+        let key = keys::DIRECTION.iter().find(|k| k.name == name)?;
+        match get(tables, key, problems) {
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Some(value),
+            _ => None,
+        }
+    };
+    let (rate, delay, mtu, account) = (read("rate"), read("delay"), read("mtu"), read("account"));
+
+    let (flows, names) = match flow_table {
+        FlowTable::Wrong => (None, None),
+        FlowTable::Absent => (Some(Vec::new()), Some(vec![ALL.to_owned()])),
+        FlowTable::Given(table) => {
+            let names = table.keys().map(|k| k.get_ref().to_string()).collect();
+            (read_flows(table, chosen.map(|c| c.entry), elsewhere, problems), Some(names))
+        }
+    };
+    if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some())) {
+        unlikely(flows, owner, problems);
+    }
+
+    let scheduler = chosen.and_then(|chosen| match &chosen.fields {
+        None => values(&[], chosen.entry.scheduler.iter().map(Key::from), problems),
+        Some(fields) => values(&[fields], chosen.entry.scheduler.iter().map(Key::from), problems),
+    });
+    let (
+        Some(Value::Rate(rate)),
+        Some(Value::Span(delay)),
+        Some(Value::Bytes(mtu)),
+        Some(Value::Choice(account)),
+        Some(mut flows),
+        Some(scheduler),
+        Some(chosen),
+    ) = (rate, delay, mtu, account, flows, scheduler, chosen)
+    else {
+        return (None, names);
+    };
+    let (Ok(mtu), Some(account)) = (u32::try_from(mtu), Account::from_name(account)) else {
+        return (None, names);
+    };
+    if flows.is_empty() {
+        // Without flows the link is one; what its discipline needs to know of
+        // a flow then has to have a default.
+        match all(tables, chosen.entry, problems) {
+            Some(flow) => flows.push(flow),
+            None => return (None, names),
+        }
+    }
+    let setup = Setup {
+        rate,
+        largest: account.largest(mtu),
+        scheduler,
+        flows: flows.iter().map(|f| f.setup.clone()).collect(),
+    };
+    if let Err(refused) = registry::build(chosen.entry.kind, &setup, Discard) {
+        problems.push(refusal(refused, tables, chosen, &flows));
+        return (None, names);
+    }
+    let flows = flows.into_iter().map(|f| f.flow).collect();
+    (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names)
+}
+
+/// Reads the parameters of a discipline.
+fn values(tables: &[&Fields<'_>], keys: impl Iterator<Item = Key>, problems: &mut Vec<Problem>) -> Option<Values> {
+    let mut out = Values::default();
+    let mut whole = true;
+    for key in keys {
+        match get(tables, &key, problems) {
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => out.set(key.name, value),
+            Got::Absent => {}
+            _ => whole = false,
+        }
+    }
+    whole.then_some(out)
+}
+
+/// The flows of a direction, if all of them are whole.
+fn read_flows<'a>(
+    table: &'a DeTable<'a>,
+    entry: Option<&'static Entry>,
+    elsewhere: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<FlowRead<'a>>> {
+    let own: Vec<Key> = entry.map_or(&[][..], |e| e.flow).iter().map(Key::from).collect();
+    let mut flows = Vec::new();
+    let mut whole = true;
+    for (name, value) in table {
+        name_is_fit(name.get_ref(), name.span(), "flow", problems);
+        let DeValue::Table(table) = value.get_ref() else {
+            problems.push(not_a_table("flow", name.get_ref(), value.span(), "match = \"any\""));
+            whole = false;
+            continue;
+        };
+        let what = format!("flow {}", quoted(name.get_ref()));
+        let known: Vec<Key> = keys::FLOW.iter().chain(&own).copied().collect();
+        let fields = fields(table, value.span(), what, &known, elsewhere, problems);
+        match flow(name.get_ref(), fields, &own, problems) {
+            Some(flow) => flows.push(flow),
+            None => whole = false,
+        }
+    }
+    whole.then_some(flows)
+}
+
+fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Problem>) -> Option<FlowRead<'a>> {
+    let mut matches = None;
+    let mut limit = None;
+    let mut need = Some(Need::default());
+    for key in keys::FLOW {
+        match (key.name, get(&[&fields], key, problems)) {
+            ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
+            ("queue", Got::Given(Datum::Value(Value::Limit(l))) | Got::Default(Datum::Value(Value::Limit(l)))) => {
+                limit = Some(l);
+            }
+            ("need", Got::Given(Datum::Table(table))) => {
+                let at = fields.field("need").map_or(0..0, |f| f.at.clone());
+                need = read_need(table, at, &fields.what, problems);
+            }
+            ("need", Got::Wrong) => need = None,
+            _ => {}
+        }
+    }
+    let values = values(&[&fields], own.iter().copied(), problems);
+    let flow = Flow { name: name.to_owned(), matches: matches?, need: need? };
+    Some(FlowRead { fields, flow, setup: FlowSetup { values: values?, limit: limit? } })
+}
+
+fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
+    let fields = fields(table, at, format!("the need of {flow}"), keys::NEED, &[], problems);
+    let values = values(&[&fields], keys::NEED.iter().copied(), problems)?;
+    let rate = match values.get("rate") {
+        Some(Value::Rate(rate)) => Some(rate),
+        _ => None,
+    };
+    Some(Need { rate, delay: values.span("delay") })
+}
+
+/// The one flow of a direction that names none.
+fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Problem>) -> Option<FlowRead<'a>> {
+    let first = tables.first()?;
+    let none = Fields::none(first.at.clone(), first.what.clone());
+    let required: Vec<&str> =
+        entry.flow.iter().map(Key::from).filter(|k| k.fallback == keys::Fallback::Required).map(|k| k.name).collect();
+    if !required.is_empty() {
+        let name = first.what.as_str();
+        problems.push(
+            Problem::error(first.at.clone(), format!("{name} has no flows, and `{}` cannot do without", entry.kind))
+                .help(format!("add flows `[link.NAME.flow.FLOW]` with `match` and {}", crate::nearest::list(required))),
+        );
+        return None;
+    }
+    let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
+    let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
+    let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
+    let flow = Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() };
+    Some(FlowRead { fields: none, flow, setup: FlowSetup { values, limit } })
+}
+
+/// Says what is legal but hardly meant.
+fn unlikely(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &mut Vec<Problem>) {
+    if flows.is_empty() {
+        return;
+    }
+    match flows.iter().position(|f| f.flow.matches.iter().any(Match::is_any)) {
+        None => problems.push(
+            Problem::warning(
+                owner.at.clone(),
+                format!("no flow of {} takes the packets that match no rule", owner.what),
+            )
+            .label("they are dropped")
+            .help("a last flow with `match = \"any\"` takes them"),
+        ),
+        Some(n) => {
+            let taker = &flows[n].flow.name;
+            problems.extend(flows[n + 1..].iter().map(|flow| {
+                Problem::warning(flow.fields.at.clone(), format!("no packet reaches {}", flow.fields.what))
+                    .help(format!("flow {} before it takes every packet; put that one last", quoted(taker)))
+            }));
+        }
+    }
+}
+
+/// The discipline's refusal, at the value that it refuses.
+fn refusal(refused: Refused, tables: &[&Fields<'_>], chosen: &Chosen<'_>, flows: &[FlowRead<'_>]) -> Problem {
+    let flow = refused.flow.and_then(|n| flows.get(n));
+    let field = match flow {
+        Some(flow) => flow.fields.field(refused.param),
+        None => {
+            let scheduler = chosen.fields.as_ref().and_then(|f| f.field(refused.param));
+            scheduler.or_else(|| tables.iter().find_map(|t| t.field(refused.param)))
+        }
+    };
+    let header = match (flow, &chosen.fields, tables.first()) {
+        (Some(flow), _, _) => flow.fields.at.clone(),
+        (None, Some(scheduler), _) => scheduler.at.clone(),
+        (None, None, Some(first)) => first.at.clone(),
+        (None, None, None) => 0..0,
+    };
+    let title = match flow {
+        Some(flow) => format!("{}: {}", flow.fields.what, refused.what),
+        None => format!("scheduler `{}`: {}", chosen.entry.kind, refused.what),
+    };
+    match field {
+        Some(field) => Problem::error(field.at.clone(), title),
+        None => Problem::error(header, title).label(format!("`{}` is not set here", refused.param)),
+    }
+    .help(refused.help)
+}
+
+/// A discipline that was accepted is not needed any further here.
+struct Discard;
+impl registry::Visitor for Discard {
+    type Output = ();
+    fn visit<D: Discipline + 'static>(self, _: D) {}
+}
+
+/// Names stand in tables on screens and in file names.
+pub(crate) fn name_is_fit(name: &str, at: Range<usize>, of: &str, problems: &mut Vec<Problem>) {
+    let fit = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    if name.is_empty() || name.chars().count() > 64 || !name.chars().all(fit) {
+        problems.push(
+            Problem::error(at, format!("{} cannot be the name of a {of}", quoted(name)))
+                .help("a name has 1 to 64 letters, digits, `-`, `_` or `.`"),
+        );
+    }
+}
+
+pub(crate) fn not_a_table(of: &str, name: &str, at: Range<usize>, example: &str) -> Problem {
+    Problem::error(at, format!("{of} {} has to be a table", quoted(name))).help(format!("write `{{ {example}, … }}`"))
+}

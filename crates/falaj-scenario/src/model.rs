@@ -1,0 +1,194 @@
+//! What a scenario says, after validation.
+
+use falaj_engine::account::Account;
+use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::params::{FlowSetup, Setup, Values};
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::registry::{self, Entry};
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::{Model, SourceSpec};
+
+/// A whole file.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    /// The links, in the file's order; at least one.
+    pub links: Vec<Link>,
+    /// The sources of traffic, in the file's order.
+    pub traffic: Vec<Source>,
+    /// How to simulate.
+    pub run: Run,
+}
+
+/// A link between a near end and a far end.
+#[derive(Debug, Clone)]
+pub struct Link {
+    /// Its name.
+    pub name: String,
+    /// From the near end to the far end.
+    pub up: Direction,
+    /// From the far end to the near end.
+    pub down: Direction,
+}
+
+impl Link {
+    /// One of the directions.
+    pub fn direction(&self, towards: Towards) -> &Direction {
+        match towards {
+            Towards::Up => &self.up,
+            Towards::Down => &self.down,
+        }
+    }
+}
+
+/// One direction of a link. Its rate is `setup.rate`.
+#[derive(Debug, Clone)]
+pub struct Direction {
+    /// Propagation delay.
+    pub delay: Span,
+    /// Largest IP packet in bytes, 68 to 65535.
+    pub mtu: u32,
+    /// Which bytes of a packet count.
+    pub account: Account,
+    /// The discipline.
+    pub scheduler: &'static Entry,
+    /// What the discipline is built from; accepted by it. `setup.flows[i]` is `flows[i]`.
+    pub setup: Setup,
+    /// The flows in the order in which their rules are tried; at least one.
+    pub flows: Vec<Flow>,
+}
+
+impl Direction {
+    /// The pipe that the engine builds of it.
+    pub fn pipe(&self) -> PipeSpec {
+        PipeSpec { kind: self.scheduler.kind, setup: self.setup.clone(), delay: self.delay }
+    }
+
+    /// The rules that put packets in its flows.
+    pub fn classifier(&self) -> Classifier {
+        Classifier::new(self.flows.iter().map(|f| &f.matches[..]))
+    }
+}
+
+/// A flow, apart from what its discipline knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flow {
+    /// Its name, unique in its direction.
+    pub name: String,
+    /// The rules, of which one must hold; at least one.
+    pub matches: Vec<Match>,
+    /// What its owner asks for.
+    pub need: Need,
+}
+
+/// What a flow's owner asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Need {
+    /// At least this rate.
+    pub rate: Option<Rate>,
+    /// At most this delay, last bit in to last bit out.
+    pub delay: Option<Span>,
+}
+
+/// A direction of travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Towards {
+    /// From the near end to the far end.
+    Up,
+    /// From the far end to the near end.
+    Down,
+}
+
+/// A source of traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Source {
+    /// Its name.
+    pub name: String,
+    /// Index of its link in [`Scenario::links`].
+    pub link: usize,
+    /// Index of its flow in the flows of that direction of the link.
+    pub flow: usize,
+    /// Which direction.
+    pub towards: Towards,
+    /// The gaps between packets.
+    pub model: Model,
+    /// Mean rate, of [`Model::OnOff`] while on; finite. Counted as the link accounts.
+    pub rate: Rate,
+    /// Size of every packet as the link accounts it; a UDP datagram over IPv4
+    /// of that size exists, fits the link, and holds [`crate::STAMP`] bytes.
+    pub size: u32,
+    /// When it begins.
+    pub start: Time,
+    /// When it ends; later than `start`. `None`: never.
+    pub stop: Option<Time>,
+}
+
+impl Source {
+    /// The source without its names.
+    pub fn spec(&self) -> SourceSpec {
+        SourceSpec {
+            model: self.model,
+            rate: self.rate,
+            size: self.size,
+            start: self.start,
+            stop: self.stop.unwrap_or(Time::NEVER),
+        }
+    }
+}
+
+/// How to simulate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Simulated time of one replication, above zero.
+    pub duration: Span,
+    /// Where random numbers begin.
+    pub seed: u64,
+    /// Independent runs, 1 to 10000.
+    pub replications: u32,
+}
+
+impl Default for Run {
+    fn default() -> Run {
+        Run { duration: Span::from_secs(10), seed: 1, replications: 8 }
+    }
+}
+
+/// The name of the one flow of a link that has no flows.
+pub const ALL: &str = "all";
+/// The name of the link of [`Scenario::simple`].
+pub const SIMPLE: &str = "link";
+
+impl Scenario {
+    /// One link, both directions alike, FIFO, every packet in one flow, no
+    /// traffic: for a link that is told on the command line. The values are to
+    /// come from [`crate::parse_rate`] and its kin, which see to their ranges.
+    pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
+        let account = Account::default();
+        let direction = Direction {
+            delay,
+            mtu,
+            account,
+            scheduler: default_scheduler(),
+            setup: Setup {
+                rate,
+                largest: account.largest(mtu),
+                scheduler: Values::default(),
+                flows: vec![FlowSetup { values: Values::default(), limit: queue }],
+            },
+            flows: vec![Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() }],
+        };
+        let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
+        Scenario { links: vec![link], traffic: Vec::new(), run: Run::default() }
+    }
+
+    /// The index of the link `name`.
+    pub fn link(&self, name: &str) -> Option<usize> {
+        self.links.iter().position(|l| l.name == name)
+    }
+}
+
+/// FIFO, or whatever the registry has first.
+pub(crate) fn default_scheduler() -> &'static Entry {
+    registry::entry("fifo").unwrap_or(&registry::ENTRIES[0])
+}

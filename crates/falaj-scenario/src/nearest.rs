@@ -1,0 +1,34 @@
+//! The name that was probably meant.
+
+/// The candidate nearest to `word`, if any is near enough to be worth a guess:
+/// the same but for letter case, or a third of its letters off at most.
+pub(crate) fn among<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A word that long is no slip of the pen, and the distance costs its square.
+    if word.is_empty() || word.len() > 64 {
+        return None;
+    }
+    let lower = word.to_lowercase();
+    candidates
+        .into_iter()
+        .filter(|c| *c != word && c.len() <= 64)
+        .map(|c| (strsim::damerau_levenshtein(&lower, &c.to_lowercase()), c))
+        .filter(|(distance, c)| *distance <= c.chars().count().max(3) / 3 && *distance < c.chars().count())
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, c)| c)
+}
+
+/// The names in a row, for "one of": `` `a`, `b`, `c` ``.
+pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    for (n, name) in names.into_iter().enumerate() {
+        if n == 24 {
+            out.push_str(", …");
+            break;
+        }
+        if n > 0 {
+            out.push_str(", ");
+        }
+        out.push_str(&crate::units::quoted(name));
+    }
+    out
+}

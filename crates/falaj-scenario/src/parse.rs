@@ -1,0 +1,103 @@
+//! From the text of a file to a scenario.
+
+use crate::diagnostics::{Diagnostics, Problem};
+use crate::keys;
+use crate::link::{self, Known};
+use crate::model::{Run, Scenario};
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::syntax;
+use crate::traffic;
+use falaj_sched::params::Value;
+use falaj_sched::time::Span;
+use toml::de::{DeTable, DeValue};
+
+/// Reads a scenario. `file_name` is for messages alone. With the scenario come
+/// the warnings, in the form of the errors.
+///
+/// # Errors
+/// All that is wrong with the file, and the warnings; never a panic.
+pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Diagnostics> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    let syntax = syntax::judge(text, root.get_ref(), &errors);
+    let mut problems = Vec::new();
+    // Tables that are not where they were meant to be would be blamed for what
+    // a missing bracket did.
+    let scenario = if syntax.sound { scenario(root.get_ref(), &mut problems) } else { None };
+    problems.retain(|p| !syntax.broken.iter().any(|b| p.span.start <= b.end && b.start <= p.span.end));
+    problems.extend(syntax.problems);
+    let diagnostics = Diagnostics::new(file_name, text, problems);
+    match scenario {
+        Some(scenario) if !diagnostics.has_errors() => Ok((scenario, diagnostics)),
+        _ => Err(diagnostics),
+    }
+}
+
+fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Scenario> {
+    let file = fields(root, 0..0, "a scenario", keys::FILE, &[], problems);
+    let run = run(&file, problems);
+
+    let mut links: Vec<Known> = Vec::new();
+    each(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
+        links.push(link::link(name, table, at, problems));
+    });
+    if links.is_empty() && !file.field("link").map_or(file.means("link"), |f| f.datum.is_none()) {
+        problems.push(
+            Problem::error(0..0, "a scenario needs a link, and there is none")
+                .help("begin with `[link.uplink]`, and on the next line `rate = \"100mbit\"`"),
+        );
+    }
+
+    let mut sources = Vec::new();
+    each(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
+        sources.push(traffic::source(name, table, at, &links, run.map(|r| r.duration), problems));
+    });
+
+    let links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
+    Some(Scenario { links, traffic: sources.into_iter().collect::<Option<_>>()?, run: run? })
+}
+
+/// Calls `read` for each named table under `key`, with where its header is.
+fn each<'a>(
+    file: &Fields<'a>,
+    key: &str,
+    example: &str,
+    problems: &mut Vec<Problem>,
+    mut read: impl FnMut(&'a str, &'a DeTable<'a>, std::ops::Range<usize>, &mut Vec<Problem>),
+) {
+    let Some((table, _)) = file.table(key) else { return };
+    for (name, value) in table {
+        let of = if key == "traffic" { "source of traffic" } else { key };
+        link::name_is_fit(name.get_ref(), name.span(), of, problems);
+        match value.get_ref() {
+            DeValue::Table(table) => read(name.get_ref(), table, value.span(), problems),
+            _ => problems.push(link::not_a_table(key, name.get_ref(), value.span(), example)),
+        }
+    }
+}
+
+fn run(file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Run> {
+    let none = Fields::none(0..0, "`[run]`".to_owned());
+    let read;
+    let table = match file.field("run") {
+        None => &none,
+        Some(field) => {
+            let Some(Datum::Table(table)) = field.datum else { return None };
+            read = fields(table, field.at.clone(), "`[run]`", keys::RUN, &[], problems);
+            &read
+        }
+    };
+    let mut value = |name: &str| {
+        let key = keys::RUN.iter().find(|k| k.name == name)?;
+        match get(&[table], key, problems) {
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Some(value),
+            _ => None,
+        }
+    };
+    let (duration, seed, replications) = (value("duration"), value("seed"), value("replications"));
+    match (duration, seed, replications) {
+        (Some(Value::Span(Span(ns))), Some(Value::Count(seed)), Some(Value::Count(replications))) => {
+            Some(Run { duration: Span(ns), seed, replications: u32::try_from(replications).ok()? })
+        }
+        _ => None,
+    }
+}

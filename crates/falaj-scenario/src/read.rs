@@ -1,0 +1,347 @@
+//! Reads one table of the file by its description.
+
+use crate::diagnostics::Problem;
+use crate::keys::{Fallback, Holds, Key};
+use crate::matching::parse_match;
+use crate::nearest;
+use crate::units::{self, Unreadable, quoted};
+use falaj_engine::classifier::Match;
+use falaj_sched::params::{Kind, Param, Value};
+use falaj_sched::registry::ENTRIES;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What was read.
+#[derive(Clone)]
+pub(crate) enum Datum<'a> {
+    Value(Value),
+    Rules(Vec<Match>),
+    Name(&'a str),
+    /// A table or what stands in its place; the caller knows what is in it.
+    Table(&'a DeTable<'a>),
+}
+
+/// A key that the file has.
+pub(crate) struct Field<'a> {
+    pub(crate) key: Key,
+    pub(crate) name_at: Range<usize>,
+    pub(crate) at: Range<usize>,
+    /// `None`: it could not be read, which was said.
+    pub(crate) datum: Option<Datum<'a>>,
+}
+
+/// The keys of one table that the file has.
+pub(crate) struct Fields<'a> {
+    /// Where its header is, for what is missing.
+    pub(crate) at: Range<usize>,
+    /// What it is called in messages: `` flow `voice` ``.
+    pub(crate) what: String,
+    found: Vec<Field<'a>>,
+    /// Keys that were probably meant by unknown ones: it is enough to say so.
+    misspelt: Vec<&'static str>,
+}
+
+/// A key's value, given or by default.
+pub(crate) enum Got<'a> {
+    /// Written.
+    Given(Datum<'a>),
+    /// Not written, but there is a default.
+    Default(Datum<'a>),
+    /// Not written, and the fallback is in words.
+    Absent,
+    /// Wrong or missing, which was said.
+    Wrong,
+}
+
+impl<'a> Fields<'a> {
+    /// A table that the file does not have.
+    pub(crate) fn none(at: Range<usize>, what: String) -> Fields<'a> {
+        Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&Field<'a>> {
+        self.found.iter().find(|f| f.key.name == name)
+    }
+
+    /// Was `name` written, if only as a word that is near to it?
+    pub(crate) fn means(&self, name: &str) -> bool {
+        self.field(name).is_some() || self.misspelt.contains(&name)
+    }
+
+    /// The table under `name`, with the places of its name and itself.
+    pub(crate) fn table(&self, name: &str) -> Option<(&'a DeTable<'a>, &Field<'a>)> {
+        let field = self.field(name)?;
+        match field.datum {
+            Some(Datum::Table(table)) => Some((table, field)),
+            _ => None,
+        }
+    }
+}
+
+/// Reads `table`, whose keys are `keys`, and says what is wrong with it; keys
+/// in `elsewhere` are left alone, since somebody else reads them.
+pub(crate) fn fields<'a>(
+    table: &'a DeTable<'a>,
+    at: Range<usize>,
+    what: impl Into<String>,
+    keys: &[Key],
+    elsewhere: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Fields<'a> {
+    let mut out = Fields { at, what: what.into(), found: Vec::new(), misspelt: Vec::new() };
+    for (name, value) in table {
+        let text: &str = name.get_ref();
+        if let Some(key) = keys.iter().find(|k| k.name == text) {
+            let datum = datum(key, value, problems);
+            out.found.push(Field { key: *key, name_at: name.span(), at: value.span(), datum });
+        } else if !elsewhere.iter().any(|k| k.name == text) {
+            let near = nearest::among(text, keys.iter().chain(elsewhere).map(|k| k.name));
+            problems.push(unknown(text, name.span(), &out.what, keys.iter().chain(elsewhere), near));
+            out.misspelt.extend(near);
+        }
+    }
+    out
+}
+
+fn unknown<'k>(
+    name: &str,
+    at: Range<usize>,
+    what: &str,
+    keys: impl Iterator<Item = &'k Key>,
+    near: Option<&str>,
+) -> Problem {
+    let mut names: Vec<&str> = keys.map(|k| k.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut problem = Problem::error(at, format!("{what} has no key {}", quoted(name)));
+    if let Some(near) = near {
+        problem = problem.label(format!("did you mean `{near}`?"));
+    }
+    let has = |params: &[Param]| params.iter().any(|p| p.name == name);
+    for entry in ENTRIES.iter().filter(|e| has(e.flow)) {
+        problem = problem.help(format!("`{name}` is for flows of the scheduler `{}`", entry.kind));
+    }
+    for entry in ENTRIES.iter().filter(|e| has(e.scheduler)) {
+        problem = problem.help(format!("`{name}` is for `scheduler = {{ kind = \"{}\" }}`", entry.kind));
+    }
+    problem.help(format!("allowed: {}", nearest::list(names)))
+}
+
+/// The value of `key` in the first of `tables` that has it, or its default.
+pub(crate) fn get<'a>(tables: &[&Fields<'a>], key: &Key, problems: &mut Vec<Problem>) -> Got<'a> {
+    for table in tables {
+        if let Some(field) = table.field(key.name) {
+            return match &field.datum {
+                Some(datum) => Got::Given(datum.clone()),
+                None => Got::Wrong,
+            };
+        }
+    }
+    if tables.iter().any(|t| t.misspelt.contains(&key.name)) {
+        return Got::Wrong;
+    }
+    match (key.fallback, key.holds) {
+        (Fallback::Value(text), Holds::Value(kind)) => {
+            plain(kind, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
+        }
+        (Fallback::Value(text), Holds::BytesIn { .. }) => {
+            plain(Kind::Bytes, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
+        }
+        (Fallback::Value(text), Holds::PositiveSpan) => {
+            plain(Kind::Span, text).map_or(Got::Absent, |v| Got::Default(Datum::Value(v)))
+        }
+        (Fallback::Value(_) | Fallback::Otherwise(_), _) => Got::Absent,
+        (Fallback::Required, _) => {
+            // The last is the one that the others only refine.
+            if let Some(table) = tables.last() {
+                problems.push(
+                    Problem::error(table.at.clone(), format!("{} lacks `{}`", table.what, key.name)).help(format!(
+                        "`{}`: {}; {}",
+                        key.name,
+                        key.doc,
+                        advice(key)
+                    )),
+                );
+            }
+            Got::Wrong
+        }
+    }
+}
+
+/// Reads a text as `kind`. Used for defaults, and by the file for what is a text there.
+pub(crate) fn plain(kind: Kind, text: &str) -> Result<Value, Unreadable> {
+    Ok(match kind {
+        Kind::Span => Value::Span(units::parse_span(text)?),
+        Kind::Rate => Value::Rate(units::parse_rate(text)?),
+        Kind::Bytes => Value::Bytes(units::parse_size(text)?),
+        Kind::Limit => Value::Limit(units::parse_limit(text)?),
+        Kind::Count { min, max } => {
+            let number = text.parse().ok().filter(|n| (min..=max).contains(n));
+            Value::Count(number.ok_or_else(|| {
+                Unreadable::new(
+                    format!("{} is out of range", quoted(text)),
+                    format!("write a whole number from {min} to {max}"),
+                )
+            })?)
+        }
+        Kind::Choice(words) => match words.iter().find(|w| **w == text) {
+            Some(word) => Value::Choice(word),
+            None => {
+                let near = nearest::among(text, words.iter().copied()).map(str::to_owned);
+                let what = format!("{} is not one of the words allowed", quoted(text));
+                let allowed = format!("allowed: {}", nearest::list(words.iter().copied()));
+                return Err(Unreadable { near, ..Unreadable::new(what, allowed) });
+            }
+        },
+    })
+}
+
+fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Problem>) -> Option<Datum<'a>> {
+    let at = value.span();
+    let result = match (key.holds, value.get_ref()) {
+        (Holds::Value(Kind::Count { min, max }), DeValue::Integer(n)) => u64::from_str_radix(n.as_str(), n.radix())
+            .ok()
+            .filter(|n| (min..=max).contains(n))
+            .map(|n| Datum::Value(Value::Count(n)))
+            .ok_or_else(|| {
+                let number = quoted(&n.to_string());
+                Unreadable::new(
+                    format!("{number} is out of range"),
+                    format!("write a whole number from {min} to {max}"),
+                )
+            }),
+        (Holds::Value(kind), DeValue::String(text)) if !matches!(kind, Kind::Count { .. }) => {
+            plain(kind, text).map(Datum::Value)
+        }
+        (Holds::FiniteRate, DeValue::String(text)) => match units::parse_rate(text) {
+            Ok(rate) if rate.is_unlimited() => {
+                Err(Unreadable::new("`unlimited` is for links", "write a rate, as in `100mbit`"))
+            }
+            other => other.map(|r| Datum::Value(Value::Rate(r))),
+        },
+        (Holds::PositiveSpan, DeValue::String(text)) => match units::parse_span(text) {
+            Ok(span) if span.0 == 0 => Err(Unreadable::new("a time of zero", "write one above zero, as in `10ms`")),
+            other => other.map(|s| Datum::Value(Value::Span(s))),
+        },
+        (Holds::BytesIn { min, max }, DeValue::String(text)) => match units::parse_size(text) {
+            Ok(bytes) if !(min..=max).contains(&bytes) => Err(Unreadable::new(
+                format!("{} is out of range", quoted(text)),
+                format!("write a size from `{min}B` to `{max}B`"),
+            )),
+            other => other.map(|b| Datum::Value(Value::Bytes(b))),
+        },
+        (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Rules, DeValue::String(text)) => {
+            return rule(key, text, &at, problems).map(|m| Datum::Rules(vec![m]));
+        }
+        (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
+        (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
+        (Holds::Scheduler, DeValue::String(text)) => Err(Unreadable::new(
+            "a scheduler is a table",
+            format!("write `{{ kind = \"{}\" }}`", quoted(text).trim_matches('`')),
+        )),
+        (_, other) => Err(mistyped(key, other)),
+    };
+    result.map_err(|error| problems.push(at_value(key, error, &at))).ok()
+}
+
+fn at_value(key: &Key, error: Unreadable, at: &Range<usize>) -> Problem {
+    let label = error.near.map_or(String::new(), |near| format!("did you mean `{near}`?"));
+    Problem::error(at.clone(), format!("`{}`: {}", key.name, error.what)).label(label).help(error.help)
+}
+
+fn rules(
+    key: &Key,
+    array: &[Spanned<DeValue<'_>>],
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Match>> {
+    if array.is_empty() {
+        let error = Unreadable::new("an empty list matches nothing", "write `\"any\"` for every packet");
+        problems.push(at_value(key, error, at));
+        return None;
+    }
+    let read = array.iter().map(|item| match item.get_ref() {
+        DeValue::String(text) => rule(key, text, &item.span(), problems),
+        other => {
+            problems.push(at_value(key, mistyped(key, other), &item.span()));
+            None
+        }
+    });
+    // All of them first, to find all that is wrong.
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
+fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
+    parse_match(text)
+        .map_err(|mut error| {
+            // Without escapes, the text lies in the file as it is, after its quote.
+            let plain = at.len() == text.len() + 2;
+            let part = error.at.take().filter(|_| plain).map(|part| at.start + 1 + part.start..at.start + 1 + part.end);
+            problems.push(at_value(key, error, &part.unwrap_or(at.clone())));
+        })
+        .ok()
+}
+
+/// What to write for a key.
+fn advice(key: &Key) -> String {
+    let (what, example) = match key.holds {
+        Holds::Value(Kind::Span) | Holds::PositiveSpan => ("a time in quotes", "\"40ms\""),
+        Holds::Value(Kind::Rate) | Holds::FiniteRate => ("a rate in quotes", "\"100mbit\""),
+        Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => ("a size in quotes", "\"1500B\""),
+        Holds::Value(Kind::Limit) => ("a limit in quotes", "\"20p\""),
+        Holds::Value(Kind::Count { min, max }) => {
+            return format!("write a whole number from {min} to {max}, without quotes");
+        }
+        Holds::Value(Kind::Choice(words)) => {
+            return format!("write one of these in quotes: {}", nearest::list(words.iter().copied()));
+        }
+        Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
+        Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
+        Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
+        Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
+        Holds::Table(keys) => return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Named(_) if key.name == "flow" => ("a table for each, with a name", "[link.LINK.flow.NAME]"),
+        Holds::Named(_) => return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name),
+    };
+    format!("write {what}, as in `{example}`")
+}
+
+fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
+    let quantity = matches!(
+        key.holds,
+        Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit)
+            | Holds::FiniteRate
+            | Holds::PositiveSpan
+            | Holds::BytesIn { .. }
+    );
+    let number = match value {
+        DeValue::Integer(n) => Some(n.to_string()),
+        DeValue::Float(n) => Some(n.to_string()),
+        _ => None,
+    };
+    if let (true, Some(number)) = (quantity, number) {
+        // What the number might mean, in the units of the key.
+        let error = match key.holds {
+            Holds::Value(Kind::Span) | Holds::PositiveSpan => units::parse_span(&number).err(),
+            Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),
+            Holds::Value(Kind::Limit) => units::parse_limit(&number).err(),
+            _ => units::parse_size(&number).err(),
+        };
+        if let Some(mut error) = error {
+            error.help = error.help.replacen("write `", "write, in quotes, `", 1);
+            return error;
+        }
+    }
+    let found = match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with decimals",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time of day",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    };
+    Unreadable::new(format!("{found} does not go here"), advice(key))
+}

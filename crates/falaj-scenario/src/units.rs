@@ -1,0 +1,383 @@
+//! Quantities as people write them: a decimal number and a unit.
+//!
+//! All arithmetic is exact. A value that is not whole in the smallest unit
+//! (nanoseconds, bits a second, bytes, packets), a number without a unit, and
+//! a unit that could be meant two ways are refused with what to write instead.
+
+use crate::keys::{MTU_MAX, MTU_MIN};
+use crate::nearest;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use std::fmt;
+use std::ops::Range;
+
+/// A text that could not be read: what is wrong with it, and what to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unreadable {
+    /// What is wrong.
+    pub what: String,
+    /// What would do.
+    pub help: String,
+    /// The word that was probably meant.
+    pub near: Option<String>,
+    /// The part of the text in question (bytes); `None`: all of it.
+    pub at: Option<Range<usize>>,
+}
+
+impl Unreadable {
+    pub(crate) fn new(what: impl Into<String>, help: impl Into<String>) -> Unreadable {
+        Unreadable { what: what.into(), help: help.into(), near: None, at: None }
+    }
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.near {
+            Some(near) => write!(f, "{}; did you mean `{near}`? {}", self.what, self.help),
+            None => write!(f, "{}; {}", self.what, self.help),
+        }
+    }
+}
+impl std::error::Error for Unreadable {}
+
+/// The highest rate that may be written, 1000 Tbit/s: far above any link, far
+/// below where the wire's arithmetic would overflow.
+pub const RATE_MAX: Rate = Rate(1_000_000_000_000_000);
+
+const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
+const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
+const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
+
+/// Reads a length of time: `30us`, `1.5 ms`, `2min`.
+///
+/// # Errors
+/// Without a known unit, not whole in nanoseconds, or beyond 584 years.
+pub fn parse_span(text: &str) -> Result<Span, Unreadable> {
+    let (number, unit) = split(text, "40ms")?;
+    let n = number.text;
+    let nanos = match unit {
+        "ns" => 1,
+        "us" | "µs" | "μs" => 1_000, // the micro sign and the Greek letter
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "min" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "" => {
+            return Err(Unreadable::new(
+                format!("{} is a number without a unit", quoted(text)),
+                format!("write `{n}ms` or `{n}s`; {SPAN_UNITS}"),
+            ));
+        }
+        "m" | "M" => {
+            return Err(Unreadable::new(
+                format!("{} could be minutes or milliseconds", quoted(text)),
+                format!("write `{n}min` or `{n}ms`"),
+            ));
+        }
+        _ => return Err(unknown_unit(text, unit, "time", SPAN_UNITS, &["ns", "us", "ms", "s", "min", "h"])),
+    };
+    number.times(nanos, text, "nanoseconds", |n| Span(n).to_string()).map(Span)
+}
+
+/// Reads a rate: `100mbit`, `1.5Gbit/s`, `100 Mbps`, `12MB/s`, `unlimited`.
+///
+/// Letter case matters for bytes a second alone: `MB/s`.
+///
+/// # Errors
+/// Without a known unit, not whole in bits a second, zero, or beyond [`RATE_MAX`].
+pub fn parse_rate(text: &str) -> Result<Rate, Unreadable> {
+    if text.trim() == "unlimited" {
+        return Ok(Rate::UNLIMITED);
+    }
+    let (number, unit) = split(text, "100mbit")?;
+    let bits = rate_unit(unit).ok_or_else(|| rate_unit_error(text, &number, unit))?;
+    let rate = Rate(number.times(bits, text, "bits a second", |n| Rate(n).to_string())?);
+    if rate.0 == 0 {
+        return Err(Unreadable::new("a rate of zero sends nothing", "write a rate above zero, or `unlimited`"));
+    }
+    if rate > RATE_MAX {
+        return Err(Unreadable::new(
+            format!("{} is above the highest rate, {RATE_MAX}", quoted(text)),
+            "write a lower rate, or `unlimited`",
+        ));
+    }
+    Ok(rate)
+}
+
+/// Reads a number of bytes: `1500B`, `64kB` (1000 each), `64KiB` (1024 each).
+///
+/// # Errors
+/// Without a known unit, not whole in bytes, or beyond 2^64.
+pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
+    let (number, unit) = split(text, "1500B")?;
+    let bytes = size_unit(unit).ok_or_else(|| size_unit_error(text, &number, unit))?;
+    number.times(bytes, text, "bytes", |n| format!("{n}B"))
+}
+
+/// Reads the size of a link's largest IP packet: `1500B`, `9kB`.
+///
+/// # Errors
+/// As [`parse_size`]; out of 68 to 65535 bytes.
+pub fn parse_mtu(text: &str) -> Result<u32, Unreadable> {
+    let bytes = parse_size(text)?;
+    u32::try_from(bytes).ok().filter(|n| (MTU_MIN..=MTU_MAX).contains(n)).ok_or_else(|| {
+        Unreadable::new(
+            format!("{} is out of range", quoted(text)),
+            format!("write a size from `{MTU_MIN}B` to `{MTU_MAX}B`"),
+        )
+    })
+}
+
+/// Reads a bound on a queue: `20p`, `20 packets`, or a size such as `64kB`.
+///
+/// # Errors
+/// As [`parse_size`]; zero; a part of a packet; 2^32 packets or more.
+pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
+    let (number, unit) = split(text, "20p")?;
+    let n = number.text;
+    let limit = match unit {
+        "p" | "packet" | "packets" => {
+            let packets = number.times(1, text, "packets", |n| format!("{n}p"))?;
+            Limit::Packets(u32::try_from(packets).map_err(|_| {
+                Unreadable::new(
+                    format!("{} is too many packets", quoted(text)),
+                    format!("write at most `{}p`", u32::MAX),
+                )
+            })?)
+        }
+        "" => {
+            return Err(Unreadable::new(
+                format!("{} is a number without a unit", quoted(text)),
+                format!("write `{n}p` for packets, or `{n}kB` for an amount of data"),
+            ));
+        }
+        _ => match size_unit(unit) {
+            Some(bytes) => Limit::Bytes(number.times(bytes, text, "bytes", |n| format!("{n}B"))?),
+            None => {
+                let mut error = size_unit_error(text, &number, unit);
+                error.help.push_str("; or packets: `20p`");
+                return Err(error);
+            }
+        },
+    };
+    match limit {
+        Limit::Packets(0) | Limit::Bytes(0) => {
+            Err(Unreadable::new("a queue of zero holds nothing", "write `1p` or more"))
+        }
+        _ => Ok(limit),
+    }
+}
+
+/// `text` in backquotes, without control characters, and shortened if long.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut out = String::from("`");
+    for (n, c) in text.chars().enumerate() {
+        if n == 40 {
+            out.push('…');
+            break;
+        }
+        // Plain letters of any script stay; what would not print is escaped.
+        if c.is_control() || c.escape_debug().len() > 2 {
+            out.extend(c.escape_debug());
+        } else {
+            out.push(c);
+        }
+    }
+    out.push('`');
+    out
+}
+
+/// An exact decimal number: `mantissa / 10^places`.
+struct Decimal<'a> {
+    text: &'a str,
+    mantissa: u128,
+    places: u32,
+}
+
+impl Decimal<'_> {
+    /// This many times `factor`, which has to be whole and fit 64 bits.
+    fn times(&self, factor: u128, text: &str, unit: &str, show: impl Fn(u64) -> String) -> Result<u64, Unreadable> {
+        let too_large =
+            || Unreadable::new(format!("{} is too large", quoted(text)), format!("at most {} {unit}", u64::MAX));
+        // With at most 18 places, what overflows here is far above 2^64 as well.
+        let product = self.mantissa.checked_mul(factor).ok_or_else(too_large)?;
+        let scale = 10u128.pow(self.places);
+        let whole = u64::try_from(product / scale).map_err(|_| too_large())?;
+        if product % scale == 0 {
+            return Ok(whole);
+        }
+        let above = whole.checked_add(1).ok_or_else(too_large)?;
+        Err(Unreadable::new(
+            format!("{} is not a whole number of {unit}", quoted(text)),
+            if whole == 0 {
+                format!("write `{}`", show(above))
+            } else {
+                format!("write `{}` or `{}`", show(whole), show(above))
+            },
+        ))
+    }
+}
+
+/// Number and unit, of which the unit may be empty and is not looked at.
+fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unreadable> {
+    let trimmed = text.trim();
+    let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, rest) = trimmed.split_at(end);
+    let unit = rest.trim_start();
+    let not_a_number = |what: String| Unreadable::new(what, format!("write a number and a unit, as in `{example}`"));
+    if trimmed.is_empty() {
+        return Err(not_a_number("an empty text is no quantity".into()));
+    }
+    if unit.starts_with('-') && number.is_empty() {
+        return Err(not_a_number(format!("{} is negative", quoted(text))));
+    }
+    if unit.starts_with([',', '_', '\'']) && !number.is_empty() {
+        return Err(Unreadable::new(
+            format!("{} has a number that cannot be read", quoted(text)),
+            "write digits, with a point before decimals, as in `1500` or `1.5`",
+        ));
+    }
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
+    if whole.is_empty() || decimals.is_empty() || decimals.contains('.') {
+        return Err(not_a_number(format!("{} does not begin with a number", quoted(text))));
+    }
+    if unit.contains(|c: char| c.is_ascii_digit()) {
+        return Err(not_a_number(format!("{} is more than one number and one unit", quoted(text))));
+    }
+    let whole = whole.trim_start_matches('0');
+    let decimals = decimals.trim_end_matches('0');
+    if number.len() > 60 || whole.len() > 20 || decimals.len() > 18 {
+        return Err(not_a_number(format!("{} has too many digits", quoted(text))));
+    }
+    let digits = |s: &str| s.bytes().fold(0u128, |n, d| n * 10 + u128::from(d - b'0'));
+    let places = decimals.len() as u32;
+    let mantissa = digits(whole) * 10u128.pow(places) + digits(decimals);
+    Ok((Decimal { text: number, mantissa, places }, unit))
+}
+
+/// Bits a second in one of `unit`.
+fn rate_unit(unit: &str) -> Option<u128> {
+    if let Some(amount) = unit.strip_suffix("B/s") {
+        return match amount {
+            "K" => None, // 1000 or 1024?
+            _ => size_unit(&format!("{amount}B")).map(|bytes| 8 * bytes),
+        };
+    }
+    // `Bps` is not among them: some read it as bytes, tc reads even `bps` so.
+    let prefix = match unit.strip_suffix("bps") {
+        Some(prefix) => prefix.to_ascii_lowercase(),
+        None => {
+            let lower = unit.strip_suffix("/s").unwrap_or(unit).to_ascii_lowercase();
+            lower.strip_suffix("bits").or_else(|| lower.strip_suffix("bit"))?.to_owned()
+        }
+    };
+    Some(match prefix.as_str() {
+        "" => 1,
+        "k" => 1_000,
+        "m" => 1_000_000,
+        "g" => 1_000_000_000,
+        "t" => 1_000_000_000_000,
+        _ => return None,
+    })
+}
+
+fn rate_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
+    let n = number.text;
+    let lower = unit.to_ascii_lowercase();
+    // The prefix, and what follows it.
+    let (prefix, rest) = match lower.as_bytes().first() {
+        Some(b'k' | b'm' | b'g' | b't') => lower.split_at(1),
+        _ => ("", lower.as_str()),
+    };
+    let bytes_prefix = match prefix {
+        "m" => "M",
+        "g" => "G",
+        "t" => "T",
+        other => other,
+    };
+    if unit.is_empty() {
+        Unreadable::new(
+            format!("{} is a number without a unit", quoted(text)),
+            format!("write `{n}mbit` or `{n}kbit`; {RATE_UNITS}"),
+        )
+    } else if unit == "KB/s" {
+        Unreadable::new(
+            format!("{} could count 1000 or 1024 bytes", quoted(text)),
+            format!("write `{n}kB/s` (1000) or `{n}KiB/s` (1024)"),
+        )
+    } else if size_unit(unit).is_some() {
+        Unreadable::new(
+            format!("{} is an amount, not a rate", quoted(text)),
+            format!("write `{n}{unit}/s` for bytes a second, or `{n}{prefix}bit` for bits a second"),
+        )
+    } else if matches!(rest, "" | "b" | "b/s" | "bps" | "/s" | "ps") {
+        Unreadable::new(
+            format!("{} could be bits or bytes a second", quoted(text)),
+            format!("write `{n}{prefix}bit` for bits, or `{n}{bytes_prefix}B/s` for bytes"),
+        )
+    } else if matches!(rest, "ibit" | "ibit/s" | "ibps") {
+        Unreadable::new(
+            format!("{} has a binary prefix, and bit rates count in thousands", quoted(text)),
+            format!("write `{n}{prefix}bit` if that is meant"),
+        )
+    } else {
+        let known = ["bit", "kbit", "mbit", "gbit", "tbit", "B/s", "kB/s", "MB/s", "GB/s"];
+        unknown_unit(text, unit, "rate", RATE_UNITS, &known)
+    }
+}
+
+/// Bytes in one of `unit`.
+fn size_unit(unit: &str) -> Option<u128> {
+    Some(match unit {
+        "B" | "byte" | "bytes" => 1,
+        "kB" => 1_000,
+        "MB" => 1_000_000,
+        "GB" => 1_000_000_000,
+        "TB" => 1_000_000_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return None,
+    })
+}
+
+fn size_unit_error(text: &str, number: &Decimal<'_>, unit: &str) -> Unreadable {
+    let n = number.text;
+    match unit {
+        "" => Unreadable::new(
+            format!("{} is a number without a unit", quoted(text)),
+            format!("write `{n}B`; {SIZE_UNITS}"),
+        ),
+        "k" | "K" | "KB" => Unreadable::new(
+            format!("{} could count 1000 or 1024 bytes", quoted(text)),
+            format!("write `{n}kB` (1000) or `{n}KiB` (1024)"),
+        ),
+        "m" | "M" | "g" | "G" | "t" | "T" => {
+            let prefix = unit.to_ascii_uppercase();
+            Unreadable::new(
+                format!("{} has half a unit", quoted(text)),
+                format!("write `{n}{prefix}B` (thousands) or `{n}{prefix}iB` (1024)"),
+            )
+        }
+        "b" | "kb" | "Kb" | "mb" | "Mb" | "mB" | "gb" | "Gb" | "gB" => {
+            let prefix = match unit.as_bytes().first() {
+                Some(b'k' | b'K') => "k",
+                Some(b'm' | b'M') => "M",
+                Some(b'g' | b'G') => "G",
+                _ => "",
+            };
+            Unreadable::new(
+                format!("{} could be bits or bytes", quoted(text)),
+                format!("a size is in bytes: write `{n}{prefix}B`"),
+            )
+        }
+        _ => unknown_unit(text, unit, "size", SIZE_UNITS, &["B", "kB", "MB", "GB", "KiB", "MiB", "GiB"]),
+    }
+}
+
+fn unknown_unit(text: &str, unit: &str, of: &str, all: &str, known: &[&str]) -> Unreadable {
+    let near = nearest::among(unit, known.iter().copied()).map(str::to_owned);
+    Unreadable { near, ..Unreadable::new(format!("{}: {} is not a unit of {of}", quoted(text), quoted(unit)), all) }
+}

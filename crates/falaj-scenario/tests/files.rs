@@ -1,0 +1,125 @@
+//! Files that are right, and what is made of them.
+
+use falaj_scenario::{
+    Account, Diagnostics, Match, Model, Protocol, Scenario, Towards, parse, parse_limit, parse_rate, parse_span,
+};
+use falaj_sched::params::Value;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+
+fn read(text: &str) -> (Scenario, Diagnostics) {
+    parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+const WHOLE: &str = include_str!("whole.toml");
+
+#[test]
+fn a_whole_file() {
+    let (scenario, warnings) = read(WHOLE);
+    assert!(warnings.is_empty(), "{warnings}");
+    assert_eq!(scenario.links.len(), 1);
+    assert_eq!((scenario.run.duration, scenario.run.seed, scenario.run.replications), (Span::from_secs(60), 7, 16));
+    let link = &scenario.links[scenario.link("uplink").expect("the link")];
+
+    let up = &link.up;
+    assert_eq!(
+        (up.setup.rate, up.delay, up.mtu, up.account),
+        (Rate::from_mbit(1000), Span::from_millis(2), 1500, Account::L2)
+    );
+    assert_eq!((up.scheduler.kind, up.setup.largest), ("virtual-links", 1514));
+    assert_eq!(up.setup.scheduler.choice("serve"), Some("packet-wise"));
+    assert_eq!(up.setup.scheduler.choice("tail"), Some("skip"));
+    assert_eq!(up.setup.scheduler.choice("preset"), Some("clean"), "a default is filled in");
+    let names: Vec<_> = up.flows.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["voice", "bulk"], "the order is the file's");
+    assert_eq!(up.flows[0].matches, [Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY }]);
+    assert_eq!(up.flows[0].need.rate, Some(Rate::from_mbit(50)));
+    assert_eq!(up.flows[0].need.delay, Some(Span::from_millis(1)));
+    assert_eq!(up.setup.flows[0].limit, Limit::Packets(20));
+    assert_eq!(up.setup.flows[0].values.span("phase"), Some(Span::from_micros(30)));
+    assert_eq!(up.setup.flows[1].values.choice("kind"), Some("B"));
+
+    // Its own rate and scheduler; the flows are shared, without the keys that are for `up`.
+    let down = &link.down;
+    assert_eq!(
+        (down.setup.rate, down.delay, down.scheduler.kind),
+        (Rate::from_mbit(2000), Span::from_millis(2), "fifo")
+    );
+    assert_eq!(down.flows, up.flows);
+    assert_eq!(down.setup.flows[0].values.iter().count(), 0);
+    assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
+
+    let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
+    assert_eq!((voice.link, voice.flow, voice.towards, voice.model), (0, 0, Towards::Up, Model::Poisson));
+    assert_eq!((voice.rate, voice.size, voice.start, voice.stop), (Rate::from_mbit(50), 500, Time::ZERO, None));
+    assert_eq!((bulk.flow, bulk.towards), (1, Towards::Down));
+    assert_eq!(bulk.model, Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90) });
+    assert_eq!((bulk.start, bulk.stop), (Time(1_000_000_000), Some(Time(2_500_000_000))));
+}
+
+#[test]
+fn the_least_that_will_do() {
+    let (scenario, warnings) = read("[link.a]\nrate = \"unlimited\"\n");
+    assert!(warnings.is_empty(), "{warnings}");
+    let link = &scenario.links[0];
+    for direction in [&link.up, &link.down] {
+        assert_eq!((direction.scheduler.kind, direction.delay, direction.mtu), ("fifo", Span::ZERO, 1500));
+        assert!(direction.setup.rate.is_unlimited());
+        assert_eq!((direction.flows.len(), direction.flows[0].name.as_str()), (1, "all"));
+        assert_eq!(direction.flows[0].matches, [Match::ANY]);
+        assert_eq!(direction.setup.flows[0].limit, Limit::Packets(20));
+    }
+    assert_eq!((scenario.run.duration, scenario.run.seed, scenario.run.replications), (Span::from_secs(10), 1, 8));
+}
+
+#[test]
+fn a_link_of_the_command_line_is_the_least_file() {
+    let rate = parse_rate("10mbit").expect("a rate");
+    let delay = parse_span("40ms").expect("a delay");
+    let simple = Scenario::simple(rate, delay, parse_limit("20p").expect("a limit"), 1500);
+    let (read, _) = read("[link.link]\nrate = \"10mbit\"\ndelay = \"40ms\"\n");
+    assert_eq!(format!("{simple:?}"), format!("{read:?}"));
+}
+
+#[test]
+fn a_direction_may_stand_for_itself() {
+    let (scenario, _) = read(
+        r#"
+        [link.a.up]
+        rate = "1mbit"
+        account = "l1"
+        scheduler = { kind = "drr" }
+        [link.a.up.flow.x]
+        match = "tcp"
+        [link.a.up.flow.y]
+        match = ["udp", "any"]
+        quantum = "3kB"
+        [link.a.down]
+        rate = "2mbit"
+        mtu = "9kB"
+        [traffic.x]
+        direction = "down"
+        model = "cbr"
+        rate = "1mbit"
+        size = "9014B"
+        "#,
+    );
+    let link = &scenario.links[0];
+    assert_eq!((link.up.setup.largest, link.down.setup.largest), (1538, 9014));
+    assert_eq!((link.up.flows.len(), link.down.flows.len()), (2, 1));
+    assert_eq!(link.up.setup.flows[0].values.bytes("quantum"), None, "a default in words is left to the discipline");
+    assert_eq!(link.up.setup.flows[1].values.bytes("quantum"), Some(3000));
+    assert_eq!(link.up.flows[1].matches.len(), 2);
+    assert_eq!((scenario.traffic[0].flow, scenario.traffic[0].size), (0, 9014));
+}
+
+#[test]
+fn endings_of_other_systems_change_nothing() {
+    let (unix, _) = read(WHOLE);
+    for text in [WHOLE.replace('\n', "\r\n"), format!("\u{feff}{WHOLE}")] {
+        assert_eq!(format!("{unix:?}"), format!("{:?}", read(&text).0));
+    }
+    let errors = parse("\u{feff}[link.a]\r\nrate = \"x\"\r\n", "a.toml").expect_err("no rate");
+    assert_eq!((errors.problems()[0].line, errors.problems()[0].column), (2, 8));
+}

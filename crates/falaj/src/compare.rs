@@ -1,0 +1,254 @@
+//! `falaj compare`: what is promised, what simulation says, what was measured.
+
+use crate::measure::{Measured, MeasuredFlow, measure};
+use crate::plan::promises;
+use crate::sim::{Replications, Simulated, fed_flows, name_of};
+use crate::traffic::{nanos, only_link, tell_losses};
+use crate::{file, show};
+use anyhow::Result;
+use falaj_live::ends::pipe_of;
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::promise::Promise;
+use falaj_sched::time::Span;
+use serde_json::{Value as Json, json};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `compare` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
+Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
+
+Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
+release error exceeds a tenth of the smallest bound.
+
+Example:
+  falaj compare examples/tenants.toml --duration 5s")]
+pub(crate) struct Args {
+    /// The scenario; it has one link.
+    file: PathBuf,
+    /// How long to simulate and to measure; else the scenario's.
+    #[arg(long, value_parser = parse_span)]
+    duration: Option<Span>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A flow in all three views.
+pub(crate) struct Row {
+    pub(crate) name: String,
+    pub(crate) promise: Option<Promise>,
+    pub(crate) simulated: Simulated,
+    pub(crate) measured: MeasuredFlow,
+}
+
+impl Row {
+    fn bound(&self) -> Option<Span> {
+        self.promise.as_ref().map(|p| p.delay.delay)
+    }
+    fn broken(&self) -> bool {
+        let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
+        matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
+    }
+}
+
+/// What the three views say together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Kept,
+    Broken,
+    Inconclusive,
+}
+
+/// The table, not yet printed.
+pub(crate) struct Comparison {
+    pub(crate) rows: Vec<Row>,
+    measured: Measured,
+    title: String,
+    duration: Span,
+}
+
+impl Comparison {
+    /// Promises, simulates and measures a scenario.
+    pub(crate) fn of(scenario: &Scenario, what: &'static str) -> Result<Comparison> {
+        let link = only_link(scenario)?;
+        // Live first: namespaces are made while the program has one thread.
+        let mut measured = measure(scenario, link, what)?;
+        let simulated = Replications::run(scenario)?;
+        let l = &scenario.links[link];
+        let promised = [promises(&l.up)?, promises(&l.down)?];
+        let mut rows = Vec::new();
+        for at in fed_flows(scenario) {
+            let pipe = pipe_of(at.1) as usize;
+            let taken = MeasuredFlow { link: Default::default(), sent: 0, received: Default::default() };
+            rows.push(Row {
+                name: name_of(scenario, at),
+                promise: promised[pipe][at.2].clone().ok(),
+                simulated: simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), at.2),
+                measured: std::mem::replace(&mut measured.flows[pipe][at.2], taken),
+            });
+        }
+        let title = format!(
+            "link {:?} {}, {}; simulated {} x {d}, measured {d} over {}",
+            l.name,
+            show::link_rate(l.up.setup.rate),
+            l.up.scheduler.kind,
+            simulated.len(),
+            measured.over,
+            d = scenario.run.duration,
+        );
+        Ok(Comparison { rows, measured, title, duration: scenario.run.duration })
+    }
+
+    pub(crate) fn verdict(&self) -> Verdict {
+        if self.rows.iter().any(Row::broken) {
+            return Verdict::Broken;
+        }
+        let smallest = self.rows.iter().filter_map(Row::bound).min();
+        match (smallest, self.release_p99()) {
+            (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
+            _ => Verdict::Kept,
+        }
+    }
+
+    /// The worst flow's.
+    fn release_p99(&self) -> Option<Span> {
+        self.rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
+    }
+
+    /// The signature table, the columns beside it, and the verdict.
+    pub(crate) fn print(&self) {
+        println!("{}", self.title);
+        let mut rows = Vec::new();
+        for r in &self.rows {
+            let (sim, live) = (&r.simulated.delay, &r.measured.link.delay);
+            rows.push(vec![
+                format!("{}  delay max", r.name),
+                show::span(r.bound()),
+                show::span(sim.max()),
+                show::span(live.max()),
+            ]);
+            rows.push(vec![
+                "  delay p99".into(),
+                String::new(),
+                show::span(sim.quantile(0.99)),
+                show::span(live.quantile(0.99)),
+            ]);
+            rows.push(vec![
+                "  delay p50".into(),
+                String::new(),
+                show::span(sim.quantile(0.5)),
+                show::span(live.quantile(0.5)),
+            ]);
+            let promised = r.promise.as_ref().map_or(0, |p| p.rate.0);
+            let c = &r.measured.link.counters;
+            rows.push(vec![
+                "  rate".into(),
+                if promised == 0 { show::DASH.into() } else { format!(">= {}", show::rate(promised as f64)) },
+                show::rate(r.simulated.sent_rate.map_or(0.0, |e| e.mean)),
+                show::rate(self.measured_rate(r)),
+            ]);
+            rows.push(vec![
+                "  lost".into(),
+                String::new(),
+                show::percent(r.simulated.dropped, r.simulated.offered),
+                show::percent(c.dropped(), c.offered),
+            ]);
+        }
+        println!("{}", show::table(&["", "bound", "simulated", "measured"], rows));
+        let beside = self.rows.iter().map(|r| {
+            let error = &r.measured.link.release_error;
+            let end = &r.measured.received;
+            vec![
+                r.name.clone(),
+                show::span(error.quantile(0.5)),
+                show::span(error.quantile(0.99)),
+                show::span(error.max()),
+                nanos(end.p50),
+                nanos(end.p99),
+                nanos(end.max),
+            ]
+        });
+        let header = ["measured beside", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
+        println!("{}", show::table(&header, beside));
+        tell_losses(&self.measured);
+        match self.verdict() {
+            Verdict::Kept => println!("every packet stayed within its bound"),
+            Verdict::Broken => {
+                for r in self.rows.iter().filter(|r| r.broken()) {
+                    println!("BROKEN: flow {} exceeded its bound of {}", r.name, show::span(r.bound()));
+                }
+            }
+            Verdict::Inconclusive => println!(
+                "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
+                show::span(self.release_p99())
+            ),
+        }
+    }
+
+    fn measured_rate(&self, r: &Row) -> f64 {
+        r.measured.link.counters.sent_bytes as f64 * 8.0 / self.duration.as_secs_f64()
+    }
+
+    pub(crate) fn to_json(&self) -> Json {
+        let delay = |m: &falaj_traffic::meter::Meter| {
+            json!({
+                "packets": m.count(), "mean_ns": m.mean_nanos(), "p50_ns": m.quantile(0.5).map(|s| s.0),
+                "p99_ns": m.quantile(0.99).map(|s| s.0), "max_ns": m.max().map(|s| s.0),
+            })
+        };
+        let flows: Vec<Json> = self
+            .rows
+            .iter()
+            .map(|r| {
+                json!({
+                    "flow": r.name,
+                    "bound_ns": r.bound().map(|s| s.0),
+                    "formula": r.promise.as_ref().map(|p| p.delay.formula),
+                    "promised_rate": r.promise.as_ref().map(|p| p.rate.0),
+                    "simulated": {
+                        "delay": delay(&r.simulated.delay), "rate": r.simulated.sent_rate.map(|e| e.mean),
+                        "offered": r.simulated.offered, "dropped": r.simulated.dropped,
+                    },
+                    "measured": {
+                        "delay": delay(&r.measured.link.delay), "rate": self.measured_rate(r),
+                        "offered": r.measured.link.counters.offered, "dropped": r.measured.link.counters.dropped(),
+                        "release_error": delay(&r.measured.link.release_error),
+                        "end_to_end": r.measured.received,
+                    },
+                    "broken": r.broken(),
+                })
+            })
+            .collect();
+        let verdict = match self.verdict() {
+            Verdict::Kept => "kept",
+            Verdict::Broken => "broken",
+            Verdict::Inconclusive => "inconclusive",
+        };
+        json!({ "over": self.measured.over, "flows": flows, "verdict": verdict })
+    }
+}
+
+impl Verdict {
+    pub(crate) fn exit(self) -> ExitCode {
+        match self {
+            Verdict::Kept => ExitCode::SUCCESS,
+            Verdict::Broken => ExitCode::from(1),
+            Verdict::Inconclusive => ExitCode::from(3),
+        }
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut scenario = file::read(&args.file)?;
+    scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
+    let comparison = Comparison::of(&scenario, "measuring")?;
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
+    } else {
+        comparison.print();
+    }
+    Ok(comparison.verdict().exit())
+}

@@ -1,0 +1,67 @@
+//! `falaj demo`: what isolation is worth, on real packets, in a minute.
+
+use crate::compare::{Comparison, Row, Verdict};
+use crate::{file, show};
+use anyhow::{Context, Result};
+use falaj_scenario::Scenario;
+use falaj_sched::params::Values;
+use falaj_sched::registry;
+use std::process::ExitCode;
+
+/// What `demo` takes: nothing.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// The scenario that is shown; a file of its own, to be read and changed.
+const SCENARIO: &str = include_str!("../../../examples/tenants.toml");
+
+pub(crate) fn main(_: &Args) -> Result<ExitCode> {
+    let mut divided = file::parse(SCENARIO, "examples/tenants.toml")?;
+    divided.run.duration = falaj_sched::time::Span::from_secs(5);
+    let shared = with_one_queue(&divided)?;
+
+    println!("Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;");
+    println!("tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n");
+    println!("1. The link divided into two virtual links (examples/tenants.toml):\n");
+    let first = Comparison::of(&divided, "measuring")?;
+    first.print();
+    println!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
+    let second = Comparison::of(&shared, "measuring")?;
+    second.print();
+
+    println!("\nWhat isolation is worth to tenant a, measured:");
+    let a = |c: &Comparison| -> Vec<String> {
+        let row: &Row = &c.rows[0];
+        let (delay, counters) = (&row.measured.link.delay, &row.measured.link.counters);
+        vec![
+            show::span(delay.quantile(0.5)),
+            show::span(delay.quantile(0.99)),
+            show::span(delay.max()),
+            show::percent(counters.dropped(), counters.offered),
+        ]
+    };
+    let rows = [("virtual links", &first), ("one FIFO", &second)].map(|(name, c)| {
+        let mut row = vec![name.to_owned()];
+        row.extend(a(c));
+        row
+    });
+    println!("{}", show::table(&["tenant a behind", "delay p50", "p99", "max", "lost"], rows));
+    println!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
+
+    // A machine too busy to hand packets over in time is no fault of the demonstration.
+    let broken = [&first, &second].into_iter().any(|c| c.verdict() == Verdict::Broken);
+    Ok(if broken { Verdict::Broken.exit() } else { ExitCode::SUCCESS })
+}
+
+/// The same link and traffic with one queue for all.
+fn with_one_queue(scenario: &Scenario) -> Result<Scenario> {
+    let fifo = registry::entry("fifo").context("FIFO is always there")?;
+    let mut shared = scenario.clone();
+    for link in &mut shared.links {
+        for direction in [&mut link.up, &mut link.down] {
+            direction.scheduler = fifo;
+            direction.setup.scheduler = Values::default();
+        }
+    }
+    Ok(shared)
+}

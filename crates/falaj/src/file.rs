@@ -1,0 +1,42 @@
+//! Scenario files from the command line.
+
+use anyhow::{Context, Result};
+use falaj_scenario::Scenario;
+use std::fmt;
+use std::io::IsTerminal;
+use std::path::Path;
+
+/// The scenario is wrong, and the person was told why.
+#[derive(Debug)]
+pub(crate) struct Told;
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the scenario is wrong")
+    }
+}
+impl std::error::Error for Told {}
+
+/// Reads a scenario; tells what is wrong with it, or looks unlikely, on standard error.
+pub(crate) fn read(path: &Path) -> Result<Scenario> {
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {name}"))?;
+    parse(&text, &name)
+}
+
+/// The same for a text that is at hand.
+pub(crate) fn parse(text: &str, name: &str) -> Result<Scenario> {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    match falaj_scenario::parse(text, name) {
+        Ok((scenario, warnings)) => {
+            if !warnings.is_empty() {
+                eprintln!("{}", warnings.render(colour));
+            }
+            Ok(scenario)
+        }
+        Err(errors) => {
+            eprintln!("{}", errors.render(colour));
+            Err(Told.into())
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! falaj divides a link into virtual links with guarantees, and emulates any
+//! link: on live packets, in simulated time, and in closed form.
+//!
+//! | module | command |
+//! |---|---|
+//! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
+//! | [`demo`] | `make demo`: the signature table, with and without isolation |
+//! | [`reproduce`] | the papers' tables, published beside ours |
+//! | [`bench`] | what it costs, beside what it is compared with |
+//! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
+//! | [`show`], [`file`] | numbers as people read them, tables; scenario files |
+#![forbid(unsafe_code)]
+
+mod bench;
+mod compare;
+mod demo;
+mod file;
+mod measure;
+mod plan;
+mod reproduce;
+mod run;
+mod show;
+mod sim;
+mod traffic;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Virtual links with guarantees, and any link emulated: simulated, promised, measured.
+#[derive(Parser)]
+#[command(version, max_term_width = 100, arg_required_else_help = true, after_help = EXIT)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXIT: &str = "\
+Exit status: 0 all is well; 1 a promise was broken, a plan refused or a number not reproduced;
+2 the input is wrong or this machine cannot do it; 3 inconclusive. `falaj run` has the command's.
+
+Try:
+  falaj demo
+  falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj compare examples/tenants.toml";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulate a scenario: delay, loss and backlog of each flow, with confidence intervals.
+    Sim(sim::Args),
+    /// What a scenario promises each flow: rate and delay, by which formula.
+    Plan(plan::Args),
+    /// Run a command behind an emulated link.
+    Run(run::Args),
+    /// Send a scenario's traffic through its link as real datagrams and measure it.
+    Traffic(traffic::Args),
+    /// Bound, simulated and measured, side by side: the signature table.
+    Compare(compare::Args),
+    /// See what isolation is worth, in a minute.
+    Demo(demo::Args),
+    /// A paper's tables, published beside ours.
+    Reproduce(reproduce::Args),
+    /// What falaj costs, beside what it is compared with.
+    Bench(bench::Args),
+    /// One end of `traffic`: reads what to send and receive from standard input.
+    #[command(hide = true)]
+    TrafficEnd,
+}
+
+fn main() -> ExitCode {
+    let outcome = match Cli::parse().command {
+        Command::Sim(args) => sim::main(&args),
+        Command::Plan(args) => plan::main(&args),
+        Command::Run(args) => run::main(args),
+        Command::Traffic(args) => traffic::main(&args),
+        Command::Compare(args) => compare::main(&args),
+        Command::Demo(args) => demo::main(&args),
+        Command::Reproduce(args) => reproduce::main(&args),
+        Command::Bench(args) => bench::main(&args),
+        Command::TrafficEnd => measure::end(),
+    };
+    outcome.unwrap_or_else(|error| {
+        // What a scenario's diagnostics have said already is not said again.
+        if error.downcast_ref::<file::Told>().is_none() {
+            eprintln!("falaj: {error:#}");
+        }
+        ExitCode::from(2)
+    })
+}

@@ -1,0 +1,221 @@
+//! A scenario on real packets: its sources as datagrams between two network
+//! namespaces (or, where there are none, two processes), through its link.
+
+use crate::show;
+use anyhow::{Context, Result, bail};
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
+use falaj_live::ends;
+use falaj_live::forward::{Forwarder, LiveFlow, Losses, Woken};
+use falaj_live::priority;
+use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
+use falaj_scenario::{Link, Scenario};
+use falaj_sched::time::{Span, Time};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, ExitCode, Stdio};
+
+/// The sources begin this long after the ends were started.
+const LEAD: Span = Span::from_millis(300);
+
+/// A scenario as it was measured.
+pub(crate) struct Measured {
+    /// By direction (up, down), then by flow.
+    pub(crate) flows: Vec<Vec<MeasuredFlow>>,
+    /// What was lost outside the queues.
+    pub(crate) losses: Losses,
+    /// Where the packets went: `namespaces` or `loopback`.
+    pub(crate) over: &'static str,
+}
+
+/// A flow as it was measured.
+pub(crate) struct MeasuredFlow {
+    /// In the forwarder: counters, nominal delay, release error.
+    pub(crate) link: LiveFlow,
+    /// Datagrams that were sent.
+    pub(crate) sent: u64,
+    /// What was received.
+    pub(crate) received: ReceivedReport,
+}
+
+/// Runs a link of the scenario on real packets.
+pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> Result<Measured> {
+    if scenario.traffic.iter().all(|s| s.link != link) {
+        bail!("link {} has no [traffic.NAME]: there is nothing to send", scenario.links[link].name);
+    }
+    let plans = ends::plan(scenario, link)?;
+    match sandbox_of(&scenario.links[link]) {
+        Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, what),
+        Err(error) => {
+            eprintln!("falaj: {error}");
+            eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
+            over_loopback(scenario, &scenario.links[link], plans, what)
+        }
+    }
+}
+
+/// What the ends write and read.
+struct Pipes {
+    to: [File; 2],
+    from: [File; 2],
+}
+
+fn this_program() -> Result<std::path::PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
+fn sandbox_of(link: &Link) -> Result<(Sandbox, Pipes)> {
+    let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in End::BOTH {
+        let (stdin, writer) = std::io::pipe()?;
+        let (reader, stdout) = std::io::pipe()?;
+        let mut side = sandbox::Side::command([this_program()?.into_os_string(), "traffic-end".into()]);
+        side.stdin = Some(OwnedFd::from(stdin));
+        side.stdout = Some(OwnedFd::from(stdout));
+        sides.push(side);
+        to.push(File::from(OwnedFd::from(writer)));
+        from.push(File::from(OwnedFd::from(reader)));
+    }
+    let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else { unreachable!("two ends") };
+    let mtu = link.up.mtu.max(link.down.mtu);
+    let sandbox = Sandbox::start(sandbox::Spec {
+        mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
+        tso: attach::takes_large_units(link),
+        near,
+        far,
+        ..sandbox::Spec::default()
+    })?;
+    let (Ok(to), Ok(from)) = (to.try_into(), from.try_into()) else { unreachable!("two ends") };
+    Ok((sandbox, Pipes { to, from }))
+}
+
+/// Sets the instants that both ends share.
+fn set_times(scenario: &Scenario, link: &Link, plans: &mut [EndPlan; 2]) -> Clock {
+    let zero = monotonic() + LEAD.0;
+    for plan in plans {
+        plan.zero = zero;
+        plan.duration = scenario.run.duration.0;
+        plan.grace = ends::drain(link).0;
+        plan.seed = scenario.run.seed;
+    }
+    // The engine's time begins before the first packet, so that none is at zero.
+    Clock::from_zero(zero - LEAD.0)
+}
+
+fn in_namespaces(
+    scenario: &Scenario,
+    link: &Link,
+    mut plans: [EndPlan; 2],
+    mut sandbox: Sandbox,
+    mut pipes: Pipes,
+    what: &'static str,
+) -> Result<Measured> {
+    let clock = set_times(scenario, link, &mut plans);
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
+    priority::be_punctual();
+    for end in End::BOTH {
+        sandbox.go(end)?;
+        pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
+    }
+    drop(pipes.to);
+    let mut progress = Progress::new(scenario, what);
+    let mut open = [true; 2];
+    while open.contains(&true) {
+        let waiting: Vec<End> = End::BOTH.into_iter().filter(|e| open[e.index()]).collect();
+        let fds: Vec<_> = waiting.iter().map(|&e| sandbox.control_fd(e)).collect();
+        let woken = forwarder.run(clock.now() + Span::from_millis(100), &fds)?;
+        progress.update(&forwarder);
+        let Woken::Readable(i) = woken else { continue };
+        match sandbox.read_event(waiting[i])? {
+            Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
+            Some(Event::Exited(Exit::Signal(signal))) => {
+                bail!("interrupted: the traffic at end {} got signal {signal}", waiting[i])
+            }
+            Some(_) => bail!("the traffic at end {} failed", waiting[i]),
+            None => {}
+        }
+    }
+    progress.end();
+    let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
+    Ok(collect(&forwarder, &reports, "namespaces"))
+}
+
+fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what: &'static str) -> Result<Measured> {
+    let clock = set_times(scenario, link, &mut plans);
+    let mut forwarder = attach::to_loopback(link, &mut plans, clock)?;
+    let mut children = Vec::new();
+    for plan in &plans {
+        let mut child = Command::new(this_program()?)
+            .arg("traffic-end")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the traffic")?;
+        child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
+        children.push(child);
+    }
+    priority::be_punctual();
+    let mut progress = Progress::new(scenario, what);
+    while children.iter_mut().any(|c| matches!(c.try_wait(), Ok(None))) {
+        forwarder.run(clock.now() + Span::from_millis(20), &[])?;
+        progress.update(&forwarder);
+    }
+    progress.end();
+    let mut reports = Vec::new();
+    for child in children {
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!("the traffic failed: {}", output.status);
+        }
+        reports.push(serde_json::from_slice(&output.stdout).context("the traffic's report cannot be read")?);
+    }
+    Ok(collect(&forwarder, &reports, "loopback"))
+}
+
+fn read_report(mut from: File) -> Result<EndReport> {
+    let mut text = Vec::new();
+    from.read_to_end(&mut text)?;
+    serde_json::from_slice(&text).context("the traffic's report cannot be read")
+}
+
+fn collect(forwarder: &Forwarder, reports: &[EndReport], over: &'static str) -> Measured {
+    let of = |pipe: usize, flow: usize, link: LiveFlow| {
+        let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
+        let sent = reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key).map(|s| s.datagrams).sum();
+        let received = reports.iter().flat_map(|r| &r.received).find(|r| r.flow == key).cloned();
+        MeasuredFlow { link, sent, received: received.unwrap_or_default() }
+    };
+    let pipe =
+        |(p, flows): (usize, Vec<LiveFlow>)| flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect();
+    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses: forwarder.losses(), over }
+}
+
+/// `falaj traffic-end`: one end of the traffic.
+pub(crate) fn end() -> Result<ExitCode> {
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text)?;
+    let plan: EndPlan = serde_json::from_str(&text).context("this command is for falaj's own use")?;
+    let report = run_end(&plan)?;
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Seconds gone and packets moved, a few times a second, on a terminal.
+struct Progress {
+    bar: indicatif::ProgressBar,
+    zero: Time,
+}
+
+impl Progress {
+    fn new(scenario: &Scenario, what: &'static str) -> Progress {
+        Progress { bar: show::progress(scenario.run.duration.0 / 100_000_000, what), zero: Time::ZERO + LEAD }
+    }
+    fn update(&mut self, forwarder: &Forwarder) {
+        self.bar.set_position(forwarder.clock().now().since(self.zero).0 / 100_000_000);
+    }
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,173 @@
+//! `falaj run`: a command behind an emulated link.
+
+use crate::traffic::only_link;
+use crate::{file, show};
+use anyhow::{Context, Result, bail};
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::forward::{Forwarder, Woken};
+use falaj_live::priority;
+use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
+use falaj_live::signals::Signals;
+use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
+use falaj_sched::params::Kind;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `run` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
+is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
+allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6.
+
+Exit status: the command's; 128 + the signal that killed it; 2 if it could not be run.
+
+Examples:
+  falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
+  falaj run examples/tenants.toml -- bash")]
+pub(crate) struct Args {
+    /// A scenario with one link; without it the flags say what the link is.
+    file: Option<PathBuf>,
+    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
+    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
+    rate: Rate,
+    /// Its propagation delay, each way: 40ms.
+    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
+    delay: Span,
+    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
+    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
+    queue: Option<Limit>,
+    /// Its largest IP packet: 1500B.
+    #[arg(long, value_parser = parse_mtu, conflicts_with = "file", default_value = "1500B")]
+    mtu: u32,
+    /// Runs at the far end, by `sh -c`; ends with the command.
+    #[arg(long, value_name = "COMMAND")]
+    peer: Option<OsString>,
+    /// Makes a user namespace even for root.
+    #[arg(long)]
+    user_namespace: bool,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    stats: bool,
+    /// The command and its arguments.
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// Phases shorter than this are waited for by spinning.
+const SPINS: Span = Span::from_micros(60);
+
+fn scenario(args: &Args) -> Result<Scenario> {
+    if let Some(path) = &args.file {
+        return file::read(path);
+    }
+    let queue = args.queue.unwrap_or_else(|| default_queue(args.rate, args.delay));
+    Ok(Scenario::simple(args.rate, args.delay, queue, args.mtu))
+}
+
+/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
+fn default_queue(rate: Rate, delay: Span) -> Limit {
+    if rate.is_unlimited() {
+        return Limit::Packets(1000);
+    }
+    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
+    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
+    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
+}
+
+/// A short phase keeps the processor busy: said before it surprises anybody.
+fn warn_of_spinning(scenario: &Scenario) {
+    for link in &scenario.links {
+        for (flow, setup) in link.up.flows.iter().zip(&link.up.setup.flows) {
+            let phases = link.up.scheduler.flow.iter().filter(|p| p.kind == Kind::Span);
+            for phase in phases.filter_map(|p| setup.values.span(p.name)).filter(|&p| p < SPINS) {
+                eprintln!(
+                    "falaj: warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    flow.name
+                );
+            }
+        }
+    }
+}
+
+pub(crate) fn main(args: Args) -> Result<ExitCode> {
+    let scenario = scenario(&args)?;
+    let link = &scenario.links[only_link(&scenario)?];
+    warn_of_spinning(&scenario);
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let peer = |command| Side::command([OsString::from("sh"), "-c".into(), command]);
+    let mut sandbox = Sandbox::start(Spec {
+        mtu,
+        tso: attach::takes_large_units(link),
+        user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
+        near: Side { command: Some(args.command), ..Side::default() },
+        far: args.peer.map(peer).unwrap_or_default(),
+        ..Spec::default()
+    })?;
+    let mut signals = Signals::take()?;
+    let clock = Clock::from_zero(monotonic());
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
+    priority::be_punctual();
+    sandbox.go(End::Far)?;
+    sandbox.go(End::Near)?;
+    let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    if args.stats {
+        tell(&scenario, &forwarder);
+    }
+    Ok(ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX)))
+}
+
+/// Forwards until the command at the near end is done.
+fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals) -> Result<Exit> {
+    let mut far_is_there = true;
+    loop {
+        let mut fds = vec![signals.as_fd(), sandbox.control_fd(End::Near)];
+        if far_is_there {
+            fds.push(sandbox.control_fd(End::Far));
+        }
+        let woken = forwarder.run(falaj_sched::time::Time::NEVER, &fds)?;
+        match woken {
+            Woken::Readable(0) => {
+                while let Some(signal) = signals.next_sent()? {
+                    sandbox.signal(End::Near, signal)?;
+                }
+            }
+            Woken::Readable(1) => match sandbox.read_event(End::Near)? {
+                Some(Event::Exited(exit)) => return Ok(exit),
+                Some(Event::Closed) => bail!("the command's namespace was killed"),
+                None => {}
+            },
+            // A peer that ends leaves its end of the link in place.
+            Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
+            Woken::Deadline => {}
+        }
+    }
+}
+
+fn tell(scenario: &Scenario, forwarder: &Forwarder) {
+    let link = &scenario.links[0];
+    let mut rows = Vec::new();
+    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+        for (flow, measured) in direction.flows.iter().zip(&forwarder.flows()[pipe]) {
+            let c = &measured.counters;
+            rows.push(vec![
+                format!("{way} {}", flow.name),
+                c.offered.to_string(),
+                c.sent.to_string(),
+                c.dropped().to_string(),
+                show::span(measured.delay.quantile(0.5)),
+                show::span(measured.delay.max()),
+                show::span(measured.release_error.quantile(0.99)),
+            ]);
+        }
+    }
+    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
+    eprintln!("{}", show::table(&header, rows));
+}

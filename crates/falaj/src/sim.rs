@@ -1,0 +1,225 @@
+//! `falaj sim`: a scenario in simulated time.
+
+use crate::{file, show};
+use anyhow::{Result, bail};
+use falaj_engine::PipeId;
+use falaj_scenario::{Scenario, Towards, parse_span};
+use falaj_sched::time::Span;
+use falaj_sim::scenario::{experiment, pipe_of};
+use falaj_sim::{FlowResult, Progress, Run, replicate};
+use falaj_traffic::interval::Estimate;
+use falaj_traffic::meter::Meter;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// What `sim` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  falaj sim examples/tenants.toml --duration 30s --replications 16")]
+pub(crate) struct Args {
+    /// The scenario.
+    file: PathBuf,
+    /// Simulated time of a replication; else the scenario's.
+    #[arg(long, value_parser = parse_span)]
+    duration: Option<Span>,
+    /// Independent replications; else the scenario's.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    replications: Option<u32>,
+    /// Where random numbers begin; else the scenario's.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A flow over all replications.
+pub(crate) struct Simulated {
+    /// Packets that came, left, were lost.
+    pub(crate) offered: u64,
+    pub(crate) sent: u64,
+    pub(crate) dropped: u64,
+    /// Bits per second.
+    pub(crate) offered_rate: Option<Estimate>,
+    pub(crate) sent_rate: Option<Estimate>,
+    /// Mean delay of each replication, in nanoseconds.
+    pub(crate) mean: Option<Estimate>,
+    /// Delays of all replications.
+    pub(crate) delay: Meter,
+    /// The most packets that were ever queued.
+    pub(crate) max_backlog: u64,
+}
+
+/// All replications of a scenario; fewer than asked for if interrupted.
+pub(crate) struct Replications {
+    runs: Vec<Run>,
+}
+
+impl Replications {
+    /// Runs them, with progress on a terminal; Ctrl-C ends after those that run.
+    pub(crate) fn run(scenario: &Scenario) -> Result<Replications> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let interrupt = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        let replications = scenario.run.replications as usize;
+        let bar = show::progress(replications as u64, "simulating");
+        let done = |n: usize| bar.set_position(n as u64);
+        let progress = Progress { done: &done, stop: &stop };
+        let runs = replicate(&experiment(scenario, scenario.run.duration), scenario.run.seed, replications, &progress)
+            .map_err(|(_, refused)| refused)?;
+        bar.finish_and_clear();
+        signal_hook::low_level::unregister(interrupt);
+        if runs.is_empty() {
+            bail!("interrupted before the first replication was done");
+        }
+        if runs.len() < replications {
+            eprintln!("interrupted: {} of {replications} replications", runs.len());
+        }
+        Ok(Replications { runs })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// One flow of one pipe.
+    pub(crate) fn flow(&self, pipe: PipeId, flow: usize) -> Simulated {
+        let of: Vec<(&FlowResult, Span)> =
+            self.runs.iter().map(|r| (&r.pipes[pipe.0 as usize][flow], r.duration)).collect();
+        let sum = |count: fn(&FlowResult) -> u64| of.iter().map(|(f, _)| count(f)).sum();
+        let estimate = |value: fn(&FlowResult, Span) -> f64| {
+            Estimate::of(&of.iter().map(|(f, d)| value(f, *d)).collect::<Vec<_>>())
+        };
+        let means: Vec<f64> = of.iter().filter_map(|(f, _)| f.delay.mean_nanos()).collect();
+        let mut delay = Meter::new();
+        of.iter().for_each(|(f, _)| delay.add(&f.delay));
+        Simulated {
+            offered: sum(|f| f.counters.offered),
+            sent: sum(|f| f.counters.sent),
+            dropped: sum(|f| f.counters.dropped()),
+            offered_rate: estimate(FlowResult::offered_rate),
+            sent_rate: estimate(FlowResult::sent_rate),
+            mean: Estimate::of(&means),
+            delay,
+            max_backlog: of.iter().map(|(f, _)| f.counters.max_backlog).max().unwrap_or(0),
+        }
+    }
+}
+
+/// The flows of a scenario that traffic is meant for, in order: link, direction, flow.
+pub(crate) fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    let mut flows: Vec<(usize, Towards, usize)> = Vec::new();
+    for (l, link) in scenario.links.iter().enumerate() {
+        for towards in [Towards::Up, Towards::Down] {
+            let fed = |f: &usize| scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, *f));
+            flows.extend((0..link.direction(towards).flows.len()).filter(fed).map(|f| (l, towards, f)));
+        }
+    }
+    flows
+}
+
+/// `uplink` or, where there is traffic both ways, `uplink up`.
+pub(crate) fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
+    let l = &scenario.links[link];
+    let flow = &l.direction(towards).flows[flow].name;
+    let both_ways = scenario.traffic.iter().any(|s| s.towards != towards);
+    let several = scenario.links.len() > 1;
+    let way = match towards {
+        Towards::Up => "up",
+        Towards::Down => "down",
+    };
+    match (several, both_ways) {
+        (false, false) => flow.clone(),
+        (false, true) => format!("{flow} {way}"),
+        (true, false) => format!("{}.{flow}", l.name),
+        (true, true) => format!("{}.{flow} {way}", l.name),
+    }
+}
+
+#[derive(Serialize)]
+struct Json {
+    flow: String,
+    offered: u64,
+    delivered: u64,
+    dropped: u64,
+    offered_rate: f64,
+    delivered_rate: f64,
+    delivered_rate_half_width: Option<f64>,
+    delay_mean_ns: Option<f64>,
+    delay_mean_half_width_ns: Option<f64>,
+    delay_p50_ns: Option<u64>,
+    delay_p99_ns: Option<u64>,
+    delay_max_ns: Option<u64>,
+    max_backlog_packets: u64,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut scenario = file::read(&args.file)?;
+    scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
+    scenario.run.replications = args.replications.unwrap_or(scenario.run.replications);
+    scenario.run.seed = args.seed.unwrap_or(scenario.run.seed);
+    if scenario.traffic.is_empty() {
+        bail!("{} has no [traffic.NAME]: there is nothing to simulate", args.file.display());
+    }
+    let runs = Replications::run(&scenario)?;
+    let flows: Vec<(String, Simulated)> = fed_flows(&scenario)
+        .into_iter()
+        .map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
+        .collect();
+    if args.json {
+        let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
+        println!(
+            "{}",
+            serde_json::to_string_pretty(&serde_json::json!({
+                "duration_ns": scenario.run.duration.0,
+                "seed": scenario.run.seed,
+                "replications": runs.len(),
+                "flows": json,
+            }))?
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "simulated: {} x {}, seed {}; means with 95 % intervals",
+        runs.len(),
+        scenario.run.duration,
+        scenario.run.seed
+    );
+    let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
+    println!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(name: &str, f: &Simulated) -> Vec<String> {
+    vec![
+        name.to_owned(),
+        show::rate(f.offered_rate.map_or(0.0, |e| e.mean)),
+        show::rate(f.sent_rate.map_or(0.0, |e| e.mean)),
+        show::percent(f.dropped, f.offered),
+        show::delay(f.mean),
+        show::span(f.delay.quantile(0.5)),
+        show::span(f.delay.quantile(0.99)),
+        show::span(f.delay.max()),
+        format!("{} p", f.max_backlog),
+    ]
+}
+
+fn json(name: &str, f: &Simulated) -> Json {
+    Json {
+        flow: name.to_owned(),
+        offered: f.offered,
+        delivered: f.sent,
+        dropped: f.dropped,
+        offered_rate: f.offered_rate.map_or(0.0, |e| e.mean),
+        delivered_rate: f.sent_rate.map_or(0.0, |e| e.mean),
+        delivered_rate_half_width: f.sent_rate.and_then(|e| e.half_width),
+        delay_mean_ns: f.mean.map(|e| e.mean),
+        delay_mean_half_width_ns: f.mean.and_then(|e| e.half_width),
+        delay_p50_ns: f.delay.quantile(0.5).map(|s| s.0),
+        delay_p99_ns: f.delay.quantile(0.99).map(|s| s.0),
+        delay_max_ns: f.delay.max().map(|s| s.0),
+        max_backlog_packets: f.max_backlog,
+    }
+}

@@ -1,0 +1,103 @@
+//! `falaj traffic`: a scenario's sources as real datagrams.
+
+use crate::measure::{Measured, measure};
+use crate::sim::{fed_flows, name_of};
+use crate::{file, show};
+use anyhow::{Result, bail};
+use falaj_live::ends::pipe_of;
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::time::Span;
+use serde_json::json;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// What `traffic` takes.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  falaj traffic examples/tenants.toml --duration 5s")]
+pub(crate) struct Args {
+    /// The scenario; it has one link.
+    file: PathBuf,
+    /// How long; else the scenario's.
+    #[arg(long, value_parser = parse_span)]
+    duration: Option<Span>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The one link of a scenario that is to run live.
+pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
+    match scenario.links.len() {
+        1 => Ok(0),
+        n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut scenario = file::read(&args.file)?;
+    scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
+    let link = only_link(&scenario)?;
+    let measured = measure(&scenario, link, "sending")?;
+    let rows = || {
+        fed_flows(&scenario)
+            .into_iter()
+            .map(|at| (name_of(&scenario, at), &measured.flows[pipe_of(at.1) as usize][at.2]))
+    };
+    let seconds = scenario.run.duration.as_secs_f64();
+    if args.json {
+        let flows: Vec<_> = rows()
+            .map(|(name, f)| {
+                json!({
+                    "flow": name, "sent": f.sent, "received": f.received.datagrams,
+                    "mean_ns": f.received.mean, "p50_ns": f.received.p50, "p99_ns": f.received.p99, "max_ns": f.received.max,
+                })
+            })
+            .collect();
+        println!(
+            "{}",
+            serde_json::to_string_pretty(
+                &json!({ "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows })
+            )?
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
+    let table = show::table(
+        &["flow", "sent", "received", "lost", "rate", "delay mean", "p50", "p99", "max"],
+        rows().map(|(name, f)| {
+            let bytes = f.link.counters.sent_bytes as f64 / (f.link.counters.sent.max(1)) as f64;
+            vec![
+                name,
+                f.sent.to_string(),
+                f.received.datagrams.to_string(),
+                show::percent(f.sent - f.received.datagrams.min(f.sent), f.sent),
+                show::rate(f.received.datagrams as f64 * bytes * 8.0 / seconds),
+                f.received.mean.map_or(show::DASH.into(), show::nanos),
+                nanos(f.received.p50),
+                nanos(f.received.p99),
+                nanos(f.received.max),
+            ]
+        }),
+    );
+    println!("{table}");
+    tell_losses(&measured);
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn nanos(ns: Option<u64>) -> String {
+    show::span(ns.map(Span))
+}
+
+/// What was lost outside the queues is said, as it belongs to no flow.
+pub(crate) fn tell_losses(measured: &Measured) {
+    let l = measured.losses;
+    for (n, why) in [
+        (l.unmatched, "matched no rule"),
+        (l.not_taken, "were not taken by the far end"),
+        (l.no_memory, "found no memory"),
+    ] {
+        if n > 0 {
+            println!("{n} packets {why}");
+        }
+    }
+}
