@@ -38,3 +38,9 @@ impl Clock {
         t.since(self.now())
     }
 }
+
+/// CPU time that this thread has used, in nanoseconds.
+pub fn thread_cpu() -> u64 {
+    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux has it");
+    used.tv_sec() as u64 * 1_000_000_000 + used.tv_nsec() as u64
+}

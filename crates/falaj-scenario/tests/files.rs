@@ -1,8 +1,9 @@
 //! Files that are right, and what is made of them.
 
-use falaj_scenario::{
-    Account, Diagnostics, Match, Model, Protocol, Scenario, Towards, parse, parse_limit, parse_rate, parse_span,
-};
+use falaj_engine::account::Account;
+use falaj_engine::classifier::{Match, Protocol};
+use falaj_scenario::{Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_traffic::source::Model;
 use falaj_sched::params::Value;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;

@@ -1,0 +1,48 @@
+//! `falaj bench`: what falaj costs, beside what it is compared with.
+//!
+//! Every figure comes with its command and is printed as JSON on request. CPU
+//! times are the thread's own, so that a busy machine changes them little.
+
+mod sched;
+mod sim;
+mod tcp;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// What `bench` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Packets simulated a second of CPU time, on one core.
+    Sim(sim::Args),
+    /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
+    Sched(sched::Args),
+    /// TCP through an unlimited link beside bare veth, in one run.
+    Tcp(tcp::Args),
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        What::Sim(args) => sim::main(args),
+        What::Sched(args) => sched::main(args),
+        What::Tcp(args) => tcp::main(args),
+    }
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn cpu_nanos() -> u64 {
+    falaj_live::clock::thread_cpu()
+}
+
+/// Median of some figures.
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
