@@ -111,7 +111,7 @@ impl Engine {
     #[inline]
     pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some((i, due)) = self.calendar.first() {
-            if due > now || due == Time::NEVER {
+            if due > now {
                 return;
             }
             self.pipes[i].event(due, out);

@@ -4,10 +4,11 @@ use crate::measure::{Measured, MeasuredFlow, measure};
 use crate::plan::promises;
 use crate::sim::{Replications, Simulated, fed_flows, name_of};
 use crate::traffic::{nanos, only_link, tell_losses};
+use crate::show::say;
 use crate::{file, show};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
-use falaj_scenario::{Scenario, parse_span};
+use falaj_scenario::Scenario;
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
 use serde_json::{Value as Json, json};
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     /// The scenario; it has one link.
     file: PathBuf,
     /// How long to simulate and to measure; else the scenario's.
-    #[arg(long, value_parser = parse_span)]
+    #[arg(long, value_parser = file::parse_duration)]
     duration: Option<Span>,
     /// Print JSON.
     #[arg(long)]
@@ -120,7 +121,7 @@ impl Comparison {
 
     /// The signature table, the columns beside it, and the verdict.
     pub(crate) fn print(&self) {
-        println!("{}", self.title);
+        say!("{}", self.title);
         let mut rows = Vec::new();
         for r in &self.rows {
             let (sim, live) = (&r.simulated.delay, &r.measured.link.delay);
@@ -157,7 +158,7 @@ impl Comparison {
                 show::percent(c.dropped(), c.offered),
             ]);
         }
-        println!("{}", show::table(&["", "bound", "simulated", "measured"], rows));
+        say!("{}", show::table(&["", "bound", "simulated", "measured"], rows));
         let beside = self.rows.iter().map(|r| {
             let error = &r.measured.link.release_error;
             let end = &r.measured.received;
@@ -172,16 +173,16 @@ impl Comparison {
             ]
         });
         let header = ["measured beside", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
-        println!("{}", show::table(&header, beside));
+        say!("{}", show::table(&header, beside));
         tell_losses(&self.measured);
         match self.verdict() {
-            Verdict::Kept => println!("every packet stayed within its bound"),
+            Verdict::Kept => say!("every packet stayed within its bound"),
             Verdict::Broken => {
                 for r in self.rows.iter().filter(|r| r.broken()) {
-                    println!("BROKEN: flow {} exceeded its bound of {}", r.name, show::span(r.bound()));
+                    say!("BROKEN: flow {} exceeded its bound of {}", r.name, show::span(r.bound()));
                 }
             }
-            Verdict::Inconclusive => println!(
+            Verdict::Inconclusive => say!(
                 "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
                 show::span(self.release_p99())
             ),
@@ -246,7 +247,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
     let comparison = Comparison::of(&scenario, "measuring")?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
+        say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
     } else {
         comparison.print();
     }

@@ -1,6 +1,7 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
 use crate::compare::{Comparison, Row, Verdict};
+use crate::show::say;
 use crate::{file, show};
 use anyhow::{Context, Result};
 use falaj_scenario::Scenario;
@@ -20,16 +21,16 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     divided.run.duration = falaj_sched::time::Span::from_secs(5);
     let shared = with_one_queue(&divided)?;
 
-    println!("Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;");
-    println!("tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n");
-    println!("1. The link divided into two virtual links (examples/tenants.toml):\n");
+    say!("Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;");
+    say!("tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n");
+    say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
     let first = Comparison::of(&divided, "measuring")?;
     first.print();
-    println!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
+    say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
     let second = Comparison::of(&shared, "measuring")?;
     second.print();
 
-    println!("\nWhat isolation is worth to tenant a, measured:");
+    say!("\nWhat isolation is worth to tenant a, measured:");
     let a = |c: &Comparison| -> Vec<String> {
         let row: &Row = &c.rows[0];
         let (delay, counters) = (&row.measured.link.delay, &row.measured.link.counters);
@@ -45,8 +46,8 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
         row.extend(a(c));
         row
     });
-    println!("{}", show::table(&["tenant a behind", "delay p50", "p99", "max", "lost"], rows));
-    println!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
+    say!("{}", show::table(&["tenant a behind", "delay p50", "p99", "max", "lost"], rows));
+    say!("Next: change examples/tenants.toml and run `falaj compare examples/tenants.toml`.");
 
     // A machine too busy to hand packets over in time is no fault of the demonstration.
     let broken = [&first, &second].into_iter().any(|c| c.verdict() == Verdict::Broken);

@@ -1,7 +1,8 @@
 //! Scenario files from the command line.
 
 use anyhow::{Context, Result};
-use falaj_scenario::Scenario;
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::time::Span;
 use std::fmt;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -38,5 +39,14 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Scenario> {
             eprintln!("{}", errors.render(colour));
             Err(Told.into())
         }
+    }
+}
+
+/// How long to simulate or to measure, from the command line.
+pub(crate) fn parse_duration(text: &str) -> Result<Span, String> {
+    match parse_span(text) {
+        Ok(Span::ZERO) => Err("it must be above zero; write `10s`, for instance".into()),
+        Ok(span) => Ok(span),
+        Err(unreadable) => Err(unreadable.to_string()),
     }
 }

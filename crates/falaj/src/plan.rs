@@ -1,9 +1,10 @@
 //! `falaj plan`: what a scenario promises, before anything runs.
 
+use crate::show::say;
 use crate::{file, show};
 use anyhow::Result;
 use falaj_engine::{Engine, PipeId};
-use falaj_scenario::{Direction, Scenario, Towards};
+use falaj_scenario::{Direction, Need, Scenario, Towards};
 use falaj_sched::params::Value;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
@@ -47,7 +48,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         for (towards, way) in [(Towards::Up, "up"), (Towards::Down, "down")] {
             let direction = link.direction(towards);
             let promises = promises(direction)?;
-            let unmet = unmet(direction, &promises)?;
+            let unmet = unmet(direction, &promises);
             refused |= !unmet.is_empty();
             if args.json {
                 links.push(to_json(&scenario, l, towards, way, &promises, &unmet));
@@ -57,7 +58,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&json!({ "admitted": !refused, "directions": links }))?);
+        say!("{}", serde_json::to_string_pretty(&json!({ "admitted": !refused, "directions": links }))?);
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
@@ -68,60 +69,73 @@ fn offered(scenario: &Scenario, link: usize, towards: Towards, flow: usize) -> u
     feeds.map(|s| s.spec().mean_rate().0).sum()
 }
 
-fn unmet(direction: &Direction, promises: &[Result<Promise, NoPromise>]) -> Result<Vec<Unmet>> {
+/// Has the flow what it needs?
+fn met(need: Need, promise: &Result<Promise, NoPromise>) -> bool {
+    let promise = promise.as_ref().ok();
+    need.rate.is_none_or(|rate| promise.is_some_and(|p| p.rate >= rate))
+        && need.delay.is_none_or(|delay| promise.is_some_and(|p| p.delay.delay <= delay))
+}
+
+fn unmet(direction: &Direction, promises: &[Result<Promise, NoPromise>]) -> Vec<Unmet> {
     let mut all = Vec::new();
     for (flow, promise) in promises.iter().enumerate() {
         let need = direction.flows[flow].need;
-        if let Some(rate) = need.rate {
-            let promised = promise.as_ref().map_or(0, |p| p.rate.0);
-            if promised < rate.0 {
-                let enough = |p: &Promise| p.rate >= rate;
-                all.push(Unmet {
-                    flow,
-                    what: format!("needs {rate}, is promised {}", show::rate(promised as f64)),
-                    help: what_would_fit(direction, flow, enough)?,
-                });
-            }
+        if met(need, promise) {
+            continue;
         }
-        if let Some(delay) = need.delay {
-            let promised = promise.as_ref().ok().map(|p| p.delay.delay);
-            if promised.is_none_or(|d| d > delay) {
-                let enough = |p: &Promise| p.delay.delay <= delay;
-                all.push(Unmet {
-                    flow,
-                    what: format!("needs a delay of at most {delay}, is promised {}", show::span(promised)),
-                    help: what_would_fit(direction, flow, enough)?,
-                });
-            }
+        let mut what = Vec::new();
+        let promised = promise.as_ref().map_or(0, |p| p.rate.0);
+        if let Some(rate) = need.rate.filter(|rate| promised < rate.0) {
+            what.push(format!("needs {rate}, is promised {}", show::rate(promised as f64)));
         }
+        let promised = promise.as_ref().ok().map(|p| p.delay.delay);
+        if let Some(delay) = need.delay.filter(|&delay| promised.is_none_or(|d| d > delay)) {
+            what.push(format!("needs a delay of at most {delay}, is promised {}", show::span(promised)));
+        }
+        all.push(Unmet { flow, what: what.join(" and "), help: what_would_fit(direction, flow, promises) });
     }
-    Ok(all)
+    all
 }
 
 /// The smallest phase or quantum of the flow, all else unchanged, with which
-/// the promise is good enough.
-fn what_would_fit(direction: &Direction, flow: usize, enough: impl Fn(&Promise) -> bool) -> Result<String> {
-    let values = &direction.setup.flows[flow].values;
-    let (param, now, value): (_, u64, fn(u64) -> Value) = if let Some(phase) = values.span("phase") {
-        ("phase", phase.0, |v| Value::Span(Span(v)))
+/// it has what it needs and nobody loses what he had.
+fn what_would_fit(direction: &Direction, flow: usize, promises_now: &[Result<Promise, NoPromise>]) -> String {
+    let setup = &direction.setup;
+    // A delay is shortest where a whole number of packets fits: `step` each.
+    let (param, step, value): (_, u64, fn(u64) -> Value) = if setup.flows[flow].values.span("phase").is_some() {
+        ("phase", setup.largest_airtime().0, |v| Value::Span(Span(v)))
     } else if direction.scheduler.kind == "drr" {
-        ("quantum", values.bytes("quantum").unwrap_or(direction.setup.largest.into()), Value::Bytes)
+        ("quantum", setup.largest.into(), Value::Bytes)
     } else {
-        return Ok("choose a scheduler that divides the link: `virtual-links` or `drr`".into());
+        return "choose a scheduler that divides the link: `virtual-links` or `drr`".into();
     };
     let good = |candidate: u64| -> bool {
         let mut with = direction.clone();
         with.setup.flows[flow].values.set(param, value(candidate));
-        promises(&with).is_ok_and(|p| p[flow].as_ref().is_ok_and(&enough))
+        promises(&with).is_ok_and(|then| {
+            let keeps = |f: usize| met(direction.flows[f].need, &then[f]);
+            keeps(flow) && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].need, &promises_now[f]))
+        })
     };
-    // A promise gets better with the phase, but for a saw-tooth of one packet:
-    // look among multiples, then refine below the first that is good.
-    let Some(high) = (0..=20).map(|k| now << k).find(|&v| good(v)) else {
-        return Ok(format!(
-            "no {param} of this flow alone would do: other flows must get less, or its queue be shorter"
-        ));
+    // A promise does not simply get better with the phase, it is a saw-tooth:
+    // look at all its first teeth and ever more coarsely behind them, then
+    // refine below the first that is good.
+    let mut low = 0;
+    let mut packets = 1;
+    let high = loop {
+        let candidate = step.saturating_mul(packets);
+        if packets > 1 << 25 {
+            return format!(
+                "no {param} of this flow alone would do: other flows must get less, or its queue be shorter"
+            );
+        }
+        if good(candidate) {
+            break candidate;
+        }
+        low = candidate;
+        packets += 1 + packets / 128;
     };
-    let (mut low, mut high) = (high / 2, high);
+    let mut high = high;
     while high - low > (low / 1000).max(1) {
         let middle = low + (high - low) / 2;
         if good(middle) { high = middle } else { low = middle }
@@ -130,7 +144,7 @@ fn what_would_fit(direction: &Direction, flow: usize, enough: impl Fn(&Promise) 
         Value::Span(s) => s.to_string(),
         _ => format!("{high}B"),
     };
-    Ok(format!("`{param} = \"{written}\"` would fit, if the other flows still have what they need"))
+    format!("`{param} = \"{written}\"` would fit")
 }
 
 fn print(
@@ -143,7 +157,7 @@ fn print(
 ) {
     let link = &scenario.links[l];
     let direction = link.direction(towards);
-    println!(
+    say!(
         "link {} {way}: {} of {}, {} away, packets to {} B; {}",
         link.name,
         show::link_rate(direction.setup.rate),
@@ -170,10 +184,10 @@ fn print(
             }
         }
     });
-    println!("{}", show::table(&["flow", "offered", "rate >=", "by", "delay <=", "by"], rows));
+    say!("{}", show::table(&["flow", "offered", "rate >=", "by", "delay <=", "by"], rows));
     for (f, promise) in promises.iter().enumerate() {
         for other in promise.iter().flat_map(|p| &p.others) {
-            println!(
+            say!(
                 "  {}: {} {}: {}",
                 direction.flows[f].name,
                 show::nanos(other.delay.0 as f64),
@@ -184,7 +198,7 @@ fn print(
     }
     if !direction.setup.rate.is_unlimited() {
         let total: u64 = (0..promises.len()).map(|f| offered(scenario, l, towards, f)).sum();
-        println!(
+        say!(
             "  utilisation: {} offered of {}",
             show::percent(total, direction.setup.rate.0),
             show::link_rate(direction.setup.rate)
@@ -193,16 +207,16 @@ fn print(
     for (f, promise) in promises.iter().enumerate() {
         let load = offered(scenario, l, towards, f);
         if promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && load > p.rate.0) {
-            println!(
+            say!(
                 "  {}: offers more than it is promised; what exceeds the promise may be lost",
                 direction.flows[f].name
             );
         }
     }
     for u in unmet {
-        println!("  REFUSED {}: {}; {}", direction.flows[u.flow].name, u.what, u.help);
+        say!("  REFUSED {}: {}; {}", direction.flows[u.flow].name, u.what, u.help);
     }
-    println!();
+    say!();
 }
 
 fn to_json(

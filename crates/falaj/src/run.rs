@@ -15,6 +15,7 @@ use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,7 +27,8 @@ The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the 
 is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
 allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6.
 
-Exit status: the command's; 128 + the signal that killed it; 2 if it could not be run.
+Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
+it cannot be executed; 2 if there can be no such link here.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
@@ -47,7 +49,7 @@ pub(crate) struct Args {
     /// Its largest IP packet: 1500B.
     #[arg(long, value_parser = parse_mtu, conflicts_with = "file", default_value = "1500B")]
     mtu: u32,
-    /// Runs at the far end, by `sh -c`; ends with the command.
+    /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
     /// Makes a user namespace even for root.
@@ -102,13 +104,21 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let link = &scenario.links[only_link(&scenario)?];
     warn_of_spinning(&scenario);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
-    let peer = |command| Side::command([OsString::from("sh"), "-c".into(), command]);
+    // What is typed is for the command alone.
+    let nothing = || File::open("/dev/null").context("cannot open /dev/null");
+    let far = match args.peer {
+        Some(peer) => Side {
+            stdin: Some(nothing()?.into()),
+            ..Side::command([OsString::from("sh"), "-c".into(), peer])
+        },
+        None => Side::default(),
+    };
     let mut sandbox = Sandbox::start(Spec {
         mtu,
         tso: attach::takes_large_units(link),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
-        far: args.peer.map(peer).unwrap_or_default(),
+        far,
         ..Spec::default()
     })?;
     let mut signals = Signals::take()?;

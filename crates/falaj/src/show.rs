@@ -4,7 +4,26 @@ use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 use falaj_traffic::interval::Estimate;
-use std::io::IsTerminal;
+use std::fmt;
+use std::io::{self, IsTerminal, Write};
+
+/// `println!`, except that a reader who has seen enough (`falaj plan … | head -1`)
+/// ends the program quietly, with the status of one that SIGPIPE killed.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::show::line(format_args!($($words)*)) };
+}
+pub(crate) use say;
+
+/// What [`say!`] calls.
+pub(crate) fn line(text: fmt::Arguments<'_>) {
+    if let Err(error) = writeln!(io::stdout(), "{text}") {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            std::process::exit(128 + 13);
+        }
+        eprintln!("falaj: cannot write the result: {error}");
+        std::process::exit(2);
+    }
+}
 
 /// Three significant digits of nanoseconds: `870 ns`, `121 us`, `3.10 ms`.
 pub(crate) fn nanos(ns: f64) -> String {

@@ -1,15 +1,18 @@
 //! `falaj sim`: a scenario in simulated time.
 
+use crate::show::say;
 use crate::{file, show};
 use anyhow::{Result, bail};
 use falaj_engine::PipeId;
-use falaj_scenario::{Scenario, Towards, parse_span};
+use falaj_scenario::{Scenario, Towards};
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::{FlowResult, Progress, Run, replicate};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use signal_hook::flag;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -22,7 +25,7 @@ pub(crate) struct Args {
     /// The scenario.
     file: PathBuf,
     /// Simulated time of a replication; else the scenario's.
-    #[arg(long, value_parser = parse_span)]
+    #[arg(long, value_parser = file::parse_duration)]
     duration: Option<Span>,
     /// Independent replications; else the scenario's.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -58,10 +61,12 @@ pub(crate) struct Replications {
 }
 
 impl Replications {
-    /// Runs them, with progress on a terminal; Ctrl-C ends after those that run.
+    /// Runs them, with progress on a terminal; Ctrl-C ends after those that run,
+    /// a second one at once.
     pub(crate) fn run(scenario: &Scenario) -> Result<Replications> {
         let stop = Arc::new(AtomicBool::new(false));
-        let interrupt = signal_hook::flag::register(signal_hook::consts::SIGINT, Arc::clone(&stop))?;
+        let second = flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
+        let first = flag::register(SIGINT, Arc::clone(&stop))?;
         let replications = scenario.run.replications as usize;
         let bar = show::progress(replications as u64, "simulating");
         let done = |n: usize| bar.set_position(n as u64);
@@ -69,7 +74,7 @@ impl Replications {
         let runs = replicate(&experiment(scenario, scenario.run.duration), scenario.run.seed, replications, &progress)
             .map_err(|(_, refused)| refused)?;
         bar.finish_and_clear();
-        signal_hook::low_level::unregister(interrupt);
+        [first, second].map(signal_hook::low_level::unregister);
         if runs.is_empty() {
             bail!("interrupted before the first replication was done");
         }
@@ -170,7 +175,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         .collect();
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&serde_json::json!({
                 "duration_ns": scenario.run.duration.0,
@@ -181,14 +186,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    say!(
         "simulated: {} x {}, seed {}; means with 95 % intervals",
         runs.len(),
         scenario.run.duration,
         scenario.run.seed
     );
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
-    println!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     Ok(ExitCode::SUCCESS)
 }
 

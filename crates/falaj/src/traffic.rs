@@ -2,10 +2,11 @@
 
 use crate::measure::{Measured, measure};
 use crate::sim::{fed_flows, name_of};
+use crate::show::say;
 use crate::{file, show};
 use anyhow::{Result, bail};
 use falaj_live::ends::pipe_of;
-use falaj_scenario::{Scenario, parse_span};
+use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
 use serde_json::json;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ pub(crate) struct Args {
     /// The scenario; it has one link.
     file: PathBuf,
     /// How long; else the scenario's.
-    #[arg(long, value_parser = parse_span)]
+    #[arg(long, value_parser = file::parse_duration)]
     duration: Option<Span>,
     /// Print JSON.
     #[arg(long)]
@@ -53,7 +54,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 })
             })
             .collect();
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(
                 &json!({ "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows })
@@ -61,7 +62,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    println!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
+    say!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
     let table = show::table(
         &["flow", "sent", "received", "lost", "rate", "delay mean", "p50", "p99", "max"],
         rows().map(|(name, f)| {
@@ -79,7 +80,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             ]
         }),
     );
-    println!("{table}");
+    say!("{table}");
     tell_losses(&measured);
     Ok(ExitCode::SUCCESS)
 }
@@ -97,7 +98,7 @@ pub(crate) fn tell_losses(measured: &Measured) {
         (l.no_memory, "found no memory"),
     ] {
         if n > 0 {
-            println!("{n} packets {why}");
+            say!("{n} packets {why}");
         }
     }
 }

@@ -1,4 +1,118 @@
-//! x
-use anyhow::Result; use std::process::ExitCode;
-#[derive(clap::Args)] pub(crate) struct Args {}
-pub(crate) fn main(_: &Args) -> Result<ExitCode> { Ok(ExitCode::SUCCESS) }
+//! `falaj bench sched`: what a discipline costs for each packet: one enqueue
+//! and one dequeue, with queue limits, through the contract and the registry.
+
+use super::{cpu_nanos, median};
+use crate::show;
+use anyhow::Result;
+use falaj_sched::discipline::{Answer, Discipline, Sent};
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit, Packet, Queues};
+use falaj_sched::rate::{Rate, Wire};
+use falaj_sched::registry::{self, Visitor};
+use falaj_sched::time::{Span, Time};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// What `bench sched` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Pairs for each figure, in millions.
+    #[arg(long, default_value_t = 5)]
+    millions: u64,
+    /// Runs for each figure; the median counts.
+    #[arg(long, default_value_t = 5)]
+    repeat: usize,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+const LARGEST: u32 = 500;
+/// Packets that each flow keeps queued.
+const DEPTH: u32 = 4;
+
+fn setup(flows: u32) -> Setup {
+    let flow = FlowSetup {
+        values: Values::default().with("kind", Value::Choice("A")).with("phase", Value::Span(Span::from_micros(30))),
+        limit: Limit::Packets(20),
+    };
+    Setup {
+        rate: Rate::from_mbit(1000),
+        largest: LARGEST,
+        scheduler: Values::default(),
+        flows: vec![flow; flows as usize],
+    }
+}
+
+/// Serves the flows that the discipline chooses, and gives each packet served
+/// a successor, so that the backlog stays as it is.
+struct Pairs {
+    setup: Setup,
+    pairs: u64,
+}
+
+impl Visitor for Pairs {
+    type Output = f64;
+    fn visit<D: Discipline + 'static>(self, mut discipline: D) -> f64 {
+        let limits: Vec<Limit> = match discipline.shared_queue() {
+            Some(limit) => vec![limit],
+            None => self.setup.flows.iter().map(|f| f.limit).collect(),
+        };
+        let mut queues: Queues<D::State> = Queues::new(&limits);
+        let mut wire = Wire::new(self.setup.rate);
+        discipline.start(queues.flows());
+        let mut now = Time::ZERO;
+        for handle in 0..DEPTH {
+            for f in 0..limits.len() as u32 {
+                let packet = Packet { handle, bytes: LARGEST, flow: FlowId(f), arrival: now };
+                if queues.push(FlowId(f), packet) == Ok(true) {
+                    discipline.ready(queues.flows(), FlowId(f), now);
+                }
+            }
+        }
+        let before = cpu_nanos();
+        for _ in 0..self.pairs {
+            let f = loop {
+                match discipline.next(queues.flows(), now, &wire) {
+                    Answer::Serve(f) => break f,
+                    Answer::NotBefore(then) => now = then,
+                    Answer::Drop(_) | Answer::Idle => unreachable!("every flow has packets"),
+                }
+            };
+            let end = wire.send(LARGEST, now);
+            discipline.take(queues.flows(), f, Sent { bytes: LARGEST, start: now, end });
+            now = end;
+            if let Some(packet) = queues.pop(f) {
+                // The queue is never full: one has just left.
+                let _ = queues.push(f, Packet { arrival: now, ..packet });
+            }
+        }
+        (cpu_nanos() - before) as f64 / self.pairs as f64
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut results = Vec::new();
+    for kind in ["fifo", "drr", "virtual-links"] {
+        for flows in [1, 16, 64, 1024, 65_536] {
+            let run = |_| {
+                registry::build(kind, &setup(flows), Pairs { setup: setup(flows), pairs: args.millions * 1_000_000 })
+            };
+            let figures = (0..args.repeat.max(1)).map(run).collect::<Result<Vec<f64>, _>>()?;
+            results.push((kind, flows, median(figures)));
+        }
+    }
+    if args.json {
+        let all: Vec<_> =
+            results.iter().map(|(kind, flows, ns)| json!({ "discipline": kind, "flows": flows, "ns": ns })).collect();
+        println!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    println!(
+        "ns of CPU for each enqueue and dequeue, packets of {LARGEST} B, {DEPTH} queued in each flow; median of {}",
+        args.repeat
+    );
+    let rows = results.iter().map(|(kind, flows, ns)| vec![(*kind).to_owned(), flows.to_string(), format!("{ns:.1}")]);
+    println!("{}", show::table(&["discipline", "flows", "ns/pair"], rows));
+    Ok(ExitCode::SUCCESS)
+}
