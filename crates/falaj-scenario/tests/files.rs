@@ -3,11 +3,11 @@
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Match, Protocol};
 use falaj_scenario::{Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
-use falaj_traffic::source::Model;
 use falaj_sched::params::Value;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::Model;
 
 fn read(text: &str) -> (Scenario, Diagnostics) {
     parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
