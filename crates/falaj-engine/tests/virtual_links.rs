@@ -6,6 +6,7 @@ use common::model::{self, Departure, Variant};
 use common::{Arrival, Dice, any_pipe, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
+use falaj_sched::params::Value;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 
@@ -96,7 +97,7 @@ fn an_idle_link_makes_no_events_and_keeps_its_phases() {
 }
 
 /// (1'), (1'') and (3) for every packet that got in, with packets of any size,
-/// queues in packets and in bytes; (2) in `saturated_links_get_their_rate`.
+/// queues in packets and in bytes; (2) in `saturated_flows_get_their_rate`.
 #[test]
 fn no_packet_stays_longer_than_promised() {
     for seed in 0..6_000 {
@@ -148,14 +149,21 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
 }
 
-/// (2): whoever always has packets gets at least (W - L)/S of the link.
+/// (2), and DRR's share: whoever always has packets gets at least the promised
+/// rate, once the latency has passed.
 #[test]
-fn saturated_links_get_their_rate() {
-    for seed in 0..1_000 {
+fn saturated_flows_get_their_rate() {
+    for seed in 0..1_500 {
         let mut dice = Dice::new(seed);
         let serve = dice.one_of(&["phase-wise", "packet-wise"]);
         let preset = dice.one_of(&["clean", "paper"]);
         let mut spec = virtual_links(&mut dice, serve, preset);
+        if seed % 3 == 0 {
+            spec.kind = "drr";
+            for f in &mut spec.setup.flows {
+                f.values.set("quantum", Value::Bytes(u64::from(spec.setup.largest) + dice.from(0, 20)));
+            }
+        }
         spec.setup.flows[0].limit = falaj_sched::queue::Limit::Packets(1_000_000);
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
         let horizon = 60 * cycle;
@@ -171,7 +179,6 @@ fn saturated_links_get_their_rate() {
             .filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon)
             .map(|e| u64::from(e.bytes))
             .sum();
-        // The service curve: the rate, once the latency has passed.
         let due = promised.rate.0 as f64 / 8e9 * (horizon - promised.latency.0.min(horizon)) as f64;
         assert!(sent as f64 >= due.floor(), "seed {seed}: {sent} B < {due} B: {spec:?}");
     }

@@ -158,8 +158,9 @@ impl Discipline for Drr {
 
     /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)`
     /// visits of its flow, and in any `m` consecutive visits another flow sends
-    /// less than `m Q_j` and a packet. The rate-latency curve is that of
-    /// Boyer, Stea and Sofack, "Deficit round robin with network calculus" (2012).
+    /// less than `m Q_j` and a packet. The latency of the service curve is
+    /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
+    /// and Sofack 2012, with completed packets only: a last `L` of one's own).
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.full_queues[f.index()];
         let quantum = u64::from(self.quanta[f.index()]);
@@ -167,7 +168,7 @@ impl Discipline for Drr {
         let others = total - quantum;
         let carried = (self.quanta.len() as u64 - 1) * self.largest;
         let visits = own.div_ceil(quantum);
-        let latency = others + (others * self.largest).div_ceil(quantum) + carried;
+        let latency = others + (others * self.largest).div_ceil(quantum) + carried + self.largest;
         Ok(Promise {
             rate: Rate((u128::from(self.rate.0) * u128::from(quantum) / u128::from(total)) as u64),
             latency: self.rate.airtime_of_many(latency),
