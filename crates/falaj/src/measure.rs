@@ -8,9 +8,10 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
 use falaj_live::ends;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses, Woken};
-use falaj_live::priority;
+use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
 use falaj_scenario::{Link, Scenario};
+use falaj_sched::params::Kind;
 use falaj_sched::time::{Span, Time};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -45,6 +46,7 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
     if scenario.traffic.iter().all(|s| s.link != link) {
         bail!("link {} has no [traffic.NAME]: there is nothing to send", scenario.links[link].name);
     }
+    warn_of_spinning(&scenario.links[link]);
     let plans = ends::plan(scenario, link)?;
     match sandbox_of(&scenario.links[link]) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, what),
@@ -52,6 +54,28 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
             eprintln!("falaj: {error}");
             eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
             over_loopback(scenario, &scenario.links[link], plans, what)
+        }
+    }
+}
+
+/// Phases shorter than this are waited for by spinning.
+const SPINS: Span = Span::from_micros(60);
+
+/// A short phase keeps the processor busy: said before it surprises anybody.
+pub(crate) fn warn_of_spinning(link: &Link) {
+    let mut told = Vec::new();
+    for direction in [&link.up, &link.down] {
+        for (flow, setup) in direction.flows.iter().zip(&direction.setup.flows) {
+            let times = direction.scheduler.flow.iter().filter(|p| p.kind == Kind::Span);
+            for phase in times.filter_map(|p| setup.values.span(p.name)).filter(|&phase| phase < SPINS) {
+                if !told.contains(&(&flow.name, phase)) {
+                    told.push((&flow.name, phase));
+                    eprintln!(
+                        "falaj: warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                        flow.name
+                    );
+                }
+            }
         }
     }
 }
@@ -114,7 +138,7 @@ fn in_namespaces(
 ) -> Result<Measured> {
     let clock = set_times(scenario, link, &mut plans);
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
-    priority::be_punctual();
+    priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
         pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
@@ -156,7 +180,7 @@ fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what
         child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
         children.push(child);
     }
-    priority::be_punctual();
+    priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
     while children.iter_mut().any(|c| matches!(c.try_wait(), Ok(None))) {
         forwarder.run(clock.now() + Span::from_millis(20), &[])?;

@@ -52,6 +52,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             refused |= !unmet.is_empty();
             if args.json {
                 links.push(to_json(&scenario, l, towards, way, &promises, &unmet));
+            } else if towards == Towards::Down && same_as_up(&scenario, l, &promises)? {
+                println!("down: the same, without traffic\n");
             } else {
                 print(&scenario, l, towards, way, &promises, &unmet);
             }
@@ -61,6 +63,17 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{}", serde_json::to_string_pretty(&json!({ "admitted": !refused, "directions": links }))?);
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+/// Does the other direction promise the same, and has nothing to carry?
+fn same_as_up(scenario: &Scenario, link: usize, down: &[Result<Promise, NoPromise>]) -> Result<bool> {
+    let l = &scenario.links[link];
+    let idle = scenario.traffic.iter().all(|s| s.link != link || s.towards == Towards::Up);
+    let names = |d: &Direction| d.flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>();
+    Ok(idle
+        && (l.up.setup.rate, l.up.delay) == (l.down.setup.rate, l.down.delay)
+        && names(&l.up) == names(&l.down)
+        && promises(&l.up)? == down)
 }
 
 /// Bits per second that the scenario's sources offer a flow in the long run.
@@ -158,7 +171,7 @@ fn print(
     let link = &scenario.links[l];
     let direction = link.direction(towards);
     say!(
-        "link {} {way}: {} of {}, {} away, packets to {} B; {}",
+        "link {} {way}: {} of {}, delay {}, packets to {} B; {}",
         link.name,
         show::link_rate(direction.setup.rate),
         direction.account.name(),
@@ -216,7 +229,7 @@ fn print(
     for u in unmet {
         say!("  REFUSED {}: {}; {}", direction.flows[u.flow].name, u.what, u.help);
     }
-    say!();
+    say!("");
 }
 
 fn to_json(

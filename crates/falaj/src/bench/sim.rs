@@ -51,7 +51,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
     values.iter().for_each(|&(name, value)| scheduler.set(name, Value::Choice(value)));
     let flow = |f: u32| FlowSetup {
         values: Values::default()
-            .with("kind", Value::Choice(if f % 2 == 0 { "A" } else { "B" }))
+            .with("kind", Value::Choice(if f.is_multiple_of(2) { "A" } else { "B" }))
             .with("phase", Value::Span(Span::from_micros(30))),
         limit: Limit::Packets(20),
     };
