@@ -10,13 +10,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub struct Progress<'a> {
     /// Called after each, with how many are done; from any thread, one at a time.
     pub done: &'a (dyn Fn(usize) + Sync),
-    /// Set it, and no further replication is begun.
+    /// Set it, and those that run end where they are.
     pub stop: &'a AtomicBool,
 }
 
 /// Runs the experiment under the seeds `seed, seed + 1, …`; returns the runs
-/// in that order, fewer than `replications` only if stopped. The number of
-/// cores changes nothing but the time it takes.
+/// in that order. If stopped, it is the complete ones; or, where there are
+/// none, those that had begun, as far as they came. The number of cores changes
+/// nothing but the time it takes.
 pub fn replicate(
     experiment: &Experiment,
     seed: u64,
@@ -32,7 +33,7 @@ pub fn replicate(
             if i >= replications {
                 break;
             }
-            let run = simulate(experiment, seed.wrapping_add(i as u64))?;
+            let run = simulate(experiment, seed.wrapping_add(i as u64), progress.stop)?;
             runs.lock().expect("no worker panics").push((i, run));
             let mut done = done.lock().expect("no worker panics");
             *done += 1;
@@ -46,5 +47,8 @@ pub fn replicate(
     })?;
     let mut runs = runs.into_inner().expect("no worker panics");
     runs.sort_by_key(|(i, _)| *i);
+    if runs.iter().any(|(_, run)| run.complete) {
+        runs.retain(|(_, run)| run.complete);
+    }
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }

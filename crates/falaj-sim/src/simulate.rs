@@ -9,6 +9,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::{Source, SourceSpec};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A source and the flow that it feeds.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +42,8 @@ pub struct Run {
     pub pipes: Vec<Vec<FlowResult>>,
     /// How long it lasted, in simulated time.
     pub duration: Span,
+    /// It was not stopped before its time.
+    pub complete: bool,
 }
 
 /// What a run has measured of a flow.
@@ -63,13 +66,18 @@ impl FlowResult {
     }
 }
 
-/// Runs the experiment once. Same experiment and seed, same result, bit for bit.
-pub fn simulate(experiment: &Experiment, seed: u64) -> Result<Run, (PipeId, Refused)> {
+/// Arrivals between two looks at the flag that stops a run.
+const LOOK: u64 = 4096;
+
+/// Runs the experiment once. Same experiment and seed, same result, bit for
+/// bit. Where `stop` is set meanwhile, what there is until then is the result.
+pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refused)> {
     let mut engine = Engine::new(&experiment.pipes)?;
-    let end = Time::ZERO + experiment.duration;
+    let whole = Time::ZERO + experiment.duration;
+    let mut end = whole;
     let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.flows.len()];
     let mut delays: Vec<Vec<Meter>> = experiment.pipes.iter().map(of_pipe).collect();
-    let mut record = |out: &mut Vec<Output>| {
+    let mut record = |out: &mut Vec<Output>, end: Time| {
         for output in out.drain(..) {
             if let Output::Emit(emit) = output {
                 // A transmission is told when it begins; it may end after us.
@@ -87,22 +95,32 @@ pub fn simulate(experiment: &Experiment, seed: u64) -> Result<Run, (PipeId, Refu
         arrivals.set(i, source.next().unwrap_or(Time::NEVER));
     }
     let mut out = Vec::new();
+    let mut count = 0u64;
     while let Some((i, at)) = arrivals.first() {
         if at >= end {
+            break;
+        }
+        count += 1;
+        if count.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
+            end = at;
             break;
         }
         let feed = &experiment.feeds[i];
         let unit = Unit { flow: feed.flow, handle: 0, bytes: feed.source.size };
         engine.input(feed.pipe, unit, at, &mut out);
         arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
-        record(&mut out);
+        record(&mut out, whole);
     }
     engine.poll(end, &mut out);
-    record(&mut out);
+    record(&mut out, end);
 
     let result = |(p, meters): (usize, Vec<Meter>)| {
         let flow = |(f, delay)| FlowResult { counters: *engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
         meters.into_iter().enumerate().map(flow).collect()
     };
-    Ok(Run { pipes: delays.into_iter().enumerate().map(result).collect(), duration: experiment.duration })
+    Ok(Run {
+        pipes: delays.into_iter().enumerate().map(result).collect(),
+        duration: end - Time::ZERO,
+        complete: end == whole,
+    })
 }

@@ -2,9 +2,9 @@
 
 use crate::measure::{Measured, MeasuredFlow, measure};
 use crate::plan::promises;
+use crate::show::say;
 use crate::sim::{Replications, Simulated, fed_flows, name_of};
 use crate::traffic::{nanos, only_link, tell_losses};
-use crate::show::say;
 use crate::{file, show};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
@@ -22,7 +22,7 @@ Checked: the nominal delay of every packet, simulated and measured, is within it
 Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
 
 Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
-release error exceeds a tenth of the smallest bound.
+release error exceeds a tenth of the smallest bound, or a flow had no packet that got through.
 
 Example:
   falaj compare examples/tenants.toml --duration 5s")]
@@ -53,6 +53,25 @@ impl Row {
         let longest = self.simulated.delay.max().max(self.measured.link.delay.max());
         matches!((self.bound(), longest), (Some(bound), Some(longest)) if longest > bound)
     }
+    /// A bound that no measured packet has tried says nothing.
+    fn untried(&self) -> bool {
+        self.promise.is_some() && self.measured.link.delay.count() == 0
+    }
+}
+
+fn verdict(rows: &[Row]) -> Verdict {
+    let smallest = rows.iter().filter_map(Row::bound).min();
+    match (smallest, release_p99(rows)) {
+        _ if rows.iter().any(Row::broken) => Verdict::Broken,
+        _ if rows.iter().any(Row::untried) => Verdict::Inconclusive,
+        (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
+        _ => Verdict::Kept,
+    }
+}
+
+/// The worst flow's.
+fn release_p99(rows: &[Row]) -> Option<Span> {
+    rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
 }
 
 /// What the three views say together.
@@ -104,19 +123,7 @@ impl Comparison {
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
-        if self.rows.iter().any(Row::broken) {
-            return Verdict::Broken;
-        }
-        let smallest = self.rows.iter().filter_map(Row::bound).min();
-        match (smallest, self.release_p99()) {
-            (Some(bound), Some(error)) if error.0 * 10 > bound.0 => Verdict::Inconclusive,
-            _ => Verdict::Kept,
-        }
-    }
-
-    /// The worst flow's.
-    fn release_p99(&self) -> Option<Span> {
-        self.rows.iter().filter_map(|r| r.measured.link.release_error.quantile(0.99)).max()
+        verdict(&self.rows)
     }
 
     /// The signature table, the columns beside it, and the verdict.
@@ -182,10 +189,13 @@ impl Comparison {
                     say!("BROKEN: flow {} exceeded its bound of {}", r.name, show::span(r.bound()));
                 }
             }
-            Verdict::Inconclusive => say!(
-                "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
-                show::span(self.release_p99())
-            ),
+            Verdict::Inconclusive => match self.rows.iter().find(|r| r.untried()) {
+                Some(r) => say!("inconclusive: no packet of flow {} got to the far end", r.name),
+                None => say!(
+                    "inconclusive: this machine handed 1 packet in 100 over more than {} late, over a tenth of the smallest bound",
+                    show::span(release_p99(&self.rows))
+                ),
+            },
         }
     }
 
@@ -252,4 +262,78 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         comparison.print();
     }
     Ok(comparison.verdict().exit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::promise::Bound;
+    use falaj_sched::rate::Rate;
+    use falaj_traffic::meter::Meter;
+
+    const BOUND: Option<u64> = Some(1_000_000);
+
+    fn meter(of: &[u64]) -> Meter {
+        let mut meter = Meter::new();
+        of.iter().for_each(|&ns| meter.record(Span(ns)));
+        meter
+    }
+
+    /// A flow with this bound; its delays simulated and measured, and its release errors.
+    fn row(bound: Option<u64>, simulated: &[u64], measured: &[u64], errors: &[u64]) -> Row {
+        let bound = bound.map(|b| Bound { delay: Span(b), formula: "", condition: "" });
+        let promise = bound.map(|delay| Promise {
+            rate: Rate(0),
+            latency: Span::ZERO,
+            rate_formula: "",
+            delay,
+            others: Vec::new(),
+        });
+        let mut flow = MeasuredFlow { link: Default::default(), sent: 0, received: Default::default() };
+        flow.link.delay = meter(measured);
+        flow.link.release_error = meter(errors);
+        let simulated = Simulated {
+            offered: 0,
+            sent: 0,
+            dropped: 0,
+            offered_rate: None,
+            sent_rate: None,
+            mean: None,
+            delay: meter(simulated),
+            max_backlog: 0,
+        };
+        Row { name: "a".into(), promise, simulated, measured: flow }
+    }
+
+    #[test]
+    fn a_bound_is_kept_to_the_nanosecond() {
+        assert_eq!(verdict(&[row(BOUND, &[1_000_000], &[1_000_000], &[10])]), Verdict::Kept);
+        assert_eq!(verdict(&[row(BOUND, &[1_000_001], &[1], &[10])]), Verdict::Broken, "simulated");
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1, 1_000_001], &[10])]), Verdict::Broken, "measured");
+        let other = row(Some(10), &[11], &[5], &[0]);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), other]), Verdict::Broken, "any flow's");
+    }
+
+    #[test]
+    fn a_late_machine_is_inconclusive_and_no_excuse() {
+        let at_a_tenth = row(BOUND, &[1], &[1], &[100_000]);
+        assert_eq!(verdict(&[at_a_tenth]), Verdict::Kept);
+        let late = row(BOUND, &[1], &[1], &[200_000]);
+        assert_eq!(verdict(&[late]), Verdict::Inconclusive);
+        let late_and_broken = row(BOUND, &[1], &[1_000_001], &[200_000]);
+        assert_eq!(verdict(&[late_and_broken]), Verdict::Broken);
+        // One packet in a hundred may be late.
+        let mut errors = vec![10; 199];
+        errors.push(900_000);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &errors)]), Verdict::Kept);
+        // The smallest bound is the measure, also for the errors of flows without one.
+        let without = row(None, &[1], &[1], &[200_000]);
+        assert_eq!(verdict(&[row(BOUND, &[1], &[1], &[0]), without]), Verdict::Inconclusive);
+    }
+
+    #[test]
+    fn what_was_not_measured_was_not_kept() {
+        assert_eq!(verdict(&[row(BOUND, &[1], &[], &[])]), Verdict::Inconclusive);
+        assert_eq!(verdict(&[row(None, &[1], &[9_000_000], &[9_000_000])]), Verdict::Kept, "nothing was promised");
+    }
 }

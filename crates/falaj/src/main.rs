@@ -6,9 +6,9 @@
 //! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables, published beside ours |
-//! | [`bench`] | what it costs, beside what it is compared with |
+//! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
-//! | [`show`], [`file`] | numbers as people read them, tables; scenario files |
+//! | [`show`], [`mod@file`] | numbers as people read them, tables; scenario files |
 #![forbid(unsafe_code)]
 
 mod bench;

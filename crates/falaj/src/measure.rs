@@ -213,7 +213,12 @@ fn collect(forwarder: &Forwarder, reports: &[EndReport], over: &'static str) -> 
     };
     let pipe =
         |(p, flows): (usize, Vec<LiveFlow>)| flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect();
-    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses: forwarder.losses(), over }
+    let losses = Losses {
+        unread: reports.iter().map(|r| r.unread).sum(),
+        overflowed: reports.iter().map(|r| r.overflowed).sum(),
+        ..forwarder.losses()
+    };
+    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses, over }
 }
 
 /// `falaj traffic-end`: one end of the traffic.

@@ -1,16 +1,16 @@
 //! `falaj run`: a command behind an emulated link.
 
+use crate::measure::warn_of_spinning;
 use crate::traffic::only_link;
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Woken};
-use falaj_live::priority;
+use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
-use falaj_sched::params::Kind;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -63,9 +63,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Phases shorter than this are waited for by spinning.
-const SPINS: Span = Span::from_micros(60);
-
 fn scenario(args: &Args) -> Result<Scenario> {
     if let Some(path) = &args.file {
         return file::read(path);
@@ -84,47 +81,29 @@ fn default_queue(rate: Rate, delay: Span) -> Limit {
     Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
 }
 
-/// A short phase keeps the processor busy: said before it surprises anybody.
-fn warn_of_spinning(scenario: &Scenario) {
-    for link in &scenario.links {
-        for (flow, setup) in link.up.flows.iter().zip(&link.up.setup.flows) {
-            let phases = link.up.scheduler.flow.iter().filter(|p| p.kind == Kind::Span);
-            for phase in phases.filter_map(|p| setup.values.span(p.name)).filter(|&p| p < SPINS) {
-                eprintln!(
-                    "falaj: warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
-                    flow.name
-                );
-            }
-        }
-    }
+/// The side of the far end's command. What is typed is for the near one alone.
+fn peer(command: OsString) -> Result<Side> {
+    let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
+    Ok(Side { stdin: Some(nothing.into()), ..Side::command([OsString::from("sh"), "-c".into(), command]) })
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let scenario = scenario(&args)?;
     let link = &scenario.links[only_link(&scenario)?];
-    warn_of_spinning(&scenario);
+    warn_of_spinning(link);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
-    // What is typed is for the command alone.
-    let nothing = || File::open("/dev/null").context("cannot open /dev/null");
-    let far = match args.peer {
-        Some(peer) => Side {
-            stdin: Some(nothing()?.into()),
-            ..Side::command([OsString::from("sh"), "-c".into(), peer])
-        },
-        None => Side::default(),
-    };
     let mut sandbox = Sandbox::start(Spec {
         mtu,
         tso: attach::takes_large_units(link),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
-        far,
+        far: args.peer.map(peer).transpose()?.unwrap_or_default(),
         ..Spec::default()
     })?;
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
-    priority::be_punctual();
+    priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
@@ -180,4 +159,7 @@ fn tell(scenario: &Scenario, forwarder: &Forwarder) {
     }
     let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
     eprintln!("{}", show::table(&header, rows));
+    for (n, why) in forwarder.losses().by_reason().into_iter().filter(|&(n, _)| n > 0) {
+        eprintln!("{n} packets {why}");
+    }
 }

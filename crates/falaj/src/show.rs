@@ -57,7 +57,7 @@ pub(crate) fn delay(e: Option<Estimate>) -> String {
     let Some(e) = e else { return DASH.into() };
     let text = nanos(e.mean);
     match e.half_width {
-        Some(half) if e.mean > 0.0 => {
+        Some(half) if half > 0.0 => {
             let unit = if e.mean < 999.5 {
                 1.0
             } else if e.mean < 999.5e3 {

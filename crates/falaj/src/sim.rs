@@ -15,8 +15,8 @@ use signal_hook::consts::SIGINT;
 use signal_hook::flag;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// What `sim` takes.
 #[derive(clap::Args)]
@@ -36,6 +36,19 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
+/// the second one during a simulation, and any outside.
+fn interrupts() -> Result<Arc<AtomicBool>> {
+    static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
+    if let Some(stop) = STOP.get() {
+        return Ok(Arc::clone(stop));
+    }
+    let stop = Arc::new(AtomicBool::new(true));
+    flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
+    flag::register(SIGINT, Arc::clone(&stop))?;
+    Ok(Arc::clone(STOP.get_or_init(|| stop)))
 }
 
 /// A flow over all replications.
@@ -61,12 +74,11 @@ pub(crate) struct Replications {
 }
 
 impl Replications {
-    /// Runs them, with progress on a terminal; Ctrl-C ends after those that run,
-    /// a second one at once.
+    /// Runs them, with progress on a terminal; Ctrl-C ends them where they are,
+    /// a second one the program.
     pub(crate) fn run(scenario: &Scenario) -> Result<Replications> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let second = flag::register_conditional_default(SIGINT, Arc::clone(&stop))?;
-        let first = flag::register(SIGINT, Arc::clone(&stop))?;
+        let stop = interrupts()?;
+        stop.store(false, Ordering::Relaxed);
         let replications = scenario.run.replications as usize;
         let bar = show::progress(replications as u64, "simulating");
         let done = |n: usize| bar.set_position(n as u64);
@@ -74,14 +86,22 @@ impl Replications {
         let runs = replicate(&experiment(scenario, scenario.run.duration), scenario.run.seed, replications, &progress)
             .map_err(|(_, refused)| refused)?;
         bar.finish_and_clear();
-        [first, second].map(signal_hook::low_level::unregister);
+        stop.store(true, Ordering::Relaxed);
         if runs.is_empty() {
-            bail!("interrupted before the first replication was done");
+            bail!("interrupted before the first packet");
         }
-        if runs.len() < replications {
-            eprintln!("interrupted: {} of {replications} replications", runs.len());
+        let done = runs.iter().filter(|r| r.complete).count();
+        if done == 0 {
+            eprintln!("interrupted: {} of {} simulated", runs[0].duration, scenario.run.duration);
+        } else if done < replications {
+            eprintln!("interrupted: {done} of {replications} replications");
         }
         Ok(Replications { runs })
+    }
+
+    /// How long each was, in simulated time.
+    pub(crate) fn duration(&self) -> Span {
+        self.runs[0].duration
     }
 
     /// How many there are.
@@ -178,7 +198,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!(
             "{}",
             serde_json::to_string_pretty(&serde_json::json!({
-                "duration_ns": scenario.run.duration.0,
+                "duration_ns": runs.duration().0,
                 "seed": scenario.run.seed,
                 "replications": runs.len(),
                 "flows": json,
@@ -189,7 +209,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!(
         "simulated: {} x {}, seed {}; means with 95 % intervals",
         runs.len(),
-        scenario.run.duration,
+        runs.duration(),
         scenario.run.seed
     );
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];

@@ -1,8 +1,8 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
 use crate::measure::{Measured, measure};
-use crate::sim::{fed_flows, name_of};
 use crate::show::say;
+use crate::sim::{fed_flows, name_of};
 use crate::{file, show};
 use anyhow::{Result, bail};
 use falaj_live::ends::pipe_of;
@@ -91,12 +91,7 @@ pub(crate) fn nanos(ns: Option<u64>) -> String {
 
 /// What was lost outside the queues is said, as it belongs to no flow.
 pub(crate) fn tell_losses(measured: &Measured) {
-    let l = measured.losses;
-    for (n, why) in [
-        (l.unmatched, "matched no rule"),
-        (l.not_taken, "were not taken by the far end"),
-        (l.no_memory, "found no memory"),
-    ] {
+    for (n, why) in measured.losses.by_reason() {
         if n > 0 {
             say!("{n} packets {why}");
         }

@@ -2,7 +2,7 @@
 //! and one dequeue, with queue limits, through the contract and the registry.
 
 use super::{cpu_nanos, median};
-use crate::show;
+use crate::show::{self, say};
 use anyhow::Result;
 use falaj_sched::discipline::{Answer, Discipline, Sent};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -105,14 +105,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.json {
         let all: Vec<_> =
             results.iter().map(|(kind, flows, ns)| json!({ "discipline": kind, "flows": flows, "ns": ns })).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
+    say!(
         "ns of CPU for each enqueue and dequeue, packets of {LARGEST} B, {DEPTH} queued in each flow; median of {}",
         args.repeat
     );
     let rows = results.iter().map(|(kind, flows, ns)| vec![(*kind).to_owned(), flows.to_string(), format!("{ns:.1}")]);
-    println!("{}", show::table(&["discipline", "flows", "ns/pair"], rows));
+    say!("{}", show::table(&["discipline", "flows", "ns/pair"], rows));
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 //! with counters and delay histogram on.
 
 use super::{cpu_nanos, median};
-use crate::show;
+use crate::show::{self, say};
 use anyhow::Result;
 use falaj_engine::PipeId;
 use falaj_engine::pipe::PipeSpec;
@@ -14,6 +14,7 @@ use falaj_sim::{Experiment, Feed, simulate};
 use falaj_traffic::source::{Model, SourceSpec};
 use serde_json::json;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 /// What `bench sim` takes.
 #[derive(clap::Args)]
@@ -79,7 +80,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             let mut rates = Vec::new();
             for seed in 0..args.repeat.max(1) {
                 let before = cpu_nanos();
-                let run = simulate(&experiment, seed as u64).map_err(|(_, refused)| refused)?;
+                let run =
+                    simulate(&experiment, seed as u64, &AtomicBool::new(false)).map_err(|(_, refused)| refused)?;
                 let used = cpu_nanos() - before;
                 let packets: u64 = run.pipes[0].iter().map(|f| f.counters.offered).sum();
                 rates.push(packets as f64 * 1e3 / used as f64);
@@ -92,16 +94,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .iter()
             .map(|(name, flows, rate)| json!({ "discipline": name, "flows": flows, "mpps": rate }))
             .collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
+        say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(ExitCode::SUCCESS);
     }
-    println!(
-        "million packets simulated a second of CPU, one core; {} M packets, median of {}",
-        args.millions, args.repeat
-    );
+    say!("million packets simulated a second of CPU, one core; {} M packets, median of {}", args.millions, args.repeat);
     let rows = results.iter().map(|(name, flows, rate)| {
         vec![(*name).to_owned(), flows.to_string(), format!("{rate:.1}"), format!("{:.0}", 1e3 / rate)]
     });
-    println!("{}", show::table(&["discipline", "flows", "M packets/s", "ns/packet"], rows));
+    say!("{}", show::table(&["discipline", "flows", "M packets/s", "ns/packet"], rows));
     Ok(ExitCode::SUCCESS)
 }

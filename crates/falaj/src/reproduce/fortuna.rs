@@ -6,6 +6,7 @@
 //! and IV are I and II less the phase-wise server of an earlier paper, whose
 //! own table is therefore I - III.
 
+use crate::show::say;
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::{Engine, PipeId};
@@ -334,7 +335,7 @@ pub(crate) fn main(scenario: Option<usize>, as_json: bool) -> Result<ExitCode> {
     if let Some(no) = scenario {
         let row =
             published.rows.iter().find(|r| r.no == no).with_context(|| format!("there is no row {no}: 1 to 15"))?;
-        print!("{}", scenario_text(row, Server::PacketWise));
+        say!("{}", scenario_text(row, Server::PacketWise).trim_end());
         return Ok(ExitCode::SUCCESS);
     }
     let bar = show::progress((published.rows.len() * Server::ALL.len() * SEEDS) as u64, "simulating");
@@ -352,7 +353,7 @@ pub(crate) fn main(scenario: Option<usize>, as_json: bool) -> Result<ExitCode> {
     let missed = cells.iter().filter(|c| c.verdict == "MISSED").count();
     if as_json {
         let summary = serde_json::json!({ "cells": cells.len(), "missed": missed, "known": cells.iter().filter(|c| c.verdict == "known").count() });
-        println!(
+        say!(
             "{}",
             serde_json::to_string_pretty(&serde_json::json!({
                 "paper": published.source, "seconds": SECONDS, "seeds": SEEDS, "first_seed": FIRST_SEED, "version": env!("CARGO_PKG_VERSION"),
@@ -366,7 +367,7 @@ pub(crate) fn main(scenario: Option<usize>, as_json: bool) -> Result<ExitCode> {
 }
 
 fn print(source: &str, cells: &[Cell], missed: usize) {
-    println!("{source}\n{SEEDS} seeds of {SECONDS} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n");
+    say!("{source}\n{SEEDS} seeds of {SECONDS} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n");
     for (table, title) in [
         ("I", "Table I: packet-wise"),
         ("II", "Table II: packet-wise, tail skipped"),
@@ -374,7 +375,7 @@ fn print(source: &str, cells: &[Cell], missed: usize) {
         ("III", "Table III: packet-wise less phase-wise"),
         ("IV", "Table IV: packet-wise with the tail skipped less phase-wise"),
     ] {
-        println!("{title}");
+        say!("{title}");
         // Three cells stand together: rate, mean and maximum of one link.
         let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == table).collect();
         let rows = of_table.chunks(3).map(|link| {
@@ -383,16 +384,22 @@ fn print(source: &str, cells: &[Cell], missed: usize) {
             row.push(link.iter().map(|c| c.verdict).find(|v| *v != "ok").unwrap_or("ok").to_owned());
             row
         });
-        println!("{}\n", show::table(&["no", "types", "link", "out", "avg", "max", ""], rows));
+        say!("{}\n", show::table(&["no", "types", "link", "out", "avg", "max", ""], rows));
     }
     for c in cells.iter().filter(|c| c.verdict != "ok") {
         let why = c.why.as_deref().unwrap_or(c.rule);
-        println!(
+        say!(
             "{} table {} row {} link {} {}: published {}, ours {:.2}: {why}",
-            c.verdict, c.table, c.row, c.link, c.quantity, c.published, c.ours
+            c.verdict,
+            c.table,
+            c.row,
+            c.link,
+            c.quantity,
+            c.published,
+            c.ours
         );
     }
-    println!(
+    say!(
         "{} cells: {} as published, {} known misprints, {missed} missed",
         cells.len(),
         cells.iter().filter(|c| c.verdict == "ok").count(),

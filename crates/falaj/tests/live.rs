@@ -1,0 +1,542 @@
+//! Commands that make a link of real packets: `run`, `traffic`, `compare`.
+//!
+//! These tests measure, so they run one after the other. Where namespaces are not allowed they are left out, and say so.
+//! This program is also what runs at the ends of the links (`--probe`): any image has it.
+
+mod common;
+
+use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
+use libtest_mimic::{Arguments, Completion, Trial};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::{Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+/// A test, and whether it is run once more in a user namespace that root would not need.
+type Test = (&'static str, fn(&Users), bool);
+
+const TESTS: &[Test] = &[
+    ("the_exit_status_is_the_commands", exit_status, true),
+    ("streams_pass_through", streams, true),
+    ("the_environment_says_where_we_are", environment, true),
+    ("signals_reach_the_command", signals, true),
+    ("the_peer_runs_beside_and_has_its_own_input", peer, true),
+    ("datagrams_reach_the_other_side", reach, true),
+    ("a_delay_delays", delay, true),
+    ("a_rate_limits", rate, true),
+    ("a_scenario_sorts_packets_into_flows", sorts, false),
+    ("a_link_that_cannot_be_is_refused", refused, false),
+    ("it_starts_at_once", start_up, true),
+    ("kill_9_leaves_nothing", kill_9, true),
+    ("traffic_reports_what_it_sent", traffic, false),
+    ("compare_keeps_its_bounds", compare, false),
+    ("compare_with_ipv6_and_both_ways", both_ways, false),
+    ("without_a_tap_packets_go_over_loopback", loopback, false),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((probe, rest)) = words.strip_prefix(&["--probe".to_owned()]).and_then(<[_]>::split_first) {
+        probes(probe, &rest.iter().map(String::as_str).collect::<Vec<_>>());
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
+    let possible = possible.is_ok_and(|status| status.success());
+    let trial = |name: String, users: Users, test: fn(&Users)| {
+        Trial::ignorable_test(name, move || {
+            if !possible {
+                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+            }
+            test(&users);
+            Ok(Completion::Completed)
+        })
+    };
+    let mut trials = Vec::new();
+    for &(name, test, twice) in TESTS {
+        trials.push(trial(name.to_owned(), Users { flags: &[] }, test));
+        if twice {
+            let users = Users { flags: &["--user-namespace"] };
+            trials.push(trial(format!("{name}::user_namespace"), users, test));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+// ------------------------------------------------------------------------------------------------------------ tools
+
+/// Which users there are behind the link.
+struct Users {
+    flags: &'static [&'static str],
+}
+
+impl Users {
+    /// `falaj run FLAGS… ARGS…`
+    fn command(&self, args: &[&str]) -> Command {
+        program(&[&["run"], self.flags, args].concat())
+    }
+
+    fn run(&self, args: &[&str]) -> Ran {
+        self.command(args).output().expect("the program starts").into()
+    }
+
+    /// The same, and it must go well.
+    fn ok(&self, args: &[&str]) -> Ran {
+        let ran = self.run(args);
+        assert_eq!(ran.status, Some(0), "{args:?}: {ran:?}");
+        ran
+    }
+}
+
+/// This program as a command inside: its path, without anything a shell minds.
+fn me() -> String {
+    let path = std::env::current_exe().expect("a path").into_os_string().into_string().expect("UTF-8");
+    assert!(!path.contains([' ', '\'', '$']), "{path}");
+    path
+}
+
+fn median<T: Copy + PartialOrd>(values: &mut [T]) -> T {
+    values.sort_by(|a, b| a.partial_cmp(b).expect("numbers"));
+    values[values.len() / 2]
+}
+
+// ------------------------------------------------------------------------------------------------------------ tests
+
+fn exit_status(users: &Users) {
+    for (command, status) in [
+        (&["true"][..], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "kill -TERM $$"], 128 + 15),
+        (&["sh", "-c", "kill -KILL $$"], 128 + 9),
+    ] {
+        let ran = users.run(&[&["--"], command].concat());
+        assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(status), "", ""), "{command:?}");
+    }
+    let ran = users.run(&["--", "falaj-no-such-command"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(127), "falaj: falaj-no-such-command: command not found\n"));
+    let ran = users.run(&["--", "/etc/passwd"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(126), "falaj: /etc/passwd: Permission denied\n"));
+}
+
+fn streams(users: &Users) {
+    let mut child = users.command(&["--", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    let text: Vec<u8> = (0..1 << 20).map(|i| (i * 7 % 251) as u8).collect();
+    let mut input = child.stdin.take().unwrap();
+    let sent = text.clone();
+    let writer = std::thread::spawn(move || input.write_all(&sent).unwrap());
+    let output = child.wait_with_output().unwrap();
+    writer.join().unwrap();
+    assert!(output.status.success() && output.stdout == text, "{} bytes came back", output.stdout.len());
+
+    let ran = users.ok(&["--stats", "--", "sh", "-c", "echo to out; echo to err >&2"]);
+    assert_eq!(ran.out, "to out\n");
+    assert!(ran.err.starts_with("to err\n"), "{}", ran.err);
+    assert!(ran.err.contains("up all") && ran.err.contains("release error p99"), "{}", ran.err);
+}
+
+fn environment(users: &Users) {
+    let print = "echo $FALAJ_SIDE $FALAJ_ADDR $FALAJ_PEER $FALAJ_ADDR6 $FALAJ_PEER6 $EXTRA; pwd";
+    let here = std::fs::canonicalize(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut command = users.command(&["--", "sh", "-c", print]);
+    let ran: Ran = command.env("EXTRA", "one").output().unwrap().into();
+    assert_eq!(ran.out, format!("a 10.77.0.1 10.77.0.2 fd77::1 fd77::2 one\n{}\n", here.display()), "{ran:?}");
+    let ran = users.ok(&["--peer", &format!("{print}; echo done"), "--", "sleep", "0.3"]);
+    assert_eq!(ran.out, format!("b 10.77.0.2 10.77.0.1 fd77::2 fd77::1\n{}\ndone\n", here.display()));
+    let ran = users.ok(&["--mtu", "1000B", "--", "sh", "-c", "echo [$FALAJ_PEER6]"]);
+    assert_eq!(ran.out, "[]\n", "a link with so small an mtu carries no IPv6");
+}
+
+fn signals(users: &Users) {
+    let script =
+        "trap 'exit 5' TERM; trap 'echo int' INT; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
+    let mut child = users.command(&["--", "sh", "-c", script]).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    // Two of one kind at once would be one.
+    for (name, answer) in [("INT", "int"), ("HUP", "hup"), ("INT", "int")] {
+        signal(name, child.id());
+        assert_eq!(said.next().as_deref(), Some(answer));
+    }
+    signal("TERM", child.id());
+    assert_eq!((said.next(), child.wait().unwrap().code()), (None, Some(5)));
+
+    let mut child = users.command(&["--", "sh", "-c", "echo ready; exec sleep 30"]).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    signal("TERM", child.id());
+    assert_eq!((said.next(), child.wait().unwrap().code()), (None, Some(128 + 15)));
+}
+
+fn peer(users: &Users) {
+    // The peer reads all it can get before the command starts to, and then outlives it.
+    let peer = "wc -c; echo over; exec sleep 60";
+    let mut child =
+        users.command(&["--peer", peer, "--", "sh", "-c", "sleep 0.3; cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"for the command\n").unwrap();
+    let began = Instant::now();
+    let mut out = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(10), "the command's end is the end: {:?}", began.elapsed());
+    assert_eq!(out.split_whitespace().collect::<Vec<_>>().join(" "), "0 over for the command");
+    // A peer that fails, or ends early, is no reason to stop.
+    let ran = users.run(&["--peer", "exit 3", "--", "sh", "-c", "sleep 0.3; exit 4"]);
+    assert_eq!(ran.status, Some(4));
+}
+
+fn reach(users: &Users) {
+    for address in ["10.77.0.2", "fd77::2"] {
+        for flags in [&[][..], &["--rate", "10mbit", "--delay", "5ms"]] {
+            let echo = format!("{} --probe echo {address}", me());
+            let ran = users.ok(&[flags, &["--peer", &echo, "--", &me(), "--probe", "ask", address, "1"]].concat());
+            assert!(number(&ran.json()[0]) > 0.0);
+        }
+    }
+}
+
+fn delay(users: &Users) {
+    for address in ["10.77.0.2", "fd77::2"] {
+        let echo = format!("{} --probe echo {address}", me());
+        let ran = users.ok(&["--delay", "20ms", "--peer", &echo, "--", &me(), "--probe", "ask", address, "20"]);
+        let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+        // Never early. One may be late where the machine has other things to do, but not most.
+        assert!(times.iter().all(|&ms| ms >= 40.0), "{times:?}");
+        assert!(median(&mut times) < 60.0, "{times:?}");
+    }
+}
+
+fn rate(users: &Users) {
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let ran = users.ok(&["--rate", "10mbit", "--peer", &meter, "--", &me(), "--probe", "flood", "10.77.0.2"]);
+    let bits = number(&ran.json());
+    assert!((bits / 10e6 - 1.0).abs() < 0.02, "{bits} bit/s");
+}
+
+fn sorts(users: &Users) {
+    let tenants = file("sorts.toml", TENANTS);
+    let send = "for port in 5001 5001 5001 5002; do $0 --probe send 10.77.0.2 $port; done";
+    let ran = users.ok(&["--stats", tenants, "--", "sh", "-c", send, &me()]);
+    let offered = |flow: &str| -> u64 {
+        let row = ran.err.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{ran:?}"));
+        row.trim()[flow.len()..].split_whitespace().next().unwrap().parse().unwrap()
+    };
+    assert_eq!(offered("up a"), 3);
+    // And what the kernels themselves have to say.
+    assert!(offered("up b") >= 1, "{}", ran.err);
+    assert_eq!(offered("down a"), 0);
+}
+
+fn refused(users: &Users) {
+    for (flags, words) in [
+        (&["--mtu", "65535B"][..], "MTU is out of range"),
+        (&["--rate", "10mbit", "--queue", "100B"], "never admits a packet of 1514 B"),
+    ] {
+        let ran = users.run(&[flags, &["--", "true"]].concat());
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{flags:?}");
+        assert!(ran.err.starts_with("falaj: ") && ran.err.contains(words), "{}", ran.err);
+    }
+    let two = format!("{TENANTS}\n[link.second]\nrate = \"1mbit\"\n")
+        .replace("[traffic.a]", "[traffic.a]\nlink = \"uplink\"");
+    let two = two.replace("[traffic.b]", "[traffic.b]\nlink = \"uplink\"");
+    let ran = users.run(&[file("two.toml", &two), "--", "true"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("this scenario has 2 links"), "{}", ran.err);
+}
+
+fn start_up(users: &Users) {
+    let mut tries: Vec<Vec<f64>> = Vec::new();
+    // A second chance, should the machine have been busy.
+    while tries.len() < 2 {
+        let once = |_| {
+            let began = Instant::now();
+            users.ok(&["--", "true"]);
+            began.elapsed().as_secs_f64()
+        };
+        let mut times: Vec<f64> = (0..5).map(once).collect();
+        if median(&mut times) < 0.1 {
+            return;
+        }
+        tries.push(times);
+    }
+    panic!("start-up took, in seconds, {tries:?}");
+}
+
+fn kill_9(users: &Users) {
+    // No other process sleeps for as long as these do.
+    let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().subsec_nanos();
+    let token = format!("86400.{nanos:09}{}", std::process::id());
+    let script = format!("trap '' TERM HUP INT; sleep {token} & sleep {token} & echo up; wait");
+    let mut child = users.command(&["--peer", &script, "--", "sh", "-c", &script]).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!((said.next().as_deref(), said.next().as_deref()), (Some("up"), Some("up")));
+    let before = alive(&token);
+    // falaj, a shell and two that sleep at each end; the first processes of the sides have falaj's command line.
+    assert!(before.len() >= 7, "{before:?}");
+    child.kill().unwrap();
+    let killed = Instant::now();
+    child.wait().unwrap();
+    while !alive(&token).is_empty() {
+        assert!(killed.elapsed() < Duration::from_secs(1), "still there: {:?}", alive(&token));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Processes with this in their command lines. What is dying has none any more, and holds nothing.
+fn alive(token: &str) -> Vec<u32> {
+    let pids = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let has_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.windows(token.len()).any(|window| window == token.as_bytes())
+    };
+    pids.filter(has_it).collect()
+}
+
+fn traffic(_: &Users) {
+    let tenants = file("traffic.toml", TENANTS);
+    let ran = falaj(&["traffic", tenants, "--duration", "1s", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    assert_eq!((&json["over"], &json["duration_ns"]), (&"namespaces".into(), &1_000_000_000.into()));
+    for (name, sent_by_plan) in [("a", 3000.0), ("b", 12_500.0)] {
+        let f = flow(&json["flows"], name);
+        let [sent, received, p50, p99, max] =
+            ["sent", "received", "p50_ns", "p99_ns", "max_ns"].map(|key| number(&f[key]));
+        assert!((sent / sent_by_plan - 1.0).abs() < 0.05, "{f}");
+        assert!(0.0 < received && received <= sent, "{f}");
+        assert!(0.0 < p50 && p50 <= p99 && p99 <= max, "{f}");
+    }
+    let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
+    assert!(number(&a["received"]) >= 0.95 * number(&a["sent"]), "{a}");
+    // Half the link: 4000 packets of 1500 B a second, and a queue that empties at the end.
+    assert!((number(&b["received"]) / 4000.0 - 1.0).abs() < 0.05, "{b}");
+
+    let ran = falaj(&["traffic", tenants, "--duration", "300ms"]);
+    assert_eq!(ran.status, Some(0));
+    for words in ["measured over namespaces: 300ms", "flow", "sent", "received", "lost", "rate", "delay mean", "p99"] {
+        assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
+    }
+}
+
+/// Runs `compare` and asserts what must hold on any machine; 3 says that this one is too busy.
+fn compared(name: &str, text: &str, flows: &[&str]) -> Value {
+    let ran = falaj(&["compare", file(name, text), "--duration", "2s", "--json"]);
+    let json = ran.json();
+    match json["verdict"].as_str() {
+        Some("kept") => assert_eq!(ran.status, Some(0)),
+        Some("inconclusive") => assert_eq!(ran.status, Some(3)),
+        _ => panic!("{ran:?}"),
+    }
+    assert_eq!((json["flows"].as_array().unwrap().len(), ran.err.as_str()), (flows.len(), ""));
+    for name in flows {
+        let f = flow(&json["flows"], name);
+        for way in ["simulated", "measured"] {
+            let delay = &f[way]["delay"];
+            assert!(number(&delay["packets"]) > 0.0, "{way} {f}");
+            assert!(number(&delay["max_ns"]) <= number(&f["bound_ns"]), "{way} {f}");
+            let [p50, p99, max] = ["p50_ns", "p99_ns", "max_ns"].map(|key| number(&delay[key]));
+            assert!(p50 <= p99 && p99 <= max, "{way} {f}");
+            assert!(number(&f[way]["dropped"]) <= number(&f[way]["offered"]), "{way} {f}");
+        }
+        let measured = &f["measured"];
+        // Each is handed over once, and each that was handed over arrives at a socket.
+        assert_eq!(measured["release_error"]["packets"], measured["delay"]["packets"], "{f}");
+        assert!(number(&measured["end_to_end"]["datagrams"]) > 0.0, "{f}");
+        assert_eq!(f["broken"], false);
+    }
+    json
+}
+
+fn compare(_: &Users) {
+    let json = compared("compare.toml", TENANTS, &["a", "b"]);
+    assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
+    let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
+    assert_eq!((&a["bound_ns"], &a["promised_rate"]), (&5_590_080.into(), &37_888_000.into()));
+    // Who floods gets no less than was promised, simulated and measured; who does not loses nothing, except
+    // where a busy machine makes a burst of what was to be sent evenly.
+    for (way, few) in [("simulated", 0.0), ("measured", 0.05)] {
+        assert!(number(&b[way]["rate"]) > 37_888_000.0, "{b}");
+        assert!(number(&b[way]["dropped"]) > 0.0, "{b}");
+        assert!(number(&a[way]["dropped"]) <= few * number(&a[way]["offered"]), "{a}");
+        assert!((number(&a[way]["rate"]) / 12e6 - 1.0).abs() <= few + 0.001, "{a}");
+    }
+
+    let ran = falaj(&["compare", "compare.toml", "--duration", "300ms"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    for words in ["bound", "simulated", "measured", "a  delay max", ">= 37.9 Mbit/s", "release error p50", "end to end"]
+    {
+        assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
+    }
+}
+
+fn both_ways(_: &Users) {
+    let text = TENANTS.replace("udp dport 5001", "ip6 and udp dport 5001");
+    let text = text.replace("150mbit", "60mbit").replace("[run]", DOWN);
+    let json = compared("both-ways.toml", &text, &["a up", "b up", "a down", "b down"]);
+    assert_eq!(json["over"], "namespaces");
+    for way in ["up", "down"] {
+        let a = flow(&json["flows"], &format!("a {way}"));
+        // Four senders and receivers beside falaj itself: two processors are not always enough for even sending.
+        assert!(number(&a["measured"]["rate"]) > 10e6, "{a}");
+        let b = flow(&json["flows"], &format!("b {way}"));
+        assert!(number(&b["measured"]["rate"]) > 37_888_000.0, "{b}");
+    }
+}
+
+const DOWN: &str = r#"
+[traffic.c]
+flow = "a"
+direction = "down"
+model = "cbr"
+rate = "12mbit"
+size = "500B"
+
+[traffic.d]
+flow = "b"
+direction = "down"
+model = "poisson"
+rate = "60mbit"
+size = "1500B"
+
+[run]
+"#;
+
+fn loopback(_: &Users) {
+    // A machine whose /dev/net/tun is something else.
+    let tenants = file("loopback.toml", TENANTS);
+    let hidden = |words: &str| -> Ran {
+        let script = format!("mount --bind /dev/null /dev/net/tun && exec {} {words}", env!("CARGO_BIN_EXE_falaj"));
+        let mut command = Command::new("unshare");
+        command.args(["-Urm", "sh", "-c", &script]).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
+        command.output().unwrap().into()
+    };
+    let ran = hidden(&format!("compare {tenants} --duration 1s --json"));
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    assert!(ran.err.contains("packets go over loopback sockets instead"), "{}", ran.err);
+    let json = ran.json();
+    assert_eq!(json["over"], "loopback");
+    for name in ["a", "b"] {
+        let f = flow(&json["flows"], name);
+        assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
+        assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
+    }
+    // A command cannot run behind a link that is not there.
+    let ran = hidden("run -- true");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    assert!(ran.err.starts_with("falaj: ") && ran.err.contains("cannot make a TAP interface"), "{}", ran.err);
+}
+
+// ----------------------------------------------------------------------------------------------------------- probes
+
+/// What runs at the ends of the links.
+fn probes(probe: &str, words: &[&str]) {
+    const PORT: u16 = 4711;
+    let at = |address: &str, port: u16| SocketAddr::new(address.parse().expect("an address"), port);
+    let bound = |to: SocketAddr| {
+        let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(any).expect("a socket");
+        socket.connect(to).expect("a way there");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a time");
+        socket
+    };
+    let mut datagram = [0; 2000];
+    match (probe, words) {
+        // Sends back what comes, for ever.
+        ("echo", [address]) => {
+            let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
+            loop {
+                let (length, from) = socket.recv_from(&mut datagram).expect("a datagram");
+                socket.send_to(&datagram[..length], from).expect("a way back");
+            }
+        }
+        // Round trips through `echo`: their times in milliseconds, as JSON.
+        ("ask", [address, times]) => {
+            let socket = bound(at(address, PORT));
+            await_peer(&socket);
+            let mut times: Vec<f64> = vec![0.0; times.parse().expect("a number")];
+            for (i, time) in times.iter_mut().enumerate() {
+                let began = Instant::now();
+                socket.send(&[i as u8; 100]).expect("sent");
+                loop {
+                    let length = socket.recv(&mut datagram).expect("an answer");
+                    // Answers to what was sent while the peer was not there yet are shorter.
+                    if datagram[..length] == [i as u8; 100] {
+                        break;
+                    }
+                }
+                *time = began.elapsed().as_secs_f64() * 1e3;
+            }
+            println!("{times:?}");
+        }
+        // Sends twice what a link of 10 Mbit/s carries, for 1.3 s; asks `meter` what came of it.
+        ("flood", [address]) => {
+            let socket = bound(at(address, PORT));
+            await_peer(&socket);
+            let began = Instant::now();
+            let gap = Duration::from_micros(600);
+            for i in 0..1300 * 1000 / 600 {
+                std::thread::sleep((began + gap * i).saturating_duration_since(Instant::now()));
+                socket.send(&datagram[..PAYLOAD]).expect("sent");
+            }
+            for _ in 0..50 {
+                std::thread::sleep(Duration::from_millis(100));
+                socket.send(b"and?").expect("sent");
+                while let Ok(length) = socket.recv(&mut datagram) {
+                    if length > 1 {
+                        print!("{}", std::str::from_utf8(&datagram[..length]).expect("UTF-8"));
+                        return;
+                    }
+                }
+            }
+            panic!("no answer");
+        }
+        // The rate, in bit/s with Ethernet headers, at which full packets come in during a second of a flood.
+        ("meter", [address]) => {
+            let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
+            let (mut first, mut last, mut count) = (None, None, 0);
+            loop {
+                let (length, from) = socket.recv_from(&mut datagram).expect("a datagram");
+                let now = Instant::now();
+                let answer = |text: &[u8]| assert_eq!(socket.send_to(text, from).expect("a way back"), text.len());
+                if length == PAYLOAD {
+                    let first = *first.get_or_insert(now);
+                    if now - first <= Duration::from_secs(1) {
+                        (last, count) = (Some(now), count + 1);
+                    }
+                } else if length == 4 {
+                    let (Some(first), Some(last)) = (first, last) else { panic!("nothing came") };
+                    let bits = f64::from(count - 1) * (PAYLOAD + 42) as f64 * 8.0;
+                    answer(format!("{}", bits / (last - first).as_secs_f64()).as_bytes());
+                } else {
+                    answer(b"!");
+                }
+            }
+        }
+        ("send", [address, port]) => {
+            let socket = bound(at(address, port.parse().expect("a port")));
+            socket.send(b"hello").expect("sent");
+        }
+        _ => panic!("no probe {probe} {words:?}"),
+    }
+}
+
+/// Fills a packet of 1500 B.
+const PAYLOAD: usize = 1472;
+
+/// Knocks until somebody answers.
+fn await_peer(socket: &UdpSocket) {
+    let limit = socket.read_timeout().expect("a time");
+    socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
+    for _ in 0..100 {
+        // Refused while nobody listens there.
+        if socket.send(b"?").is_ok() && socket.recv(&mut [0; 10]).is_ok() {
+            // Whatever else was answered is old by now.
+            while socket.recv(&mut [0; 10]).is_ok() {}
+            socket.set_read_timeout(limit).expect("a time");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("nobody there");
+}
