@@ -2,9 +2,9 @@
 
 use crate::measure::{Measured, MeasuredFlow, measure};
 use crate::plan::promises;
+use crate::show::say;
 use crate::sim::{Replications, Simulated, fed_flows, name_of};
 use crate::traffic::{nanos, only_link, tell_losses};
-use crate::show::say;
 use crate::{file, show};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;

@@ -107,10 +107,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     // What is typed is for the command alone.
     let nothing = || File::open("/dev/null").context("cannot open /dev/null");
     let far = match args.peer {
-        Some(peer) => Side {
-            stdin: Some(nothing()?.into()),
-            ..Side::command([OsString::from("sh"), "-c".into(), peer])
-        },
+        Some(peer) => {
+            Side { stdin: Some(nothing()?.into()), ..Side::command([OsString::from("sh"), "-c".into(), peer]) }
+        }
         None => Side::default(),
     };
     let mut sandbox = Sandbox::start(Spec {

@@ -1,8 +1,8 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
 use crate::measure::{Measured, measure};
-use crate::sim::{fed_flows, name_of};
 use crate::show::say;
+use crate::sim::{fed_flows, name_of};
 use crate::{file, show};
 use anyhow::{Result, bail};
 use falaj_live::ends::pipe_of;
