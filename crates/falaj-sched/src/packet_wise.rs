@@ -22,14 +22,13 @@ use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::time::{Span, Time};
-use crate::virtual_links::{Serve, Tail, Type, VirtualLinks};
+use crate::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
 
 /// What the paper leaves open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
-    /// Each cycle's first round starts at the second link; else it goes on
-    /// after the link that was served last.
-    pub start_at_second: bool,
+    /// Where a cycle's first round starts.
+    pub start: Start,
     /// An empty link of type B keeps its turn while it is the one that was
     /// served last, and while the cycle has not sent anything; else it loses
     /// it whenever the server finds it empty. An empty link of type A at which
@@ -40,11 +39,36 @@ pub struct Rules {
     pub all_pay_idle: bool,
 }
 
+/// Where a cycle's first round starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// Behind the link that was served last.
+    Continue,
+    /// At the second link.
+    Second,
+    /// One link further than the cycle before.
+    Rotate,
+}
+
 impl Rules {
     /// Those that give the paper's numbers.
-    pub const PAPER: Rules = Rules { start_at_second: true, lazy_b: true, all_pay_idle: true };
+    pub const PAPER: Rules = Rules { start: Start::Second, lazy_b: true, all_pay_idle: true };
     /// The plain ones.
-    pub const CLEAN: Rules = Rules { start_at_second: false, lazy_b: false, all_pay_idle: false };
+    pub const CLEAN: Rules = Rules { start: Start::Continue, lazy_b: false, all_pay_idle: false };
+
+    fn of(setup: &Setup) -> Rules {
+        let mut rules = match setup.scheduler.choice("preset") {
+            Some("paper") => Rules::PAPER,
+            _ => Rules::CLEAN,
+        };
+        rules.start = match setup.scheduler.choice("start") {
+            Some("continue") => Start::Continue,
+            Some("second") => Start::Second,
+            Some("rotate") => Start::Rotate,
+            _ => rules.start,
+        };
+        rules
+    }
 }
 
 /// Virtual links served packet by packet.
@@ -61,10 +85,20 @@ pub struct PacketWise {
     nobody: FlowSet,
     /// Links that may still send in this cycle.
     alive: FlowSet,
-    /// The link served last; the round goes on behind it.
+    /// Links that keep the wire free for themselves while they are idle, and
+    /// whether there are others.
+    keepers: FlowSet,
+    anybody_lends: bool,
+    /// The link served last in its own time; the round goes on behind it.
     last: usize,
+    /// The link served last, in whosever time.
+    served: usize,
+    /// The link behind which a rotating round starts.
+    start: usize,
     /// Nothing has been sent in this cycle.
     first: bool,
+    /// Nothing was carried over into this cycle.
+    plain: bool,
     /// Tails of this cycle, to be waited out before it ends.
     debt: Span,
     /// When this cycle began.
@@ -73,6 +107,8 @@ pub struct PacketWise {
     settled: Time,
     /// Since then nothing could be sent.
     waiting: bool,
+    /// A packet is on the wire in other links' idle time.
+    lent: bool,
     /// Nobody had a packet when we were asked last.
     idle: bool,
     /// How long a cycle lasts in which nobody has a packet.
@@ -86,61 +122,70 @@ pub struct Residual {
     left: Span,
     /// Time it may send in each.
     phase: Span,
+    /// A tail that is added in the next.
+    carried: Span,
 }
 
 impl PacketWise {
     /// Validates the setup. The first cycle begins at time zero.
     pub fn new(setup: &Setup) -> Result<PacketWise, Refused> {
-        let rules = match setup.scheduler.choice("preset") {
-            Some("paper") => Rules::PAPER,
-            _ => Rules::CLEAN,
-        };
-        PacketWise::with_rules(setup, rules)
-    }
-
-    /// The same with rules of one's own.
-    pub fn with_rules(setup: &Setup, rules: Rules) -> Result<PacketWise, Refused> {
-        let config = VirtualLinks::new(setup)?;
+        let (config, rules) = (VirtualLinks::new(setup)?, Rules::of(setup));
         let n = config.links.len();
-        let (mut kind_a, mut kind_b) = (FlowSet::new(n), FlowSet::new(n));
-        for (i, link) in config.links.iter().enumerate() {
-            match link.kind {
-                Type::A => kind_a.insert(i),
-                Type::B => kind_b.insert(i),
-            }
-        }
+        let of = |wanted: &dyn Fn(&Link) -> bool| {
+            let mut set = FlowSet::new(n);
+            config.links.iter().enumerate().filter(|(_, l)| wanted(l)).for_each(|(i, _)| set.insert(i));
+            set
+        };
         Ok(PacketWise {
-            config,
             rules,
-            kind_a,
-            kind_b,
+            kind_a: of(&|l| l.kind == Type::A),
+            kind_b: of(&|l| l.kind == Type::B),
+            keepers: of(&|l| !l.lends),
+            anybody_lends: config.links.iter().any(|l| l.lends),
             ready: FlowSet::new(n),
             nobody: FlowSet::new(n),
             alive: FlowSet::new(n),
             last: n - 1,
+            served: n - 1,
+            start: n - 1,
             first: true,
+            plain: true,
             debt: Span::ZERO,
             began: Time::ZERO,
             settled: Time::ZERO,
             waiting: true,
+            lent: false,
             idle: true,
             idle_cycle: Span::ZERO,
+            config,
         })
     }
 
     /// A cycle begins at the settled instant.
     fn begin_cycle(&mut self, flows: &mut Flows<Residual>) {
+        self.plain = true;
         for f in 0..self.config.links.len() {
             self.alive.insert(f);
             let state = flows.state_mut(FlowId(f as u32));
-            state.left = state.phase;
+            self.plain &= state.carried == Span::ZERO;
+            state.left = state.phase + state.carried;
+            state.carried = Span::ZERO;
         }
         self.began = self.settled;
         self.debt = Span::ZERO;
         self.first = true;
-        if self.rules.start_at_second {
-            self.last = 0;
+        match self.rules.start {
+            Start::Continue => {}
+            Start::Second => self.last = 0,
+            Start::Rotate => self.rotate(1),
         }
+    }
+
+    /// The round starts so many links further.
+    fn rotate(&mut self, cycles: u64) {
+        let n = self.config.links.len();
+        self.start = (self.start + (cycles % n as u64) as usize) % n;
+        self.last = self.start;
     }
 
     /// The next link in the round that has a packet which fits in what it has
@@ -158,8 +203,10 @@ impl PacketWise {
                     return Some(f);
                 }
                 self.alive.remove(f.index());
-                if self.config.tail == Tail::Wait {
-                    self.debt += state.left;
+                match self.config.tail {
+                    Tail::Wait => self.debt += state.left,
+                    Tail::Skip => {}
+                    Tail::Carry => state.carried = state.left,
                 }
                 at = f.index() + 1;
             }
@@ -236,6 +283,41 @@ impl PacketWise {
         self.settled + Span(soonest)
     }
 
+    /// Nothing can be sent in anybody's own time: who may send in the time that
+    /// would pass idle? A link that is done for this cycle, if its packet ends
+    /// before the cycle does and no idle link keeps the wire for itself.
+    fn borrower(&self, flows: &Flows<Residual>, now: Time, wire: &Wire) -> Option<FlowId> {
+        if !self.anybody_lends || self.alive.intersects(&self.keepers) {
+            return None;
+        }
+        // Whoever pays, idle time is spent a nanosecond in each. Without a link
+        // of type A the cycle ends with its tails.
+        let (payers, _) = self.payers();
+        let resting = self.alive.intersects(&self.kind_a);
+        let left: Span = payers.filter(|_| resting).map(|f| flows.state(FlowId(f as u32)).left).sum();
+        let idle = (self.debt + left).saturating_sub(now - self.settled);
+        let (n, start) = (self.config.links.len(), self.served + 1);
+        for (from, to) in [(start, n), (0, start)] {
+            let mut at = from;
+            while let Some(f) = self.ready.first_common(&self.ready, at, to) {
+                if wire.airtime(flows.head(f).expect("a ready link has a head")) <= idle {
+                    return Some(f);
+                }
+                at = f.index() + 1;
+            }
+        }
+        None
+    }
+
+    /// Settles idle time until `now`, over as many used-up residuals as there
+    /// are on the way.
+    fn spend(&mut self, flows: &mut Flows<Residual>, now: Time) {
+        while self.settled < now {
+            let until = self.until(flows).min(now);
+            self.settle(flows, until);
+        }
+    }
+
     /// Settles what the wait until `now` (not beyond `until`) has cost.
     fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
         let waited = now - self.settled;
@@ -273,10 +355,13 @@ impl PacketWise {
             }
             self.settle(flows, until);
             self.decide(flows, wire);
-            if self.began == self.settled && self.idle_cycle > Span::ZERO {
-                let passed = now - self.settled;
-                self.settled += passed - passed % self.idle_cycle;
+            if self.began == self.settled && self.plain && self.idle_cycle > Span::ZERO {
+                let cycles = (now - self.settled) / self.idle_cycle;
+                self.settled += self.idle_cycle * cycles;
                 self.began = self.settled;
+                if self.rules.start == Start::Rotate {
+                    self.rotate(cycles);
+                }
             }
         }
         core::mem::swap(&mut self.ready, &mut self.nobody);
@@ -292,20 +377,20 @@ impl Discipline for PacketWise {
         }
         let wire = Wire::new(self.config.rate);
         self.begin_cycle(flows);
-        self.decide(flows, &wire);
-        if self.kind_a.is_empty() {
-            return;
-        }
+        self.stop_at_a();
         // The first cycle without packets tells how long such a cycle is.
-        while self.began == Time::ZERO {
+        while self.began == Time::ZERO && !self.kind_a.is_empty() {
             let until = self.until(flows);
             self.settle(flows, until);
             self.decide(flows, &wire);
         }
         self.idle_cycle = self.began - Time::ZERO;
-        self.settled = Time::ZERO;
+        let links = self.config.links.len();
+        (self.settled, self.last, self.start) = (Time::ZERO, links - 1, links - 1);
         self.begin_cycle(flows);
-        self.decide(flows, &wire);
+        if !self.kind_a.is_empty() {
+            self.stop_at_a();
+        }
     }
 
     #[inline]
@@ -323,8 +408,14 @@ impl Discipline for PacketWise {
     fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Answer {
         if self.idle {
             self.catch_up(flows, now, wire);
-        } else if !self.waiting && flows.head(FlowId(self.last as u32)).is_none() {
-            self.ready.remove(self.last);
+        } else if flows.head(FlowId(self.served as u32)).is_none() {
+            self.ready.remove(self.served);
+        }
+        if self.lent {
+            // A lent packet has left: the time it took was idle time.
+            self.lent = false;
+            self.spend(flows, now);
+            self.waiting = false;
         }
         loop {
             if self.waiting {
@@ -335,7 +426,10 @@ impl Discipline for PacketWise {
                     self.settle(flows, now);
                 } else {
                     self.idle = flows.backlogged() == 0;
-                    return if self.idle { Answer::Idle } else { Answer::NotBefore(until) };
+                    if self.idle {
+                        return Answer::Idle;
+                    }
+                    return self.borrower(flows, now, wire).map_or(Answer::NotBefore(until), Answer::Serve);
                 }
             }
             self.idle = false;
@@ -351,6 +445,11 @@ impl Discipline for PacketWise {
 
     #[inline]
     fn take(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
+        self.served = f.index();
+        if !self.alive.contains(f.index()) {
+            self.lent = true;
+            return;
+        }
         let state = flows.state_mut(f);
         state.left -= sent.end - sent.start;
         if state.left == Span::ZERO {

@@ -20,7 +20,6 @@ use crate::rate::Rate;
 use crate::registry::Entry;
 use crate::time::Span;
 use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// How they are named and set.
@@ -37,9 +36,15 @@ pub const ENTRY: Entry = Entry {
         },
         Param {
             name: "tail",
-            kind: Kind::Choice(&["wait", "skip"]),
+            kind: Kind::Choice(&["wait", "skip", "carry"]),
             default: Some("wait"),
-            doc: "what happens with the end of a phase that is too short for the next packet",
+            doc: "the end of a phase that is too short for the next packet passes, is skipped, or is added to the link's next phase",
+        },
+        Param {
+            name: "start",
+            kind: Kind::Choice(&["continue", "second", "rotate"]),
+            default: Some("as the preset has it: clean `continue`, paper `second`"),
+            doc: "where a cycle's first round starts, packet-wise: behind the link served last, at the second link, one link further each cycle",
         },
         Param {
             name: "preset",
@@ -71,6 +76,9 @@ pub enum Tail {
     Wait,
     /// The next link's phase begins at once.
     Skip,
+    /// The next link's phase begins at once, and the rest is added to the
+    /// link's own next phase.
+    Carry,
 }
 
 /// How a link's phase ends.
@@ -91,6 +99,8 @@ pub struct Link {
     pub phase: Span,
     /// The limit of its queue.
     pub limit: Limit,
+    /// Others may send in its idle time.
+    pub lends: bool,
 }
 
 /// A validated set of virtual links.
@@ -151,10 +161,11 @@ impl VirtualLinks {
                     help: "a cycle of microseconds to seconds is what links are divided by".into(),
                 });
             }
-            links.push(Link { kind, phase, limit: f.limit });
+            links.push(Link { kind, phase, limit: f.limit, lends: f.values.choice("lend") == Some("yes") });
         }
         let tail = match setup.scheduler.choice("tail") {
             Some("skip") => Tail::Skip,
+            Some("carry") => Tail::Carry,
             _ => Tail::Wait,
         };
         let full_queues = setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect();
@@ -166,14 +177,42 @@ impl VirtualLinks {
         self.links.iter().map(|l| l.phase).sum()
     }
 
-    /// The paper's guarantees to link `f`, corrected.
+    /// Refuses what a server that attends whole phases cannot do.
+    pub(crate) fn only_phases(&self) -> Result<(), Refused> {
+        let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
+        if self.tail == Tail::Carry {
+            let what = "a phase-wise server carries no tails over".into();
+            return Err(Refused { flow: None, param: "tail", what, help: packet_wise() });
+        }
+        match self.links.iter().position(|l| l.lends) {
+            None => Ok(()),
+            Some(flow) => {
+                let what = "a phase-wise server lends no idle time".into();
+                Err(Refused { flow: Some(flow), param: "lend", what, help: packet_wise() })
+            }
+        }
+    }
+
+    /// The paper's guarantees to link `f`, corrected, and those of what goes
+    /// beyond it:
+    ///
+    /// - A tail carried over makes a cycle longer by less than `L` for each
+    ///   link: `S' = S + N L` stands for `S`. In return nothing of a phase is
+    ///   ever lost, so the rate is `C W/S` whatever the sizes: in `K` cycles a
+    ///   backlogged link gets at least `K W - L`, and they last at most `K S + N L`.
+    /// - A packet sent in idle time that was lent delays whoever arrives
+    ///   meanwhile by at most itself, an `L`. At its end the server stands where
+    ///   it would stand had that time passed idle, so all else holds from there.
     pub(crate) fn service(&self, f: FlowId, serve: Serve) -> Result<Promise, NoPromise> {
-        let (link, l, s, n) = (self.links[f.index()], self.largest, self.cycle(), self.links.len() as u64);
-        let w = link.phase;
+        let (link, l, n) = (self.links[f.index()], self.largest, self.links.len() as u64);
+        let carries = self.tail == Tail::Carry;
+        let (w, phases) = (link.phase, self.cycle());
+        let s = if carries { phases + l * n } else { phases };
         let before = match self.tail {
             Tail::Wait => l,
-            Tail::Skip => Span::ZERO,
+            Tail::Skip | Tail::Carry => Span::ZERO,
         };
+        let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
         // Full cycles that pass first, and what is left to send in the last one.
         let (full, rest) = match link.limit {
             Limit::Packets(b) => {
@@ -193,35 +232,60 @@ impl VirtualLinks {
                 (backlog.0.div_ceil((w - l).0) - 1, w)
             }
         };
-        let (own, formula) = match (serve, self.tail) {
-            (Serve::PhaseWise, Tail::Wait) => (rest, "(1') L + (m-1) S + (S-W) + r L"),
-            (Serve::PhaseWise, Tail::Skip) => (rest, "(1') (m-1) S + (S-W) + r L"),
-            (Serve::PacketWise, Tail::Wait) => ((rest * n).min(s), "(1'') L + (m-1) S + (S-W) + min(N r L, S)"),
-            (Serve::PacketWise, Tail::Skip) => ((rest * n).min(s), "(1'') (m-1) S + (S-W) + min(N r L, S)"),
+        let own = match serve {
+            Serve::PhaseWise => rest,
+            Serve::PacketWise => (rest * n).min(s),
         };
-        let delay = before + s * full + (s - w) + own;
-        let mut others = vec![Bound {
-            delay: l + s * (full + 1) + (s - w),
-            formula: "(3) L + m S + (S-W)",
-            condition: "packets that found room; looser, as printed",
-        }];
+        let delay = lent + before + s * full + (s - w) + own;
+        let mut others = Vec::new();
+        if !carries && lent == Span::ZERO {
+            others.push(Bound {
+                delay: l + s * (full + 1) + (s - w),
+                formula: "(3) L + m S + (S-W)",
+                condition: "packets that found room; looser, as printed",
+            });
+        }
         if serve == Serve::PacketWise {
             others.push(Bound {
                 delay: l * n,
                 formula: "(4) N L",
-                condition: "packets that find their queue empty and enough of the phase left for themselves",
+                condition: if lent == Span::ZERO {
+                    "packets that find their queue empty and enough of the phase left for themselves"
+                } else {
+                    "packets that find their queue empty and, with what is on the wire, enough of the phase left for themselves"
+                },
             });
         }
-        let latency = match serve {
-            Serve::PhaseWise => s - w + l,
-            Serve::PacketWise => (s - w + l) * 2,
+        let share = |time: Span| Rate((u128::from(self.rate.0) * u128::from(time.0) / u128::from(phases.0)) as u64);
+        let latency = match (serve, self.tail) {
+            (Serve::PhaseWise, _) => s - w + l,
+            (_, Tail::Carry) => s * 2 + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64),
+            (_, _) => (s - w + l) * 2,
         };
         Ok(Promise {
-            rate: Rate((u128::from(self.rate.0) * u128::from((w - l).0) / u128::from(s.0)) as u64),
-            latency,
-            rate_formula: "(2) C (W-L)/S",
-            delay: Bound { delay, formula, condition: "packets that found room" },
+            rate: if carries { share(w) } else { share(w - l) },
+            latency: latency + lent,
+            rate_formula: if carries { "C W/S" } else { "(2) C (W-L)/S" },
+            delay: Bound {
+                delay,
+                formula: formula(serve, self.tail, lent > Span::ZERO),
+                condition: "packets that found room",
+            },
             others,
         })
+    }
+}
+
+/// The delay bound's formula, as this file and the documentation name it.
+fn formula(serve: Serve, tail: Tail, lent: bool) -> &'static str {
+    match (serve, tail, lent) {
+        (Serve::PhaseWise, Tail::Wait, _) => "(1') L + (m-1) S + (S-W) + r L",
+        (Serve::PhaseWise, _, _) => "(1') (m-1) S + (S-W) + r L",
+        (_, Tail::Wait, false) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Skip, false) => "(1'') (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Carry, false) => "(1'') (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
+        (_, Tail::Wait, true) => "(1'') 2 L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Skip, true) => "(1'') L + (m-1) S + (S-W) + min(N r L, S)",
+        (_, Tail::Carry, true) => "(1'') L + (m-1) S' + (S'-W) + min(N r L, S'), S' = S + N L",
     }
 }

@@ -42,7 +42,8 @@ impl Dice {
 pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str) -> PipeSpec {
     let largest = dice.from(2, 12) as u32;
     let n = dice.from(1, 5);
-    let tail = dice.one_of(&["wait", "skip"]);
+    let beyond = serve == "packet-wise" && dice.from(0, 1) == 0;
+    let tail = if beyond { dice.one_of(&["wait", "skip", "carry"]) } else { dice.one_of(&["wait", "skip"]) };
     let equal = dice.from(0, 1) == 0;
     let airtime = u64::from(largest) * 8;
     let phase = dice.from(airtime, 8 * airtime);
@@ -51,14 +52,18 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
             let phase = if equal { phase } else { dice.from(airtime, 8 * airtime) };
             let values = Values::default()
                 .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
-                .with("phase", Value::Span(Span(phase)));
+                .with("phase", Value::Span(Span(phase)))
+                .with("lend", Value::Choice(if beyond { dice.one_of(&["yes", "yes", "no"]) } else { "no" }));
             FlowSetup { values, limit: limit(dice, largest, phase > airtime) }
         })
         .collect();
-    let scheduler = Values::default()
+    let mut scheduler = Values::default()
         .with("serve", Value::Choice(serve))
         .with("tail", Value::Choice(tail))
         .with("preset", Value::Choice(preset));
+    if beyond {
+        scheduler.set("start", Value::Choice(dice.one_of(&["continue", "second", "rotate"])));
+    }
     PipeSpec {
         kind: "virtual-links",
         setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows },

@@ -86,7 +86,13 @@ fn is_a(spec: &PipeSpec, f: usize) -> bool {
     spec.setup.flows[f].values.choice("kind") == Some("A")
 }
 fn skips_tail(spec: &PipeSpec) -> bool {
-    spec.setup.scheduler.choice("tail") == Some("skip")
+    spec.setup.scheduler.choice("tail") != Some("wait")
+}
+fn carries_tail(spec: &PipeSpec) -> bool {
+    spec.setup.scheduler.choice("tail") == Some("carry")
+}
+fn lends(spec: &PipeSpec, f: usize) -> bool {
+    spec.setup.flows[f].values.choice("lend") == Some("yes")
 }
 
 pub fn phase_wise(spec: &PipeSpec, arrivals: &[Arrival]) -> Vec<Departure> {
@@ -151,14 +157,22 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
     let mut line = Line::new(spec, arrivals);
     let mut began = Vec::new();
     let (mut t, mut last) = (0, n - 1);
+    let (mut served_last, mut rotating) = (n - 1, n - 1);
+    let mut carried = vec![0; n];
     loop {
         // A cycle begins.
         began.push(t);
-        let mut res: Vec<u64> = (0..n).map(|f| phase(spec, f)).collect();
+        let mut res: Vec<u64> = (0..n).map(|f| phase(spec, f) + std::mem::take(&mut carried[f])).collect();
         let mut alive = vec![true; n];
         let (mut debt, mut first) = (0, true);
-        if variant.paper {
-            last = 0;
+        match spec.setup.scheduler.choice("start") {
+            Some("rotate") => {
+                rotating = (rotating + 1) % n;
+                last = rotating;
+            }
+            Some("second") => last = 0,
+            None if variant.paper => last = 0,
+            _ => {}
         }
         'cycle: loop {
             if line.nobody() && line.next_at().is_none() {
@@ -168,6 +182,7 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
                 if alive[i] && line.tx(i).is_some_and(|tx| res[i] < tx) {
                     alive[i] = false;
                     debt += if skips_tail(spec) { 0 } else { res[i] };
+                    carried[i] = if carries_tail(spec) { res[i] } else { 0 };
                     res[i] = 0;
                 }
             }
@@ -183,7 +198,7 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
                     t = line.send(k, t, hot);
                     res[k] -= tx;
                     alive[k] = res[k] > 0;
-                    (last, first, served) = (k, false, true);
+                    (last, first, served, served_last) = (k, false, true, k);
                     break;
                 } else if !is_a(spec, k) {
                     let kept = variant.paper && (k == last || (first && !can));
@@ -200,9 +215,42 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
                 break 'cycle;
             }
             let deaf = !any_a && !variant.interrupt;
-            let payers: Vec<usize> = (0..n).filter(|&i| alive[i] && (variant.paper || is_a(spec, i))).collect();
+            let pays = |i: usize| variant.paper || is_a(spec, i);
+            let mut payers: Vec<usize> = (0..n).filter(|&i| any_a && alive[i] && pays(i)).collect();
             let mut turn = 0;
-            loop {
+            'idle: loop {
+                // Somebody who is done for this cycle may send in this time.
+                let free = (0..n).any(|i| lends(spec, i)) && (0..n).all(|i| !alive[i] || lends(spec, i));
+                let borrower = free.then(|| {
+                    let idle = debt + payers.iter().map(|&i| res[i]).sum::<u64>();
+                    let mut ring = (1..=n).map(|step| (served_last + step) % n);
+                    ring.find(|&k| line.tx(k).is_some_and(|tx| tx <= idle))
+                });
+                if let Some(k) = borrower.flatten() {
+                    served_last = k;
+                    let end = line.send(k, t, |_| None);
+                    while t < end {
+                        t += 1;
+                        if debt > 0 {
+                            debt -= 1;
+                            turn = if debt == 0 { 0 } else { turn };
+                        } else if !payers.is_empty() {
+                            let payer = payers[turn % payers.len()];
+                            turn += 1;
+                            res[payer] -= 1;
+                            if res[payer] == 0 {
+                                alive[payer] = false;
+                                payers.retain(|&i| i != payer);
+                                turn = 0;
+                                // Without a link of type A the cycle is over, whatever others have left.
+                                if !payers.iter().any(|&i| is_a(spec, i)) {
+                                    payers.clear();
+                                }
+                            }
+                        }
+                    }
+                    break 'idle;
+                }
                 if line.next_at() == Some(t) {
                     let f = line.admit(|f| if alive[f] { Some(res[f]) } else { None });
                     if alive[f] && line.tx(f).is_some() && !deaf {
@@ -237,6 +285,7 @@ pub fn packet_wise(spec: &PipeSpec, arrivals: &[Arrival], variant: Variant) -> (
             // A cycle of no length: on to the next packet, with a cycle of its own.
             let Some(at) = line.next_at() else { return (line.departures, began) };
             t = at;
+            rotating = (rotating + n - 1) % n;
             line.admit(|f| Some(phase(spec, f)));
         }
     }
