@@ -61,6 +61,12 @@ pub const ENTRY: Entry = Entry {
             doc: "A keeps its phase when idle, B gives it up",
         },
         Param {
+            name: "lend",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            doc: "packet-wise: while it is idle, links that are done for the cycle may send in its time",
+        },
+        Param {
             name: "phase",
             kind: Kind::Span,
             default: None,
