@@ -2,7 +2,7 @@
 
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
-use crate::ends::pipe_of;
+use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder};
 use crate::port::TapPort;
 use crate::relay::RelayPort;
@@ -45,8 +45,9 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Fo
         let d = link.direction(towards);
         let tap = sandbox.take_tap(from).expect("a sandbox joined by TAPs has one at each end");
         Attached {
-            port: Box::new(TapPort::new(tap, d.classifier(), d.account, d.mtu, large)),
+            port: Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)),
             pipe: PipeId(pipe_of(towards)),
+            delay: d.delay,
             leaves_at: from.other().index(),
         }
     };
@@ -68,12 +69,17 @@ pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock) -> io::R
             // A free port, found by having it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
             let towards = if sending.flow.pipe == pipe_of(Towards::Up) { Towards::Up } else { Towards::Down };
-            let account = link.direction(towards).account;
-            let port = RelayPort::new(receiving.at, FlowId(sending.flow.flow), account)?;
+            let d = link.direction(towards);
+            let port = RelayPort::new(receiving.at, FlowId(sending.flow.flow), d.account)?;
             sending.to = port.address()?;
+            if sending.from.is_ipv6() {
+                // Loopback carries it over IPv4: the payload makes up for the shorter header.
+                sending.payload += LONGER_BY;
+            }
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();
-            ports.push(Attached { port: Box::new(port), pipe: PipeId(sending.flow.pipe), leaves_at });
+            let pipe = PipeId(sending.flow.pipe);
+            ports.push(Attached { port: Box::new(port), pipe, delay: d.delay, leaves_at });
         }
     }
     Ok(Forwarder::new(clock, engine, &flows(link), ports))

@@ -4,14 +4,16 @@
 //! link. Both read CLOCK_MONOTONIC, so a datagram's delay is the difference of
 //! two readings of one clock.
 
+use crate::buffer;
 use crate::clock::{Clock, monotonic};
-use crate::priority;
+use crate::poll::Watch;
+use crate::priority::{self, Rank};
+use crate::sandbox::INTERFACE;
 use falaj_engine::calendar::Calendar;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::{Model, Source, SourceSpec};
-use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -132,6 +134,12 @@ pub struct EndReport {
     pub sent: Vec<SentReport>,
     /// What was received here, by flow.
     pub received: Vec<ReceivedReport>,
+    /// Datagrams that came here and were lost because the receiver did not read
+    /// them in time: no fault of the link's.
+    pub overflowed: u64,
+    /// Packets that this end's interface lost because the link did not read
+    /// them in time; of whatever kind, so without a flow.
+    pub unread: u64,
 }
 
 /// What was sent of a source.
@@ -170,7 +178,7 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
         let sending = scope.spawn(|| send(plan, &senders));
         let received = receive(plan, &receivers)?;
         let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
-        Ok(EndReport { sent, received })
+        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum(), unread: unread() })
     })
 }
 
@@ -182,6 +190,15 @@ fn bind(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<BTreeMap<Sock
         Err(e) => Err(io::Error::new(e.kind(), format!("cannot have the UDP address {at}: {e}"))),
     };
     addresses.into_iter().map(bound).collect()
+}
+
+/// Packets that the link's interface, if there is one here, has dropped on their way out.
+fn unread() -> u64 {
+    /// The column of /proc/net/dev, counted after the interface's name.
+    const DROPPED_OUTGOING: usize = 11;
+    let text = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()).unwrap_or(0)
 }
 
 /// Sends each datagram at its instant, or a little later where the machine is.
@@ -245,25 +262,24 @@ fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
 
 /// Receives until the scenario and the grace after it are over.
 fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<ReceivedReport>> {
-    priority::be_punctual();
+    priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
     let mut delays: BTreeMap<u32, Meter> = plan.receives.iter().map(|r| (r.source, Meter::new())).collect();
     for socket in sockets.values() {
         socket.set_nonblocking(true)?;
+        buffer::enlarge(socket);
     }
+    let mut watch = Watch::default();
+    watch.set(sockets.values().map(UdpSocket::as_fd));
     let mut buffer = vec![0; 65_536];
     let mut last = false;
     while !last && !sockets.is_empty() {
         let left = clock.until(end);
         last = left == Span::ZERO;
-        let mut fds: Vec<PollFd<'_>> = sockets.values().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)).collect();
-        let timeout = TimeSpec::new((left.0 / 1_000_000_000) as i64, (left.0 % 1_000_000_000) as i64);
-        match ppoll(&mut fds, Some(timeout), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        for socket in sockets.values() {
+        watch.look(left)?;
+        for (_, socket) in sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i)) {
+            // All shall have their turn, and a flood shall not outlast the end.
             for _ in 0..64 {
                 let length = match socket.recv(&mut buffer) {
                     Ok(length) => length,

@@ -10,6 +10,9 @@ use falaj_sched::queue::FlowId;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+/// So much longer is an IPv6 header than an IPv4 header.
+pub(crate) const LONGER_BY: u32 = 20;
+
 /// A source that the live ends cannot send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
@@ -86,12 +89,10 @@ pub fn drain(link: &Link) -> falaj_sched::time::Span {
 
 /// Bytes of UDP payload that make a packet of the source's size.
 fn payload(source: &Source, direction: &Direction, v6: bool) -> Result<u32, Unreachable> {
-    /// What an IPv6 header is longer than an IPv4 header.
-    const LONGER: u32 = 20;
     direction
         .account
         .udp_payload(source.size)
-        .and_then(|bytes| bytes.checked_sub(if v6 { LONGER } else { 0 }))
+        .and_then(|bytes| bytes.checked_sub(if v6 { LONGER_BY } else { 0 }))
         .filter(|&bytes| bytes >= HEADER as u32)
         .ok_or_else(|| Unreachable {
             source: source.name.clone(),

@@ -1,15 +1,21 @@
 //! The live loop: ports, the engine between them, and the release timer.
 //!
-//! Arrivals are stamped when they are read; all decisions are the engine's, at
-//! nominal instants. What is due is handed over at its nominal instant or a
-//! little later, never earlier. That lateness is the release error: recorded
-//! for each packet, and never part of a decision.
+//! Arrivals are stamped when they have been read; all decisions are the
+//! engine's, at nominal instants. What is due is handed over at its nominal
+//! instant or a little later, never earlier. That lateness is the release
+//! error: the instant at which the port is called, less the nominal one. It is
+//! recorded for each packet and never part of a decision. How long the port
+//! then takes (the kernel delivers within the call) is part of the delay that
+//! the receiver sees.
 //!
-//! The timer is a hybrid: it sleeps until shortly before an instant and spins
-//! for the rest, looking at the ports meanwhile, so that spinning for one
-//! packet does not make another one late.
+//! The timer is a hybrid. It sleeps until [`SPIN`] before an instant, looks at
+//! the ports without sleeping until [`NEAR`] before it, and from there on looks
+//! at nothing but the clock, because a packet read then would make the one that
+//! is due late. In between hand-overs each port gets a turn all the same, or a
+//! link with a packet always near would never read.
 
 use crate::clock::Clock;
+use crate::poll::Watch;
 use crate::pool::Pool;
 use crate::port::Port;
 use falaj_engine::engine::Unit;
@@ -18,8 +24,6 @@ use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
-use nix::poll::{PollFd, PollFlags, ppoll};
-use nix::sys::time::TimeSpec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
@@ -27,10 +31,25 @@ use std::os::fd::BorrowedFd;
 
 /// Waking up takes up to about this long; the timer spins for it.
 const SPIN: Span = Span::from_micros(60);
-/// Units read from a port before what is due gets its turn.
-const BATCH: usize = 32;
+/// Looking at the ports and reading one unit takes up to about this long.
+const NEAR: Span = Span::from_micros(4);
+/// How long `others` may have to wait under load.
+const LOOK: Span = Span::from_millis(1);
 /// Memory for units on their way.
 const MEMORY: usize = 1 << 30;
+
+/// What the engine takes as a unit's length.
+const LONGEST: u32 = (1 << 31) - 1;
+
+/// Is this the end of a port, and not of one unit?
+fn is_gone(error: &io::Error) -> bool {
+    use nix::libc::{EBADF, EBADFD, ENODEV};
+    matches!(error.raw_os_error(), Some(EBADF | EBADFD | ENODEV))
+}
+
+fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{} is gone ({error})", port.name()))
+}
 
 /// A port, the pipe that its units enter and the port at which they leave.
 pub struct Attached {
@@ -38,6 +57,9 @@ pub struct Attached {
     pub port: Box<dyn Port>,
     /// Where its units go in.
     pub pipe: PipeId,
+    /// That pipe's propagation delay: what it decides at an instant is due no
+    /// earlier than this much later, so that the loop may sleep until then.
+    pub delay: Span,
     /// The port, by its index, where they come out.
     pub leaves_at: usize,
 }
@@ -49,19 +71,41 @@ pub struct LiveFlow {
     pub counters: Counters,
     /// Nominal delay of packets that were handed over: last bit in to last bit out.
     pub delay: Meter,
-    /// How late they were handed over.
+    /// How late they were handed over: the call of the port, less the nominal instant.
     pub release_error: Meter,
 }
 
-/// What was lost outside the engine.
+/// What was lost outside the engine, the link's fault or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
     /// No rule took them.
     pub unmatched: u64,
-    /// The port at the far end did not take them.
+    /// The port at the far end did not take them: no room, interface down, or
+    /// not a frame that the kernel accepts.
     pub not_taken: u64,
+    /// The port could not make sense of them.
+    pub unreadable: u64,
     /// There was no memory for them.
     pub no_memory: u64,
+    /// Nobody read them in time at the entrance. Whoever holds the far side of
+    /// the interface knows; the forwarder does not.
+    pub unread: u64,
+    /// They came to a receiver that did not read them in time; as `unread`.
+    pub overflowed: u64,
+}
+
+impl Losses {
+    /// How many for which reason, to be read after "packets".
+    pub fn by_reason(&self) -> [(u64, &'static str); 6] {
+        [
+            (self.unmatched, "matched no rule"),
+            (self.not_taken, "were not taken by the far end"),
+            (self.unreadable, "could not be read"),
+            (self.no_memory, "found no memory"),
+            (self.unread, "were not read in time at the entrance"),
+            (self.overflowed, "were not read in time by the receiver"),
+        ]
+    }
 }
 
 /// Why the loop came back.
@@ -88,6 +132,9 @@ pub struct Forwarder {
     clock: Clock,
     engine: Engine,
     ports: Vec<Attached>,
+    /// The shortest of the pipes' delays.
+    shortest_delay: Span,
+    watch: Watch,
     pool: Pool,
     /// The port that each handle came in at.
     origin: Vec<u32>,
@@ -101,12 +148,26 @@ pub struct Forwarder {
 impl Forwarder {
     /// `flows` says how many flows each pipe of the engine has.
     pub fn new(clock: Clock, engine: Engine, flows: &[usize], ports: Vec<Attached>) -> Forwarder {
+        Forwarder::with_memory(clock, engine, flows, ports, MEMORY)
+    }
+
+    /// The same with at most so many bytes of memory for units on their way,
+    /// instead of 1 GiB.
+    pub fn with_memory(
+        clock: Clock,
+        engine: Engine,
+        flows: &[usize],
+        ports: Vec<Attached>,
+        memory: usize,
+    ) -> Forwarder {
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
             engine,
+            shortest_delay: ports.iter().map(|p| p.delay).min().unwrap_or(Span::ZERO),
             ports,
-            pool: Pool::new(size, MEMORY),
+            watch: Watch::default(),
+            pool: Pool::new(size, memory),
             origin: Vec::new(),
             out: Vec::new(),
             releases: BinaryHeap::new(),
@@ -117,62 +178,93 @@ impl Forwarder {
     }
 
     /// Forwards until `deadline`, or until one of `others` is readable.
+    ///
+    /// # Errors
+    /// A port is gone, or the kernel refuses to wait. What goes wrong with one
+    /// unit is counted and ends nothing.
     pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
+        self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
         let mut looked = Time::ZERO;
+        let mut busy = false;
+        // Had the ports their turn since the last hand-over?
+        let mut had_turn = false;
         loop {
             let now = self.clock.now();
             self.engine.poll(now, &mut self.out);
             self.note();
-            self.release()?;
-            let busy = self.receive()?;
+            had_turn &= !self.release(now)?;
+            if had_turn && self.next_due().since(now) < NEAR {
+                std::hint::spin_loop();
+                continue;
+            }
             if now >= deadline {
                 return Ok(Woken::Deadline);
             }
-            // Under load the ports themselves say when to look; others are asked now and then.
-            if busy && now.since(looked) < Span::from_millis(1) {
-                continue;
+            // Under load reading tells what is there, and is cheaper than asking first.
+            if !busy || now.since(looked) > LOOK {
+                let sleep = if busy { Span::ZERO } else { self.wake(deadline).since(now) };
+                self.watch.look(sleep)?;
+                looked = now;
+                if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(self.ports.len() + i)) {
+                    return Ok(Woken::Readable(i));
+                }
             }
-            looked = now;
-            if let Some(i) = self.wait(busy, deadline, others)? {
-                return Ok(Woken::Readable(i));
-            }
+            busy = self.receive(busy)?;
+            had_turn = true;
         }
     }
 
-    /// Reads what is there, a batch from each port.
-    fn receive(&mut self) -> io::Result<bool> {
+    /// When the next unit is to be handed over.
+    fn next_due(&self) -> Time {
+        self.releases.peek().map_or(Time::NEVER, |r| r.0.due)
+    }
+
+    /// When to be awake again if nothing arrives. What the engine has still to
+    /// decide is due no earlier than a link's delay after its next event.
+    fn wake(&self, deadline: Time) -> Time {
+        let due = self.next_due().min(self.engine.next_event() + self.shortest_delay);
+        Time(due.0.saturating_sub(SPIN.0)).min(deadline)
+    }
+
+    /// Reads a unit from each port, or from those seen readable; says whether there was one.
+    fn receive(&mut self, all: bool) -> io::Result<bool> {
         let mut busy = false;
         for i in 0..self.ports.len() {
-            for _ in 0..BATCH {
-                let Some(handle) = self.pool.take() else {
-                    self.losses.no_memory += 1;
-                    // Read it all the same, or it would wake us for ever.
-                    let mut nowhere = vec![0; self.ports[i].port.longest()];
-                    self.ports[i].port.receive(&mut nowhere)?;
-                    break;
-                };
-                let Attached { port, pipe, .. } = &mut self.ports[i];
-                let Some(received) = port.receive(self.pool.whole(handle))? else {
-                    self.pool.release(handle);
-                    break;
-                };
-                busy = true;
-                let Some(flow) = received.flow else {
-                    self.losses.unmatched += 1;
-                    self.pool.release(handle);
-                    continue;
-                };
-                self.pool.keep(handle, received.length);
-                if self.origin.len() <= handle as usize {
-                    self.origin.resize(handle as usize + 1, 0);
-                }
-                self.origin[handle as usize] = i as u32;
-                let unit = Unit { flow, handle, bytes: received.bytes };
-                self.engine.input(*pipe, unit, self.clock.now(), &mut self.out);
-                self.note();
+            if all || self.watch.is_readable(i) {
+                busy |= self.receive_from(i)?;
             }
         }
         Ok(busy)
+    }
+
+    fn receive_from(&mut self, i: usize) -> io::Result<bool> {
+        let Attached { port, pipe, .. } = &mut self.ports[i];
+        // Without memory it is read all the same, or it would wake us for ever.
+        let received = match port.receive(self.pool.buffer()) {
+            Ok(Some(received)) => received,
+            Ok(None) => return Ok(false),
+            Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
+            Err(_) => {
+                self.losses.unreadable += 1;
+                return Ok(true);
+            }
+        };
+        let Some(flow) = received.flow else {
+            self.losses.unmatched += 1;
+            return Ok(true);
+        };
+        let Some(handle) = self.pool.keep(received.length) else {
+            self.losses.no_memory += 1;
+            return Ok(true);
+        };
+        if self.origin.len() <= handle as usize {
+            self.origin.resize(handle as usize + 1, 0);
+        }
+        self.origin[handle as usize] = i as u32;
+        let unit = Unit { flow, handle, bytes: received.bytes.clamp(1, LONGEST) };
+        self.engine.input(*pipe, unit, self.clock.now(), &mut self.out);
+        self.note();
+        Ok(true)
     }
 
     /// Takes note of what the engine decided.
@@ -195,45 +287,31 @@ impl Forwarder {
         }
     }
 
-    /// Hands over what is due.
-    fn release(&mut self) -> io::Result<()> {
-        while let Some(&Reverse(next)) = self.releases.peek() {
-            if next.due > self.clock.now() {
-                return Ok(());
-            }
+    /// Hands over what was due by `now`; says whether there was anything.
+    fn release(&mut self, now: Time) -> io::Result<bool> {
+        let mut any = false;
+        while let Some(&Reverse(next)) = self.releases.peek()
+            && next.due <= now
+        {
             self.releases.pop();
+            any = true;
             let to = self.ports[self.origin[next.handle as usize] as usize].leaves_at;
-            let taken = self.ports[to].port.transmit(self.pool.unit(next.handle))?;
+            let port = &mut self.ports[to].port;
+            let handed_over = self.clock.now();
+            let taken = match port.transmit(self.pool.unit(next.handle)) {
+                Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
+                taken => taken.unwrap_or(false),
+            };
             self.pool.release(next.handle);
             if taken {
                 let flow = &mut self.flows[next.pipe as usize][next.flow as usize];
                 flow.delay.record(next.nominal);
-                flow.release_error.record(self.clock.now().since(next.due));
+                flow.release_error.record(handed_over.since(next.due));
             } else {
                 self.losses.not_taken += 1;
             }
         }
-        Ok(())
-    }
-
-    /// Sleeps until something may be to do; returns which of `others` is readable.
-    fn wait(&mut self, busy: bool, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Option<usize>> {
-        let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
-        let sleep = if busy {
-            Span::ZERO
-        } else {
-            let until_due = self.clock.until(due).saturating_sub(SPIN);
-            until_due.min(self.clock.until(self.engine.next_event())).min(self.clock.until(deadline))
-        };
-        let ports = self.ports.iter().map(|p| p.port.readable());
-        let mut fds: Vec<PollFd<'_>> =
-            others.iter().copied().chain(ports).map(|fd| PollFd::new(fd, PollFlags::POLLIN)).collect();
-        let timeout = TimeSpec::new((sleep.0 / 1_000_000_000) as i64, (sleep.0 % 1_000_000_000) as i64);
-        match ppoll(&mut fds, Some(timeout), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-        Ok((0..others.len()).find(|&i| fds[i].any() == Some(true)))
+        Ok(any)
     }
 
     /// What was measured so far, by pipe and flow.

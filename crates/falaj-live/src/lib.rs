@@ -13,10 +13,12 @@
 compile_error!("falaj-live speaks to the Linux kernel and builds only there");
 
 pub mod attach;
+mod buffer;
 pub mod clock;
 pub mod datagrams;
 pub mod ends;
 pub mod forward;
+mod poll;
 mod pool;
 pub mod port;
 pub mod priority;

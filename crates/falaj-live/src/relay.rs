@@ -1,6 +1,7 @@
 //! A port for machines that allow no network namespaces: datagrams come to a
 //! loopback socket and are passed on to another. One port serves one flow.
 
+use crate::buffer;
 use crate::port::{Port, Received};
 use falaj_engine::account::Account;
 use falaj_sched::queue::FlowId;
@@ -21,6 +22,7 @@ impl RelayPort {
     pub fn new(to: SocketAddr, flow: FlowId, account: Account) -> io::Result<RelayPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
+        buffer::enlarge(&socket);
         Ok(RelayPort { socket, to, flow, account })
     }
 
@@ -40,17 +42,17 @@ fn unless_it_would_block<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 impl Port for RelayPort {
+    fn name(&self) -> String {
+        format!("The loopback socket that passes on to {}", self.to)
+    }
+
     fn longest(&self) -> usize {
         65_536
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let length = unless_it_would_block(self.socket.recv(buffer))?;
-        Ok(length.map(|length| Received {
-            length,
-            bytes: self.account.from_udp(length as u32).max(1),
-            flow: Some(self.flow),
-        }))
+        Ok(length.map(|length| Received { length, bytes: self.account.from_udp(length as u32), flow: Some(self.flow) }))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

@@ -1,0 +1,55 @@
+//! The buffer in which a socket keeps datagrams until they are read.
+
+use nix::libc;
+use nix::sys::socket::{setsockopt, sockopt};
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+/// Holds what comes while its reader is kept from running for some milliseconds.
+const ROOM: usize = 8 << 20;
+
+/// Makes it as large as the kernel allows.
+pub(crate) fn enlarge(socket: &UdpSocket) {
+    // A privileged process may go beyond the system's limit; where neither is
+    // allowed, what it loses is counted all the same.
+    if setsockopt(socket, sockopt::RcvBufForce, &ROOM).is_err() {
+        let _ = setsockopt(socket, sockopt::RcvBuf, &ROOM);
+    }
+}
+
+/// How many datagrams found it full since the socket was made; 0 where the kernel does not say.
+pub(crate) fn overflowed(socket: &UdpSocket) -> u64 {
+    /// SK_MEMINFO_DROPS of linux/sock_diag.h: the index of the ninth figure.
+    const DROPS: usize = 8;
+    let mut figures = [0_u32; DROPS + 1];
+    let mut length = size_of_val(&figures) as libc::socklen_t;
+    // SAFETY: the array and its length outlive the call, which writes no more bytes than the length says.
+    let done = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            figures.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if done == 0 { figures[DROPS].into() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_finds_it_full_is_counted() {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback");
+        enlarge(&socket);
+        let to = socket.local_addr().expect("bound");
+        let mut sent = 0;
+        while overflowed(&socket) == 0 && sent < 100_000 {
+            assert_eq!(socket.send_to(&[0; 8000], to).expect("loopback takes it"), 8000);
+            sent += 1;
+        }
+        assert!(overflowed(&socket) == 1 && sent > 10, "{sent}");
+    }
+}

@@ -1,0 +1,46 @@
+//! Waiting for descriptors, with nothing built for each wait.
+
+use falaj_sched::time::Span;
+use nix::errno::Errno;
+use nix::libc;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+/// Descriptors to be read from. It knows their numbers only: whoever fills it
+/// keeps them open while it is used.
+#[derive(Default)]
+pub(crate) struct Watch(Vec<libc::pollfd>);
+
+impl Watch {
+    /// Watches these, and nothing else any more.
+    pub(crate) fn set<'fd>(&mut self, fds: impl Iterator<Item = BorrowedFd<'fd>>) {
+        self.0.clear();
+        self.0.extend(fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }));
+    }
+
+    /// Looks, or waits for `timeout` at most. A signal ends the wait as if the time were over.
+    pub(crate) fn look(&mut self, timeout: Span) -> io::Result<()> {
+        let timeout = libc::timespec {
+            tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
+            tv_nsec: (timeout.0 % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: the array and the time outlive the call, the length is the array's; a null mask changes no mask.
+        let n =
+            unsafe { libc::ppoll(self.0.as_mut_ptr(), self.0.len() as libc::nfds_t, &raw const timeout, ptr::null()) };
+        match Errno::result(n) {
+            Ok(_) => Ok(()),
+            Err(Errno::EINTR) => {
+                self.0.iter_mut().for_each(|fd| fd.revents = 0);
+                Ok(())
+            }
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Had this one something to read, or to complain about?
+    #[inline]
+    pub(crate) fn is_readable(&self, i: usize) -> bool {
+        self.0[i].revents != 0
+    }
+}

@@ -1,0 +1,335 @@
+//! The live loop with ports in memory and on loopback: nothing here needs a
+//! namespace. Nothing depends on how fast the machine is, but for the limits on
+//! CPU time, which are wide.
+
+use falaj_engine::account::Account;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
+use falaj_live::clock::{Clock, monotonic, thread_cpu};
+use falaj_live::forward::{Attached, Forwarder, Losses, Woken};
+use falaj_live::port::{Port, Received};
+use falaj_live::relay::RelayPort;
+use falaj_sched::params::{FlowSetup, Setup, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use nix::libc;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+const SIZE: usize = 1514;
+const FLOW: FlowId = FlowId(0);
+
+/// What a unit in memory asks for by its first byte.
+mod ask {
+    pub(crate) const NOTHING: u8 = 0;
+    pub(crate) const NO_FLOW: u8 = 1;
+    pub(crate) const NO_READING: u8 = 2;
+    pub(crate) const NO_WRITING: u8 = 3;
+    pub(crate) const NO_ROOM: u8 = 4;
+    pub(crate) const NO_LENGTH: u8 = 5;
+    pub(crate) const ENDLESS_LENGTH: u8 = 6;
+}
+
+/// The outside of a port in memory.
+#[derive(Clone)]
+struct Outside {
+    clock: Clock,
+    inside: Rc<RefCell<Inside>>,
+}
+
+struct Inside {
+    waiting: VecDeque<Vec<u8>>,
+    bell: PipeWriter,
+    /// What came out, and when.
+    out: Vec<(Time, Vec<u8>)>,
+    gone: bool,
+    /// Never runs dry: the last unit is there again and again.
+    endless: bool,
+}
+
+struct Memory {
+    outside: Outside,
+    bell: PipeReader,
+}
+
+impl Outside {
+    fn port(clock: Clock) -> io::Result<(Outside, Memory)> {
+        let (reader, writer) = io::pipe()?;
+        let inside = Inside { waiting: VecDeque::new(), bell: writer, out: Vec::new(), gone: false, endless: false };
+        let outside = Outside { clock, inside: Rc::new(RefCell::new(inside)) };
+        Ok((outside.clone(), Memory { outside, bell: reader }))
+    }
+
+    /// Puts a unit in front of the port and says when.
+    fn push(&self, ask: u8, number: u32, length: usize) -> io::Result<Time> {
+        let mut unit = vec![0; length.max(5)];
+        unit[0] = ask;
+        unit[1..5].copy_from_slice(&number.to_le_bytes());
+        let now = self.clock.now();
+        let mut inside = self.inside.borrow_mut();
+        inside.waiting.push_back(unit);
+        inside.bell.write_all(&[1])?;
+        Ok(now)
+    }
+
+    /// Numbers of the units that came out.
+    fn numbers(&self) -> Vec<u32> {
+        let number = |unit: &[u8]| u32::from_le_bytes(unit[1..5].try_into().expect("four bytes"));
+        self.inside.borrow().out.iter().map(|(_, unit)| number(unit)).collect()
+    }
+}
+
+impl Port for Memory {
+    fn name(&self) -> String {
+        "The port in memory".into()
+    }
+    fn longest(&self) -> usize {
+        SIZE
+    }
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let mut inside = self.outside.inside.borrow_mut();
+        if inside.gone {
+            return Err(io::Error::from_raw_os_error(libc::EBADFD));
+        }
+        let Some(unit) = inside.waiting.pop_front() else { return Ok(None) };
+        if inside.endless && inside.waiting.is_empty() {
+            inside.waiting.push_back(unit.clone());
+        } else {
+            self.bell.read_exact(&mut [0])?;
+        }
+        if unit[0] == ask::NO_READING {
+            return Err(io::Error::from_raw_os_error(libc::EINVAL));
+        }
+        buffer[..unit.len()].copy_from_slice(&unit);
+        let bytes = match unit[0] {
+            ask::NO_LENGTH => 0,
+            ask::ENDLESS_LENGTH => u32::MAX,
+            _ => unit.len() as u32,
+        };
+        Ok(Some(Received { length: unit.len(), bytes, flow: (unit[0] != ask::NO_FLOW).then_some(FLOW) }))
+    }
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        match unit[0] {
+            ask::NO_WRITING => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+            ask::NO_ROOM => Ok(false),
+            _ => {
+                let now = self.outside.clock.now();
+                self.outside.inside.borrow_mut().out.push((now, unit.to_vec()));
+                Ok(true)
+            }
+        }
+    }
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+fn pipe(rate: Rate, delay: Span) -> PipeSpec {
+    let flows = vec![FlowSetup { values: Values::default(), limit: Limit::Packets(100_000) }];
+    PipeSpec { kind: "fifo", setup: Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows }, delay }
+}
+
+fn engine(rate: Rate, delay: Span) -> Engine {
+    Engine::new(&[pipe(rate, delay), pipe(rate, delay)]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"))
+}
+
+const MEMORY: usize = 64 << 20;
+
+/// Two ports in memory and a link between them.
+fn link(rate: Rate, delay: Span, memory: usize) -> io::Result<(Forwarder, [Outside; 2])> {
+    let clock = Clock::from_zero(monotonic());
+    let (near, near_port) = Outside::port(clock)?;
+    let (far, far_port) = Outside::port(clock)?;
+    let attached =
+        |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), delay, leaves_at: 1 - i as usize };
+    let ports = [(0, near_port), (1, far_port)].map(attached).into();
+    Ok((Forwarder::with_memory(clock, engine(rate, delay), &[1, 1], ports, memory), [near, far]))
+}
+
+/// Forwards until nothing is on its way any more.
+fn run_dry(forwarder: &mut Forwarder) -> io::Result<()> {
+    let clock = forwarder.clock();
+    for _ in 0..10_000 {
+        assert_eq!(forwarder.run(clock.now() + Span::from_millis(2), &[])?, Woken::Deadline);
+        if forwarder.is_empty() {
+            return Ok(());
+        }
+    }
+    panic!("something never arrives");
+}
+
+#[test]
+fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
+    for (mbit, delay) in [(50, 0), (50, 3000), (1000, 20), (20_000, 0), (20_000, 1000)] {
+        let (rate, delay) = (Rate::from_bits(mbit * 1_000_000), Span::from_micros(delay));
+        let (mut forwarder, ends) = link(rate, delay, MEMORY)?;
+        let mut earliest = [Vec::new(), Vec::new()];
+        let mut free = [Time::ZERO; 2];
+        for number in 0..600 {
+            for (i, end) in ends.iter().enumerate() {
+                let length = 60 + (number as usize * 397 + i * 31) % (SIZE - 60);
+                let pushed = end.push(ask::NOTHING, number, length)?;
+                free[i] = free[i].max(pushed) + rate.airtime(length as u32);
+                earliest[i].push(free[i] + delay);
+            }
+            // In bursts, and with the forwarder looking at other times than those that matter.
+            if number % 37 == 0 {
+                forwarder.run(forwarder.clock().now() + Span::from_micros(u64::from(number)), &[])?;
+            }
+        }
+        run_dry(&mut forwarder)?;
+        for i in 0..2 {
+            let out = &ends[1 - i];
+            assert_eq!(out.numbers(), (0..600).collect::<Vec<_>>(), "{mbit} Mbit/s, {delay}, from end {i}");
+            for ((at, unit), earliest) in out.inside.borrow().out.iter().zip(&earliest[i]) {
+                // Airtimes are rounded to a nanosecond, each way.
+                assert!(*at + Span(600) >= *earliest, "{} bytes at {at:?}, not before {earliest:?}", unit.len());
+            }
+            let flow = &forwarder.flows()[i][0];
+            assert_eq!((flow.delay.count(), flow.release_error.count(), flow.counters.sent), (600, 600, 600));
+        }
+        assert_eq!(forwarder.losses(), Losses::default());
+    }
+    Ok(())
+}
+
+#[test]
+fn the_deadline_is_kept_idle_and_under_load() -> io::Result<()> {
+    for endless in [false, true] {
+        let (mut forwarder, [near, _far]) = link(Rate::UNLIMITED, Span::ZERO, MEMORY)?;
+        near.inside.borrow_mut().endless = endless;
+        near.push(ask::NOTHING, 0, 60)?;
+        let deadline = forwarder.clock().now() + Span::from_millis(20);
+        assert_eq!(forwarder.run(deadline, &[])?, Woken::Deadline);
+        let now = forwarder.clock().now();
+        assert!(now >= deadline && now.since(deadline) < Span::from_secs(5), "{deadline:?}, {now:?}");
+        assert_eq!(forwarder.run(Time::ZERO, &[])?, Woken::Deadline, "a deadline that has passed is no reason to wait");
+    }
+    Ok(())
+}
+
+#[test]
+fn others_are_heard_idle_and_under_load() -> io::Result<()> {
+    for endless in [false, true] {
+        let (mut forwarder, [near, _far]) = link(Rate::UNLIMITED, Span::ZERO, MEMORY)?;
+        near.inside.borrow_mut().endless = endless;
+        near.push(ask::NOTHING, 0, 60)?;
+        let pipes = [io::pipe()?, io::pipe()?];
+        (&pipes[1].1).write_all(b"!")?;
+        let others = [pipes[0].0.as_fd(), pipes[1].0.as_fd()];
+        assert_eq!(forwarder.run(Time::NEVER, &others)?, Woken::Readable(1));
+        (&pipes[0].1).write_all(b"!")?;
+        assert_eq!(forwarder.run(Time::NEVER, &others)?, Woken::Readable(0), "the first that is readable");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
+    let room_for_8 = 8 * (SIZE + 200);
+    let (mut forwarder, [near, far]) = link(Rate::UNLIMITED, Span::from_millis(100), room_for_8)?;
+    for round in 1..=2 {
+        for number in 0..50 {
+            near.push(ask::NOTHING, number, 60)?;
+        }
+        run_dry(&mut forwarder)?;
+        let passed = far.numbers().len() as u64;
+        // A slow machine may have memory again before it has read them all.
+        assert!((8 * round..50 * round).contains(&passed), "{passed}");
+        assert_eq!(forwarder.losses(), Losses { no_memory: 50 * round - passed, ..Losses::default() });
+    }
+    Ok(())
+}
+
+#[test]
+fn trouble_with_one_unit_ends_nothing() -> io::Result<()> {
+    let (mut forwarder, [near, far]) = link(Rate::from_bits(1_000_000_000), Span::ZERO, MEMORY)?;
+    let all = [
+        ask::NOTHING,
+        ask::NO_FLOW,
+        ask::NO_READING,
+        ask::NO_WRITING,
+        ask::NO_ROOM,
+        ask::NO_LENGTH,
+        ask::ENDLESS_LENGTH,
+        ask::NOTHING,
+    ];
+    for (number, &ask) in all.iter().cycle().take(10 * all.len()).enumerate() {
+        near.push(ask, number as u32, 100)?;
+    }
+    run_dry(&mut forwarder)?;
+    let passes = |&n: &u32| matches!(all[n as usize % all.len()], ask::NOTHING | ask::NO_LENGTH);
+    assert_eq!(far.numbers(), (0..10 * all.len() as u32).filter(passes).collect::<Vec<_>>());
+    assert_eq!(forwarder.losses(), Losses { unmatched: 10, not_taken: 20, unreadable: 10, ..Losses::default() });
+    let counters = forwarder.counters(PipeId(0), FLOW);
+    assert_eq!((counters.sent, counters.dropped_large), (50, 10));
+    assert_eq!(forwarder.flows()[0][0].release_error.count(), 30, "only of what was handed over");
+    Ok(())
+}
+
+#[test]
+fn a_port_that_is_gone_ends_the_run_by_name() -> io::Result<()> {
+    let (mut forwarder, [near, _far]) = link(Rate::UNLIMITED, Span::ZERO, MEMORY)?;
+    near.push(ask::NOTHING, 0, 60)?;
+    near.inside.borrow_mut().gone = true;
+    let error = forwarder.run(Time::NEVER, &[]).expect_err("it is gone");
+    assert!(error.to_string().starts_with("The port in memory is gone ("), "{error}");
+    Ok(())
+}
+
+#[test]
+fn waiting_costs_little() -> io::Result<()> {
+    // Idle; with a unit on a long way; and with the wire busy for long.
+    for (mbit, delay, units) in [(1000, 0, 0), (1000, 200, 1), (1, 200, 20)] {
+        let (mut forwarder, [near, far]) = link(Rate::from_bits(mbit * 1_000_000), Span::from_millis(delay), MEMORY)?;
+        for number in 0..units {
+            near.push(ask::NOTHING, number, SIZE)?;
+        }
+        let cpu = thread_cpu();
+        forwarder.run(forwarder.clock().now() + Span::from_millis(600), &[])?;
+        let cpu = Span(thread_cpu() - cpu);
+        assert_eq!(far.numbers().len(), units as usize);
+        assert!(cpu < Span::from_millis(150), "{cpu} for {units} units at {mbit} Mbit/s");
+    }
+    Ok(())
+}
+
+#[test]
+fn datagrams_pass_over_loopback() -> io::Result<()> {
+    let clock = Clock::from_zero(monotonic());
+    let delay = Span::from_millis(2);
+    let receivers = [UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?];
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    let mut ports = Vec::new();
+    let mut ways = Vec::new();
+    for (i, receiver) in receivers.iter().enumerate() {
+        receiver.set_nonblocking(true)?;
+        let port = RelayPort::new(receiver.local_addr()?, FLOW, Account::L2)?;
+        ways.push(port.address()?);
+        ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), delay, leaves_at: i });
+    }
+    let mut forwarder = Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), &[1, 1], ports);
+    for number in 0..50_u8 {
+        for &way in &ways {
+            sender.send_to(&[number; 200], way)?;
+        }
+        // What a socket holds is little.
+        forwarder.run(clock.now() + Span::from_micros(100), &[])?;
+    }
+    run_dry(&mut forwarder)?;
+    for (i, receiver) in receivers.iter().enumerate() {
+        let mut buffer = [0; 300];
+        for number in 0..50 {
+            assert_eq!(receiver.recv(&mut buffer)?, 200);
+            assert_eq!(buffer[..200], [number; 200]);
+        }
+        assert_eq!(receiver.recv(&mut buffer).map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
+        assert_eq!(forwarder.counters(PipeId(i as u32), FLOW).sent_bytes, 50 * 242);
+    }
+    Ok(())
+}
