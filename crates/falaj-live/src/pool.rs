@@ -4,6 +4,8 @@
 /// to memory of its own length, so that a long link full of short packets is
 /// not full of air; of a longer one the buffer itself is kept.
 pub(crate) struct Pool {
+    size: usize,
+    /// Empty if the last one was kept.
     reading: Box<[u8]>,
     units: Vec<Kept>,
     free: Vec<u32>,
@@ -28,28 +30,26 @@ const SPARE: usize = 256;
 impl Pool {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
     pub(crate) fn new(size: usize, memory: usize) -> Pool {
-        Pool { reading: vec![0; size].into(), units: Vec::new(), free: Vec::new(), spare: Vec::new(), memory }
+        Pool { size, reading: Box::default(), units: Vec::new(), free: Vec::new(), spare: Vec::new(), memory }
     }
 
-    /// Where to read a unit to.
+    /// Where to read a unit to: the buffer freed last, as it is still in the cache.
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
+        if self.reading.is_empty() {
+            self.reading = self.spare.pop().unwrap_or_else(|| vec![0; self.size].into());
+        }
         &mut self.reading
     }
 
     /// Keeps the unit that was just read; `None` if there is no memory for it.
     #[inline]
     pub(crate) fn keep(&mut self, length: usize) -> Option<u32> {
-        let size = self.reading.len();
+        let size = self.size;
         let copied = length <= SHORT && size > SHORT;
         let needed = BESIDE + if copied { length } else { size };
         self.memory = self.memory.checked_sub(needed)?;
-        let memory = if copied {
-            self.reading[..length].into()
-        } else {
-            let next = self.spare.pop().unwrap_or_else(|| vec![0; size].into());
-            std::mem::replace(&mut self.reading, next)
-        };
+        let memory = if copied { self.reading[..length].into() } else { std::mem::take(&mut self.reading) };
         let kept = Kept { memory, length: length as u32 };
         match self.free.pop() {
             Some(handle) => {
@@ -76,7 +76,7 @@ impl Pool {
         let Kept { memory, .. } = std::mem::take(&mut self.units[handle as usize]);
         self.memory += BESIDE + memory.len();
         self.free.push(handle);
-        if memory.len() == self.reading.len() && self.spare.len() < SPARE {
+        if memory.len() == self.size && self.spare.len() < SPARE {
             self.spare.push(memory);
         }
     }
