@@ -2,10 +2,13 @@
 
 use nix::libc;
 
-/// Who is to be on time; where both are, the link comes first: a receiver that
-/// is late makes its own stamps late, a link that is late makes everybody's.
+/// Who is to be on time. The link comes first: a receiver that is late makes
+/// its own stamps late, a link that is late makes everybody's. A sender that is
+/// late sends bursts that its source never meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
+    /// Sends at instants of its own.
+    Sender,
     /// Stamps what arrives.
     Receiver,
     /// Hands over what others wait for.
@@ -19,6 +22,7 @@ pub fn be_punctual(rank: Rank) -> bool {
     // Nobody refuses a thread's own timer slack; where it fails, it stays as it was.
     let _ = nix::sys::prctl::set_timerslack(1);
     let sched_priority = match rank {
+        Rank::Sender => 4,
         Rank::Receiver => 5,
         Rank::Link => 6,
     };

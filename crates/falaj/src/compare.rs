@@ -102,12 +102,11 @@ impl Comparison {
         let mut rows = Vec::new();
         for at in fed_flows(scenario) {
             let pipe = pipe_of(at.1) as usize;
-            let taken = MeasuredFlow { link: Default::default(), sent: 0, received: Default::default() };
             rows.push(Row {
                 name: name_of(scenario, at),
                 promise: promised[pipe][at.2].clone().ok(),
                 simulated: simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), at.2),
-                measured: std::mem::replace(&mut measured.flows[pipe][at.2], taken),
+                measured: std::mem::take(&mut measured.flows[pipe][at.2]),
             });
         }
         let title = format!(
@@ -171,6 +170,7 @@ impl Comparison {
             let end = &r.measured.received;
             vec![
                 r.name.clone(),
+                nanos(r.measured.late_p99),
                 show::span(error.quantile(0.5)),
                 show::span(error.quantile(0.99)),
                 show::span(error.max()),
@@ -179,9 +179,13 @@ impl Comparison {
                 nanos(end.max),
             ]
         });
-        let header = ["measured beside", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
+        let header =
+            ["measured beside", "sent late p99", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
         say!("{}", show::table(&header, beside));
         tell_losses(&self.measured);
+        for r in self.rows.iter().filter(|r| r.measured.unsent > 0) {
+            say!("the sender of flow {} had no time for {} of its packets", r.name, r.measured.unsent);
+        }
         match self.verdict() {
             Verdict::Kept => say!("every packet stayed within its bound"),
             Verdict::Broken => {
@@ -228,6 +232,7 @@ impl Comparison {
                         "offered": r.measured.link.counters.offered, "dropped": r.measured.link.counters.dropped(),
                         "release_error": delay(&r.measured.link.release_error),
                         "end_to_end": r.measured.received,
+                        "unsent": r.measured.unsent, "sent_late_p99_ns": r.measured.late_p99,
                     },
                     "broken": r.broken(),
                 })
@@ -289,7 +294,7 @@ mod tests {
             delay,
             others: Vec::new(),
         });
-        let mut flow = MeasuredFlow { link: Default::default(), sent: 0, received: Default::default() };
+        let mut flow = MeasuredFlow::default();
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
         let simulated = Simulated {

@@ -32,11 +32,16 @@ pub(crate) struct Measured {
 }
 
 /// A flow as it was measured.
+#[derive(Default)]
 pub(crate) struct MeasuredFlow {
     /// In the forwarder: counters, nominal delay, release error.
     pub(crate) link: LiveFlow,
     /// Datagrams that were sent.
     pub(crate) sent: u64,
+    /// Datagrams that the sender had no time for.
+    pub(crate) unsent: u64,
+    /// How late 99 of 100 were sent at most, in nanoseconds.
+    pub(crate) late_p99: Option<u64>,
     /// What was received.
     pub(crate) received: ReceivedReport,
 }
@@ -207,9 +212,15 @@ fn read_report(mut from: File) -> Result<EndReport> {
 fn collect(forwarder: &Forwarder, reports: &[EndReport], over: &'static str) -> Measured {
     let of = |pipe: usize, flow: usize, link: LiveFlow| {
         let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
-        let sent = reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key).map(|s| s.datagrams).sum();
+        let sent = || reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key);
         let received = reports.iter().flat_map(|r| &r.received).find(|r| r.flow == key).cloned();
-        MeasuredFlow { link, sent, received: received.unwrap_or_default() }
+        MeasuredFlow {
+            link,
+            sent: sent().map(|s| s.datagrams).sum(),
+            unsent: sent().map(|s| s.unsent).sum(),
+            late_p99: sent().filter_map(|s| s.late_p99).max(),
+            received: received.unwrap_or_default(),
+        }
     };
     let pipe =
         |(p, flows): (usize, Vec<LiveFlow>)| flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect();
