@@ -121,7 +121,9 @@ impl<D: Discipline> Of<D> {
     /// The link is free: asks until something is on the wire or nothing may be.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
         loop {
-            match self.discipline.next(self.queues.flows(), now, &self.wire) {
+            let answer = self.discipline.next(self.queues.flows(), now, &self.wire);
+            self.asks_again(now, answer);
+            match answer {
                 Answer::Serve(queue) => {
                     let end = self.send(queue, now, out);
                     if end > now {
@@ -148,6 +150,15 @@ impl<D: Discipline> Of<D> {
                     return;
                 }
             }
+        }
+    }
+
+    /// In tests: asking twice changes nothing.
+    #[inline]
+    fn asks_again(&mut self, now: Time, answer: Answer) {
+        if cfg!(debug_assertions) {
+            let again = self.discipline.next(self.queues.flows(), now, &self.wire);
+            assert_eq!(answer, again, "asked twice at {now:?}");
         }
     }
 
@@ -186,6 +197,11 @@ impl<D: Discipline> Of<D> {
 impl<D: Discipline> Pipe for Of<D> {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) {
         let Unit { flow, handle, bytes } = unit;
+        match self.link {
+            Link::Idle => self.asks_again(now, Answer::Idle),
+            Link::NotBefore(then) if then > now => self.asks_again(now, Answer::NotBefore(then)),
+            _ => {}
+        }
         let counters = &mut self.counters[flow.index()];
         counters.offered += 1;
         counters.offered_bytes += u64::from(bytes);

@@ -174,7 +174,9 @@ impl Discipline for Drr {
             latency: self.rate.airtime_of_many(latency),
             rate_formula: "C Q/sum Q",
             delay: Bound {
-                delay: self.rate.airtime_of_many(own + visits * others + carried),
+                delay: self
+                    .rate
+                    .airtime_of_many(visits.saturating_mul(others).saturating_add(own).saturating_add(carried)),
                 formula: "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)",
                 condition: "packets that found room",
             },

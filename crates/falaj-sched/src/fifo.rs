@@ -30,6 +30,7 @@ pub struct Fifo {
     limit: Limit,
     rate: Rate,
     flows: usize,
+    largest: u32,
     full_queue: Span,
 }
 
@@ -40,7 +41,7 @@ impl Fifo {
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
         admits_one(setup, limit, None)?;
         let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
-        Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), full_queue })
+        Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), largest: setup.largest, full_queue })
     }
 }
 
@@ -52,7 +53,7 @@ fn sum(setup: &Setup) -> Limit {
     });
     match in_packets {
         Some(packets) => Limit::Packets(packets),
-        None => Limit::Bytes(setup.flows.iter().map(|f| full_queue(setup, f.limit)).sum()),
+        None => Limit::Bytes(setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add)),
     }
 }
 
@@ -82,9 +83,13 @@ impl Discipline for Fifo {
         let alone = self.flows == 1;
         Ok(Promise {
             rate: if alone { self.rate } else { Rate(0) },
-            latency: Span::ZERO,
+            latency: self.rate.airtime(self.largest),
             rate_formula: if alone { "C" } else { "none: whoever sends most gets most" },
-            delay: Bound { delay: self.full_queue, formula: "b MTU/C", condition: "packets that found room" },
+            delay: Bound {
+                delay: self.full_queue,
+                formula: if matches!(self.limit, Limit::Packets(_)) { "b MTU/C" } else { "B/C" },
+                condition: "packets that found room",
+            },
             others: Vec::new(),
         })
     }

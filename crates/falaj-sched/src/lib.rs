@@ -11,7 +11,8 @@
 //! | [`registry`] | the disciplines by name |
 //! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
-//! Nothing here allocates on the packet path, and nothing needs `std`.
+//! Nothing here needs `std`, and nothing allocates on the packet path but the
+//! pool of packets, when more are queued than ever before.
 #![no_std]
 #![forbid(unsafe_code)]
 

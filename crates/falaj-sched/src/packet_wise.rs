@@ -20,7 +20,7 @@ use crate::flow_set::FlowSet;
 use crate::params::{Refused, Setup};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
-use crate::rate::Wire;
+use crate::rate::{BIT_NANOS, Wire};
 use crate::time::{Span, Time};
 use crate::virtual_links::{Link, Serve, Tail, Type, VirtualLinks};
 
@@ -124,6 +124,9 @@ pub struct Residual {
     phase: Span,
     /// A tail that is added in the next.
     carried: Span,
+    /// Sent but not charged yet, in `1 / rate` nanoseconds: the part of a
+    /// nanosecond is a link's own, whatever the wire carries over from others.
+    rest: u64,
 }
 
 impl PacketWise {
@@ -451,7 +454,9 @@ impl Discipline for PacketWise {
             return;
         }
         let state = flows.state_mut(f);
-        state.left -= sent.end - sent.start;
+        let work = u64::from(sent.bytes) * BIT_NANOS + state.rest;
+        state.left -= Span(work / self.config.rate.0);
+        state.rest = work % self.config.rate.0;
         if state.left == Span::ZERO {
             self.alive.remove(f.index());
         }

@@ -32,7 +32,7 @@ impl PhaseWise {
     /// Validates the setup. The first link's phase begins at time zero.
     pub fn new(setup: &Setup) -> Result<PhaseWise, Refused> {
         let config = VirtualLinks::new(setup)?;
-        config.only_phases()?;
+        config.only_phases(setup)?;
         let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();
         let last = config.links.len() - 1;
         Ok(PhaseWise { config, current: last, end: Time::ZERO, idle: true, idle_cycle })

@@ -12,7 +12,8 @@ use alloc::vec::Vec;
 /// A guarantee to one flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
-    /// A backlogged flow gets at least this rate, once `latency` has passed.
+    /// A flow that stays backlogged gets at least this rate once `latency` has
+    /// passed, counted in packets whose last bit has left.
     pub rate: Rate,
     /// The latency of the rate-latency service curve.
     pub latency: Span,

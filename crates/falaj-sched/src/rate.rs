@@ -71,7 +71,7 @@ impl fmt::Debug for Rate {
 }
 
 /// One byte lasts `BIT_NANOS / rate` nanoseconds.
-const BIT_NANOS: u64 = 8_000_000_000;
+pub const BIT_NANOS: u64 = 8_000_000_000;
 
 /// The wire of a link: its rate, and the part of a nanosecond by which the
 /// last transmission really ended later than its integer end. Transmissions

@@ -16,7 +16,7 @@
 use crate::params::{Kind, Param, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Limit};
-use crate::rate::Rate;
+use crate::rate::{BIT_NANOS, Rate};
 use crate::registry::Entry;
 use crate::time::Span;
 use alloc::format;
@@ -183,8 +183,16 @@ impl VirtualLinks {
         self.links.iter().map(|l| l.phase).sum()
     }
 
-    /// Refuses what a server that attends whole phases cannot do.
-    pub(crate) fn only_phases(&self) -> Result<(), Refused> {
+    /// Refuses what a server that attends whole phases does not do.
+    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refused> {
+        let given = [("start", setup.scheduler.choice("start")), ("preset", setup.scheduler.choice("preset"))];
+        for (param, word) in given {
+            if let Some(word) = word.filter(|&word| word != "clean") {
+                let what = format!("`{word}` is a rule of the packet-wise server");
+                let help = "leave it out, or choose `serve = \"packet-wise\"`".into();
+                return Err(Refused { flow: None, param, what, help });
+            }
+        }
         let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
         if self.tail == Tail::Carry {
             let what = "a phase-wise server carries no tails over".into();
@@ -219,6 +227,9 @@ impl VirtualLinks {
             Tail::Skip | Tail::Carry => Span::ZERO,
         };
         let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
+        // Charges are whole nanoseconds: a link may be that much over its phase.
+        let s = if serve == Serve::PacketWise && BIT_NANOS % self.rate.0 != 0 { s + Span(n) } else { s };
+        let bytes = matches!(link.limit, Limit::Bytes(_));
         // Full cycles that pass first, and what is left to send in the last one.
         let (full, rest) = match link.limit {
             Limit::Packets(b) => {
@@ -226,16 +237,21 @@ impl VirtualLinks {
                 let m = b.div_ceil(k);
                 (m - 1, l * (b - (m - 1) * k))
             }
-            // A cycle serves more than W - L of a link that stays backlogged;
-            // each of the packets, a byte at least, is rounded up to a nanosecond.
-            Limit::Bytes(_) if w == l => {
+            Limit::Bytes(_) if w - l <= Span(1) && !carries => {
                 return Err(NoPromise(format!(
                     "a phase of exactly one packet ({w}) may carry a single byte: give the queue in packets, or a longer phase"
                 )));
             }
-            Limit::Bytes(b) => {
-                let backlog = self.rate.airtime_of_many(self.full_queues[f.index()]) + Span(b);
-                (backlog.0.div_ceil((w - l).0) - 1, w)
+            // A cycle serves more than W - L of a link that stays backlogged, and
+            // K cycles that carry their tails K W - L; a nanosecond for rounding.
+            Limit::Bytes(_) => {
+                let backlog = self.rate.airtime_of_many(self.full_queues[f.index()]) + Span(1);
+                let full = if carries {
+                    (backlog + l).0.div_ceil((w.0 - 1).max(1))
+                } else {
+                    backlog.0.div_ceil((w - l).0 - 1)
+                };
+                (full - 1, w)
             }
         };
         let own = match serve {
@@ -264,7 +280,7 @@ impl VirtualLinks {
         }
         let share = |time: Span| Rate((u128::from(self.rate.0) * u128::from(time.0) / u128::from(phases.0)) as u64);
         let latency = match (serve, self.tail) {
-            (Serve::PhaseWise, _) => s - w + l,
+            (Serve::PhaseWise, _) => s - w + l * 2,
             (_, Tail::Carry) => s * 2 + Span((u128::from(l.0) * u128::from(phases.0)).div_ceil(u128::from(w.0)) as u64),
             (_, _) => (s - w + l) * 2,
         };
@@ -274,7 +290,7 @@ impl VirtualLinks {
             rate_formula: if carries { "C W/S" } else { "(2) C (W-L)/S" },
             delay: Bound {
                 delay,
-                formula: formula(serve, self.tail, lent > Span::ZERO),
+                formula: formula(serve, self.tail, lent > Span::ZERO, bytes),
                 condition: "packets that found room",
             },
             others,
@@ -283,7 +299,13 @@ impl VirtualLinks {
 }
 
 /// The delay bound's formula, as this file and the documentation name it.
-fn formula(serve: Serve, tail: Tail, lent: bool) -> &'static str {
+fn formula(serve: Serve, tail: Tail, lent: bool, bytes: bool) -> &'static str {
+    if bytes {
+        return match serve {
+            Serve::PhaseWise => "(1') with W for r L, m = ceil(B/C/(W-L))",
+            Serve::PacketWise => "(1'') with S for the last term, m = ceil(B/C/(W-L))",
+        };
+    }
     match (serve, tail, lent) {
         (Serve::PhaseWise, Tail::Wait, _) => "(1') L + (m-1) S + (S-W) + r L",
         (Serve::PhaseWise, _, _) => "(1') (m-1) S + (S-W) + r L",

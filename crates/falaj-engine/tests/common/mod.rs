@@ -76,14 +76,14 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
     let kind = dice.one_of(&["fifo", "drr", "virtual-links", "virtual-links"]);
     let rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000));
     let serve = dice.one_of(&["phase-wise", "packet-wise"]);
-    let preset = dice.one_of(&["clean", "paper"]);
+    let preset = if serve == "phase-wise" { "clean" } else { dice.one_of(&["clean", "paper"]) };
     let mut spec = virtual_links(dice, serve, preset);
     spec.kind = kind;
     spec.setup.rate = rate;
     spec.delay = Span(dice.from(0, 1000));
     let airtime = spec.setup.largest_airtime();
     for f in &mut spec.setup.flows {
-        let phase = f.values.span("phase").unwrap().max(airtime + Span(1));
+        let phase = f.values.span("phase").unwrap().max(airtime + Span(2));
         f.values.set("phase", Value::Span(phase));
         f.values.set("quantum", Value::Bytes(u64::from(spec.setup.largest) + dice.from(0, 20)));
     }
