@@ -36,6 +36,7 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
+//! | [`reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
@@ -47,6 +48,8 @@ mod model;
 mod nearest;
 mod parse;
 mod read;
+pub mod reference;
+mod schema;
 mod syntax;
 mod traffic;
 mod units;

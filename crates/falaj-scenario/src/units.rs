@@ -45,9 +45,34 @@ impl std::error::Error for Unreadable {}
 /// below where the wire's arithmetic would overflow.
 pub const RATE_MAX: Rate = Rate(1_000_000_000_000_000);
 
-const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
-const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
-const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
+/// Regular expressions of what the functions below read, for a schema. They
+/// are looser where a range decides: `0bit`, or too many digits.
+pub(crate) mod pattern {
+    macro_rules! quantity {
+        ($units:expr) => {
+            concat!(r"^\s*[0-9]+(\.[0-9]+)?\s*(", $units, r")\s*$")
+        };
+    }
+    macro_rules! size {
+        () => {
+            "B|bytes?|[kMGT]B|[KMGT]iB"
+        };
+    }
+    macro_rules! rate {
+        () => {
+            "[kKmMgGtT]?(bps|[bB][iI][tT][sS]?(/s)?)|([kMGT]|[KMGT]i)?B/s"
+        };
+    }
+    pub(crate) const SPAN: &str = quantity!("ns|us|µs|μs|ms|s|min|h");
+    pub(crate) const FINITE_RATE: &str = quantity!(rate!());
+    pub(crate) const RATE: &str = concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
+    pub(crate) const SIZE: &str = quantity!(size!());
+    pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
+}
+
+pub(crate) const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
+pub(crate) const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
+pub(crate) const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
 
 /// Reads a length of time: `30us`, `1.5 ms`, `2min`.
 ///

@@ -4,6 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
+//! | [`check`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
@@ -12,8 +13,10 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod check;
 mod compare;
 mod demo;
+mod explain;
 mod file;
 mod measure;
 mod plan;
@@ -61,6 +64,12 @@ enum Command {
     Reproduce(reproduce::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
+    /// Check scenario files: what is wrong with them, where, and what to write instead.
+    Check(check::Args),
+    /// Explain a key of the scenario file, or a discipline.
+    Explain(explain::Args),
+    /// Print the JSON Schema of the scenario file, for editors.
+    Schema(explain::SchemaArgs),
     /// One end of `traffic`: reads what to send and receive from standard input.
     #[command(hide = true)]
     TrafficEnd,
@@ -76,6 +85,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Explain(args) => explain::main(&args),
+        Command::Schema(args) => explain::schema(&args),
         Command::TrafficEnd => measure::end(),
     };
     outcome.unwrap_or_else(|error| {

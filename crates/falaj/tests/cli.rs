@@ -326,3 +326,81 @@ fn a_reader_who_has_seen_enough() {
         assert_eq!((ran.status, ran.err.as_str()), (Some(128 + 13), ""), "{args:?}");
     }
 }
+
+// ------------------------------------------------------------------------------------------ check, explain, schema
+
+#[test]
+fn a_check_tells_everything_at_once() {
+    let good = file("check-good.toml", TENANTS);
+    let bad = file("check-bad.toml", "[link.a]\nrate = 100\ndealy = \"1ms\"\n");
+    let unlikely = file("check-unlikely.toml", "[link.a]\nrate = \"1gbit\"\n[link.a.flow.x]\nmatch = \"udp\"\n");
+    let ran = falaj(&["check", good, unlikely]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.out, "check-good.toml: no errors\ncheck-unlikely.toml: no errors, 1 warning\n");
+    assert!(ran.err.starts_with("warning: no flow of link `a` takes"), "{}", ran.err);
+
+    let ran = falaj(&["check", bad, "no-such.toml", good]);
+    assert_eq!(ran.status, Some(2));
+    assert_eq!(ran.out, "check-bad.toml: 2 errors\ncheck-good.toml: no errors\n");
+    assert!(ran.err.contains("cannot read the scenario no-such.toml"), "{}", ran.err);
+
+    let ran = falaj(&["check", bad, good, "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(2), ""));
+    expect![[r#"
+        {
+          "good": false,
+          "problems": [
+            {
+              "column": 8,
+              "file": "check-bad.toml",
+              "help": [
+                "write, in quotes, `100mbit` or `100kbit`; units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s"
+              ],
+              "label": "",
+              "line": 2,
+              "severity": "error",
+              "title": "`rate`: `100` is a number without a unit"
+            },
+            {
+              "column": 1,
+              "file": "check-bad.toml",
+              "help": [
+                "allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`"
+              ],
+              "label": "did you mean `delay`?",
+              "line": 3,
+              "severity": "error",
+              "title": "link `a` has no key `dealy`"
+            }
+          ]
+        }
+    "#]].assert_eq(&ran.out);
+    let json = falaj(&["check", good, "--json"]);
+    assert_eq!((json.status, json.json()), (Some(0), serde_json::json!({ "good": true, "problems": [] })));
+}
+
+#[test]
+fn keys_are_explained() {
+    let ran = falaj(&["explain", "flow.phase"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    for words in ["flow.phase: time on the link", "ns, us, ms", "Fortuna and Chydzinski 2013", "phase = \"500us\""] {
+        assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
+    }
+    let ran = falaj(&["explain", "dealy"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert_eq!(
+        ran.err,
+        "falaj: there is no key and no discipline `dealy`; did you mean `delay`?\n`falaj explain` lists all\n"
+    );
+    let ran = falaj(&["explain"]);
+    assert_eq!(ran.status, Some(0));
+    assert!(ran.out.contains("  scheduler.tail ") && ran.out.contains("  drr "), "{}", ran.out);
+    assert!(falaj(&["explain", "--reference"]).out.starts_with("# The scenario file\n"));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let ran = falaj(&["schema"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.json()["$schema"], "https://json-schema.org/draft/2020-12/schema");
+}
