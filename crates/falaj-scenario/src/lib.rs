@@ -35,6 +35,7 @@
 //! | `matching` | rules that say which packets are a flow's |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
+//! | `unlikely` | values that are legal but hardly meant |
 //! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
 //! | [`reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `diagnostics` | what is wrong, and where |
@@ -53,6 +54,7 @@ mod schema;
 mod syntax;
 mod traffic;
 mod units;
+mod unlikely;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use matching::{TERMS, parse_match};

@@ -1199,3 +1199,104 @@ match = "any"
         "#]],
     );
 }
+
+#[test]
+fn a_queue_far_below_what_is_on_its_way() {
+    // The default; the sum of several; one that a flow has.
+    warnings(
+        r#"[link.a]
+rate = "1gbit"
+delay = "40ms"
+"#,
+        expect![[r#"
+            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:1:1
+              |
+            1 | [link.a]
+              | ^^^^^^^^ `queue` is not set here: it is 20p; 1gbit x 40ms is 5000000B
+              |
+              = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+    warnings(
+        r#"[link.a]
+rate = "1gbit"
+delay = "40ms"
+scheduler = { kind = "fifo", queue = "64kB" }
+"#,
+        expect![[r#"
+            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:4:38
+              |
+            4 | scheduler = { kind = "fifo", queue = "64kB" }
+              |                                      ^^^^^^ `queue` holds 64000B; 1gbit x 40ms is 5000000B
+              |
+              = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+    warnings(
+        r#"[link.a]
+rate = "100mbit"
+delay = "40ms"
+scheduler = { kind = "drr" }
+[link.a.flow.x]
+match = "udp"
+queue = "4p"
+[link.a.flow.short]
+match = "icmp"
+queue = "4p"
+need = { delay = "5ms" }
+[link.a.flow.y]
+match = "any"
+queue = "300p"
+"#,
+        expect![[r#"
+            warning: flow `x`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:7:9
+              |
+            7 | queue = "4p"
+              |         ^^^^ `queue` holds 4p; 33.333333mbit x 40ms is 166666B
+              |
+              = help: one TCP connection needs about `queue = "111p"` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+}
+
+#[test]
+fn a_phase_with_a_long_tail() {
+    let text = r#"[link.a]
+rate = "1gbit"
+account = "payload"
+mtu = "528B"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "udp"
+kind = "A"
+phase = "30us"
+[link.a.flow.y]
+match = "any"
+kind = "B"
+phase = "28us"
+"#;
+    warnings(
+        text,
+        expect![[r#"
+        warning: flow `x`: 6.7 % of its phase passes unused behind its largest packets
+         --> a.toml:9:9
+          |
+        9 | phase = "30us"
+          |         ^^^^^^ 2us are too short for 500 B
+          |
+          = help: write `28us` or `32us`, in which they fit without a rest
+          = help: or give the rest away: `tail = "skip"` in the scheduler
+    "#]],
+    );
+    for other in ["skip", "carry"] {
+        let text = text.replace("\"virtual-links\"", &format!("\"virtual-links\", tail = \"{other}\""));
+        let (_, warnings) = falaj_scenario::parse(&text, "a.toml").unwrap();
+        assert!(warnings.is_empty(), "{warnings}");
+    }
+}
