@@ -404,3 +404,49 @@ fn the_schema_is_json() {
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     assert_eq!(ran.json()["$schema"], "https://json-schema.org/draft/2020-12/schema");
 }
+
+// ------------------------------------------------------------------------------------- echo, warnings, pages
+
+#[test]
+fn what_was_asked_for_is_said() {
+    let tenants = file("asked.toml", TENANTS);
+    let short = ["sim", tenants, "--duration", "1ms", "--replications", "1"];
+    assert_eq!(falaj(&short).err, "", "nobody looks");
+    let ran = falaj(&[&short[..], &["-v", "--json"]].concat());
+    assert_eq!(
+        ran.err,
+        "asked: 100mbit of l2 each way, 0ns each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
+    );
+    ran.json();
+    assert_eq!(falaj(&[&short[..], &["--quiet"]].concat()).err, "");
+    assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));
+}
+
+#[test]
+fn a_paper_reproduced_warns_of_nothing_and_its_files_do() {
+    let ran = falaj(&["reproduce", "fortuna", "--scenario", "1"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let waits = ran.out.replace(", tail = \"skip\"", "");
+    let ran = falaj(&["check", file("paper.toml", &waits)]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("flow `v1`: 6.7 % of its phase passes unused"), "{}", ran.err);
+}
+
+#[test]
+fn pages_come_from_the_command_line() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = falaj(&["completions", shell]);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{shell}");
+        assert!(ran.out.contains("compare"), "{shell}");
+    }
+    assert_eq!(falaj(&["completions", "dos"]).status, Some(2));
+    let ran = falaj(&["man"]);
+    assert!(ran.status == Some(0) && ran.out.contains(".TH falaj 1"), "{ran:?}");
+    assert_eq!(falaj(&["man", "pages/man1"]).status, Some(0));
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages/man1/falaj-compare.1");
+    assert!(std::fs::read_to_string(page).expect("a page").contains("Exit status"));
+    let _ = file("not-a-directory", "");
+    let ran = falaj(&["man", "not-a-directory"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.starts_with("falaj: cannot write the pages to not-a-directory: "), "{}", ran.err);
+}
