@@ -182,6 +182,7 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
             None => {
                 let mut error = size_unit_error(text, &number, unit);
                 error.help.push_str("; or packets: `20p`");
+                error.near = error.near.or_else(|| nearest::among(unit, ["packets", "packet"]).map(str::to_owned));
                 return Err(error);
             }
         },
@@ -264,7 +265,10 @@ fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unr
         ));
     }
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || decimals.is_empty() || decimals.contains('.') {
+    if decimals.contains('.') {
+        return Err(not_a_number(format!("{} has more than one point", quoted(text))));
+    }
+    if whole.is_empty() || decimals.is_empty() {
         return Err(not_a_number(format!("{} does not begin with a number", quoted(text))));
     }
     if unit.contains(|c: char| c.is_ascii_digit()) {
@@ -273,7 +277,10 @@ fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unr
     let whole = whole.trim_start_matches('0');
     let decimals = decimals.trim_end_matches('0');
     if number.len() > 60 || whole.len() > 20 || decimals.len() > 18 {
-        return Err(not_a_number(format!("{} has too many digits", quoted(text))));
+        return Err(Unreadable::new(
+            format!("{} has too many digits", quoted(text)),
+            "write at most 20 digits before the point, and 18 behind it",
+        ));
     }
     let digits = |s: &str| s.bytes().fold(0u128, |n, d| n * 10 + u128::from(d - b'0'));
     let places = decimals.len() as u32;
