@@ -733,7 +733,7 @@ fn dropping(users: UserNamespace) {
     let began = Instant::now();
     drop(sandbox);
     println!("dropped in {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
-    assert_eq!(alive(&token), [], "drop returns when all are dead");
+    assert_eq!(alive(&token), [0; 0], "drop returns when all are dead");
     assert!(before - descriptors() >= 6, "two TAPs, sockets and pidfds are closed");
     // Not even a zombie is left.
     assert!(nix::sys::wait::waitpid(None, Some(nix::sys::wait::WaitPidFlag::WNOHANG)).is_err());

@@ -73,6 +73,45 @@ impl From<&Param> for Key {
     }
 }
 
+/// One table of the file, and where it stands there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Table {
+    /// What its keys are known by: `flow` of `flow.queue`; empty for the top of the file.
+    pub word: &'static str,
+    /// As its beginning is written.
+    pub header: &'static str,
+    /// What it is for, in one line.
+    pub doc: &'static str,
+    /// Its keys, without those of the disciplines.
+    pub keys: &'static [Key],
+}
+
+/// All tables, in the order of a file.
+pub const TABLES: &[Table] = &[
+    Table { word: "", header: "the file", doc: "a scenario is one TOML file of these tables", keys: FILE },
+    Table {
+        word: "link",
+        header: "[link.NAME]",
+        doc: "a link, both directions alike; `[link.NAME.up]` and `[link.NAME.down]` take the same keys and say what differs",
+        keys: LINK,
+    },
+    Table {
+        word: "scheduler",
+        header: "scheduler = { … }",
+        doc: "the discipline of a link or of one direction; each has keys of its own",
+        keys: SCHEDULER,
+    },
+    Table {
+        word: "flow",
+        header: "[link.NAME.flow.FLOW]",
+        doc: "a flow of a link; each discipline has keys of its own",
+        keys: FLOW,
+    },
+    Table { word: "need", header: "need = { … }", doc: "what the owner of a flow asks for", keys: NEED },
+    Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
+    Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
+];
+
 const fn key(name: &'static str, holds: Holds, fallback: Fallback, doc: &'static str) -> Key {
     Key { name, holds, fallback, doc }
 }

@@ -35,7 +35,9 @@
 //! | `matching` | rules that say which packets are a flow's |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
+//! | `unlikely` | values that are legal but hardly meant |
 //! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
+//! | [`reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
@@ -47,9 +49,12 @@ mod model;
 mod nearest;
 mod parse;
 mod read;
+pub mod reference;
+mod schema;
 mod syntax;
 mod traffic;
 mod units;
+mod unlikely;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use matching::{TERMS, parse_match};

@@ -3,12 +3,15 @@
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
 use crate::model::{ALL, Direction, Flow, Link, Need, default_scheduler};
-use crate::read::{Datum, Fields, Got, fields, get};
+use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
+use crate::unlikely;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Refused, Setup, Value, Values};
+use falaj_sched::queue::FlowId;
+use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES, Entry};
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
@@ -153,7 +156,7 @@ fn direction(
         }
     };
     if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some())) {
-        unlikely(flows, owner, problems);
+        unmatched(flows, owner, problems);
     }
 
     let scheduler = chosen.and_then(|chosen| match &chosen.fields {
@@ -189,9 +192,38 @@ fn direction(
         scheduler,
         flows: flows.iter().map(|f| f.setup.clone()).collect(),
     };
-    if let Err(refused) = registry::build(chosen.entry.kind, &setup, Discard) {
-        problems.push(refusal(refused, tables, chosen, &flows));
-        return (None, names);
+    let rates = match registry::build(chosen.entry.kind, &setup, Promised { flows: flows.len() }) {
+        Ok(rates) => rates,
+        Err(refused) => {
+            problems.push(refusal(refused, tables, chosen, &flows));
+            return (None, names);
+        }
+    };
+    let place = |field: Option<&Field<'_>>, header: &Range<usize>| match field {
+        Some(field) => (field.at.clone(), false),
+        None => (header.clone(), true),
+    };
+    for queue in unlikely::short_queues(&setup, delay, chosen.entry, &rates) {
+        // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
+        let own = |n: &usize| chosen.entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
+        let flow = queue.flow.filter(own);
+        let fields = flow.map_or_else(|| chosen.fields.as_ref(), |n| Some(&flows[n].fields));
+        let (at, unset) = match fields {
+            Some(fields) => place(fields.field("queue"), &fields.at),
+            None => (tables.first().map_or(0..0, |t| t.at.clone()), true),
+        };
+        // Whoever asks for a short delay has a short queue on purpose.
+        let wanted = |n: usize| flows[n].flow.need.delay.is_some();
+        if flow.map_or_else(|| (0..flows.len()).any(wanted), wanted) {
+            continue;
+        }
+        let what = flow.map_or("the scheduler `fifo`", |n| &flows[n].fields.what);
+        problems.push(queue.problem(at, what, unset, flow.is_some()));
+    }
+    for tail in unlikely::long_tails(&setup) {
+        let fields = &flows[tail.flow].fields;
+        let (at, _) = place(fields.field("phase"), &fields.at);
+        problems.push(tail.problem(at, &fields.what));
     }
     let flows = flows.into_iter().map(|f| f.flow).collect();
     (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names)
@@ -293,8 +325,8 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
     Some(FlowRead { fields: none, flow, setup: FlowSetup { values, limit } })
 }
 
-/// Says what is legal but hardly meant.
-fn unlikely(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &mut Vec<Problem>) {
+/// Warns of packets without a flow and of flows without packets.
+fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &mut Vec<Problem>) {
     if flows.is_empty() {
         return;
     }
@@ -344,11 +376,16 @@ fn refusal(refused: Refused, tables: &[&Fields<'_>], chosen: &Chosen<'_>, flows:
     .help(refused.help)
 }
 
-/// A discipline that was accepted is not needed any further here.
-struct Discard;
-impl registry::Visitor for Discard {
-    type Output = ();
-    fn visit<D: Discipline + 'static>(self, _: D) {}
+/// Asks a discipline that was accepted which rate it promises each flow.
+struct Promised {
+    flows: usize,
+}
+impl registry::Visitor for Promised {
+    type Output = Vec<Option<Rate>>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        let rate = |f: usize| discipline.service(FlowId(u32::try_from(f).ok()?)).ok().map(|p| p.rate);
+        (0..self.flows).map(rate).collect()
+    }
 }
 
 /// Names stand in tables on screens and in file names.

@@ -45,9 +45,34 @@ impl std::error::Error for Unreadable {}
 /// below where the wire's arithmetic would overflow.
 pub const RATE_MAX: Rate = Rate(1_000_000_000_000_000);
 
-const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
-const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
-const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
+/// Regular expressions of what the functions below read, for a schema. They
+/// are looser where a range decides: `0bit`, or too many digits.
+pub(crate) mod pattern {
+    macro_rules! quantity {
+        ($units:expr) => {
+            concat!(r"^\s*[0-9]+(\.[0-9]+)?\s*(", $units, r")\s*$")
+        };
+    }
+    macro_rules! size {
+        () => {
+            "B|bytes?|[kMGT]B|[KMGT]iB"
+        };
+    }
+    macro_rules! rate {
+        () => {
+            "[kKmMgGtT]?(bps|[bB][iI][tT][sS]?(/s)?)|([kMGT]|[KMGT]i)?B/s"
+        };
+    }
+    pub(crate) const SPAN: &str = quantity!("ns|us|µs|μs|ms|s|min|h");
+    pub(crate) const FINITE_RATE: &str = quantity!(rate!());
+    pub(crate) const RATE: &str = concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
+    pub(crate) const SIZE: &str = quantity!(size!());
+    pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
+}
+
+pub(crate) const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
+pub(crate) const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
+pub(crate) const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
 
 /// Reads a length of time: `30us`, `1.5 ms`, `2min`.
 ///
@@ -157,6 +182,7 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
             None => {
                 let mut error = size_unit_error(text, &number, unit);
                 error.help.push_str("; or packets: `20p`");
+                error.near = error.near.or_else(|| nearest::among(unit, ["packets", "packet"]).map(str::to_owned));
                 return Err(error);
             }
         },
@@ -239,7 +265,10 @@ fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unr
         ));
     }
     let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
-    if whole.is_empty() || decimals.is_empty() || decimals.contains('.') {
+    if decimals.contains('.') {
+        return Err(not_a_number(format!("{} has more than one point", quoted(text))));
+    }
+    if whole.is_empty() || decimals.is_empty() {
         return Err(not_a_number(format!("{} does not begin with a number", quoted(text))));
     }
     if unit.contains(|c: char| c.is_ascii_digit()) {
@@ -248,7 +277,10 @@ fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unr
     let whole = whole.trim_start_matches('0');
     let decimals = decimals.trim_end_matches('0');
     if number.len() > 60 || whole.len() > 20 || decimals.len() > 18 {
-        return Err(not_a_number(format!("{} has too many digits", quoted(text))));
+        return Err(Unreadable::new(
+            format!("{} has too many digits", quoted(text)),
+            "write at most 20 digits before the point, and 18 behind it",
+        ));
     }
     let digits = |s: &str| s.bytes().fold(0u128, |n, d| n * 10 + u128::from(d - b'0'));
     let places = decimals.len() as u32;

@@ -1199,3 +1199,1083 @@ match = "any"
         "#]],
     );
 }
+
+#[test]
+fn a_queue_far_below_what_is_on_its_way() {
+    // The default; the sum of several; one that a flow has.
+    warnings(
+        r#"[link.a]
+rate = "1gbit"
+delay = "40ms"
+"#,
+        expect![[r#"
+            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:1:1
+              |
+            1 | [link.a]
+              | ^^^^^^^^ `queue` is not set here: it is 20p; 1gbit x 40ms is 5000000B
+              |
+              = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+    warnings(
+        r#"[link.a]
+rate = "1gbit"
+delay = "40ms"
+scheduler = { kind = "fifo", queue = "64kB" }
+"#,
+        expect![[r#"
+            warning: the scheduler `fifo`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:4:38
+              |
+            4 | scheduler = { kind = "fifo", queue = "64kB" }
+              |                                      ^^^^^^ `queue` holds 64000B; 1gbit x 40ms is 5000000B
+              |
+              = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+    warnings(
+        r#"[link.a]
+rate = "100mbit"
+delay = "40ms"
+scheduler = { kind = "drr" }
+[link.a.flow.x]
+match = "udp"
+queue = "4p"
+[link.a.flow.short]
+match = "icmp"
+queue = "4p"
+need = { delay = "5ms" }
+[link.a.flow.y]
+match = "any"
+queue = "300p"
+"#,
+        expect![[r#"
+            warning: flow `x`: its queue is less than a tenth of what is on its way on the link
+             --> a.toml:7:9
+              |
+            7 | queue = "4p"
+              |         ^^^^ `queue` holds 4p; 33.333333mbit x 40ms is 166666B
+              |
+              = help: one TCP connection needs about `queue = "111p"` to use that rate
+              = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+}
+
+#[test]
+fn a_phase_with_a_long_tail() {
+    let text = r#"[link.a]
+rate = "1gbit"
+account = "payload"
+mtu = "528B"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "udp"
+kind = "A"
+phase = "30us"
+[link.a.flow.y]
+match = "any"
+kind = "B"
+phase = "28us"
+"#;
+    warnings(
+        text,
+        expect![[r#"
+        warning: flow `x`: 6.7 % of its phase passes unused behind its largest packets
+         --> a.toml:9:9
+          |
+        9 | phase = "30us"
+          |         ^^^^^^ 2us are too short for 500 B
+          |
+          = help: write `28us` or `32us`, in which they fit without a rest
+          = help: or give the rest away: `tail = "skip"` in the scheduler
+    "#]],
+    );
+    for other in ["skip", "carry"] {
+        let text = text.replace("\"virtual-links\"", &format!("\"virtual-links\", tail = \"{other}\""));
+        let (_, warnings) = falaj_scenario::parse(&text, "a.toml").unwrap();
+        assert!(warnings.is_empty(), "{warnings}");
+    }
+}
+
+// ------------------------------------------------------------------------------------------- one wrong input each
+
+#[test]
+fn what_is_no_rate() {
+    errors(
+        r#"[link.a]
+rate = "1e9bit"
+"#,
+        expect![[r#"
+            error: `rate`: `1e9bit` is more than one number and one unit
+             --> a.toml:2:8
+              |
+            2 | rate = "1e9bit"
+              |        ^^^^^^^^
+              |
+              = help: write a number and a unit, as in `100mbit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "-1mbit"
+"#,
+        expect![[r#"
+            error: `rate`: `-1mbit` is negative
+             --> a.toml:2:8
+              |
+            2 | rate = "-1mbit"
+              |        ^^^^^^^^
+              |
+              = help: write a number and a unit, as in `100mbit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "1,5mbit"
+"#,
+        expect![[r#"
+            error: `rate`: `1,5mbit` has a number that cannot be read
+             --> a.toml:2:8
+              |
+            2 | rate = "1,5mbit"
+              |        ^^^^^^^^^
+              |
+              = help: write digits, with a point before decimals, as in `1500` or `1.5`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "10mibit"
+"#,
+        expect![[r#"
+            error: `rate`: `10mibit` has a binary prefix, and bit rates count in thousands
+             --> a.toml:2:8
+              |
+            2 | rate = "10mibit"
+              |        ^^^^^^^^^
+              |
+              = help: write `10mbit` if that is meant
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "2000tbit"
+"#,
+        expect![[r#"
+            error: `rate`: `2000tbit` is above the highest rate, 1000000gbit
+             --> a.toml:2:8
+              |
+            2 | rate = "2000tbit"
+              |        ^^^^^^^^^^
+              |
+              = help: write a lower rate, or `unlimited`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = ""
+"#,
+        expect![[r#"
+            error: `rate`: an empty text is no quantity
+             --> a.toml:2:8
+              |
+            2 | rate = ""
+              |        ^^
+              |
+              = help: write a number and a unit, as in `100mbit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "mbit"
+"#,
+        expect![[r#"
+            error: `rate`: `mbit` does not begin with a number
+             --> a.toml:2:8
+              |
+            2 | rate = "mbit"
+              |        ^^^^^^
+              |
+              = help: write a number and a unit, as in `100mbit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "10KB/s"
+"#,
+        expect![[r#"
+            error: `rate`: `10KB/s` could count 1000 or 1024 bytes
+             --> a.toml:2:8
+              |
+            2 | rate = "10KB/s"
+              |        ^^^^^^^^
+              |
+              = help: write `10kB/s` (1000) or `10KiB/s` (1024)
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "0.5bit"
+"#,
+        expect![[r#"
+            error: `rate`: `0.5bit` is not a whole number of bits a second
+             --> a.toml:2:8
+              |
+            2 | rate = "0.5bit"
+              |        ^^^^^^^^
+              |
+              = help: write `1bit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbits/sec"
+"#,
+        expect![[r#"
+            error: `rate`: `100mbits/sec`: `mbits/sec` is not a unit of rate
+             --> a.toml:2:8
+              |
+            2 | rate = "100mbits/sec"
+              |        ^^^^^^^^^^^^^^
+              |
+              = help: units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "1.2.3mbit"
+"#,
+        expect![[r#"
+            error: `rate`: `1.2.3mbit` has more than one point
+             --> a.toml:2:8
+              |
+            2 | rate = "1.2.3mbit"
+              |        ^^^^^^^^^^^
+              |
+              = help: write a number and a unit, as in `100mbit`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_time() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+delay = "2 weeks"
+"#,
+        expect![[r#"
+            error: `delay`: `2 weeks`: `weeks` is not a unit of time
+             --> a.toml:3:9
+              |
+            3 | delay = "2 weeks"
+              |         ^^^^^^^^^
+              |
+              = help: units of time: ns, us, ms, s, min, h
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+delay = "99999999999h"
+"#,
+        expect![[r#"
+            error: `delay`: `99999999999h` is too large
+             --> a.toml:3:9
+              |
+            3 | delay = "99999999999h"
+              |         ^^^^^^^^^^^^^^
+              |
+              = help: at most 18446744073709551615 nanoseconds
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+delay = "unlimited"
+"#,
+        expect![[r#"
+            error: `delay`: `unlimited` does not begin with a number
+             --> a.toml:3:9
+              |
+            3 | delay = "unlimited"
+              |         ^^^^^^^^^^^
+              |
+              = help: write a number and a unit, as in `40ms`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+delay = "1ms 5us"
+"#,
+        expect![[r#"
+            error: `delay`: `1ms 5us` is more than one number and one unit
+             --> a.toml:3:9
+              |
+            3 | delay = "1ms 5us"
+              |         ^^^^^^^^^
+              |
+              = help: write a number and a unit, as in `40ms`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+delay = "1.0000000000000000001s"
+"#,
+        expect![[r#"
+            error: `delay`: `1.0000000000000000001s` has too many digits
+             --> a.toml:3:9
+              |
+            3 | delay = "1.0000000000000000001s"
+              |         ^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: write at most 20 digits before the point, and 18 behind it
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_size() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+mtu = "64KB"
+"#,
+        expect![[r#"
+            error: `mtu`: `64KB` could count 1000 or 1024 bytes
+             --> a.toml:3:7
+              |
+            3 | mtu = "64KB"
+              |       ^^^^^^
+              |
+              = help: write `64kB` (1000) or `64KiB` (1024)
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+mtu = "9001b"
+"#,
+        expect![[r#"
+            error: `mtu`: `9001b` could be bits or bytes
+             --> a.toml:3:7
+              |
+            3 | mtu = "9001b"
+              |       ^^^^^^^
+              |
+              = help: a size is in bytes: write `9001B`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+mtu = "70kB"
+"#,
+        expect![[r#"
+            error: `mtu`: `70kB` is out of range
+             --> a.toml:3:7
+              |
+            3 | mtu = "70kB"
+              |       ^^^^^^
+              |
+              = help: write a size from `68B` to `65535B`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+mtu = "1.5M"
+"#,
+        expect![[r#"
+            error: `mtu`: `1.5M` has half a unit
+             --> a.toml:3:7
+              |
+            3 | mtu = "1.5M"
+              |       ^^^^^^
+              |
+              = help: write `1.5MB` (thousands) or `1.5MiB` (1024)
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_limit() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+queue = "1.5p"
+"#,
+        expect![[r#"
+            error: `queue`: `1.5p` is not a whole number of packets
+             --> a.toml:5:9
+              |
+            5 | queue = "1.5p"
+              |         ^^^^^^
+              |
+              = help: write `1p` or `2p`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+queue = "5000000000p"
+"#,
+        expect![[r#"
+            error: `queue`: `5000000000p` is too many packets
+             --> a.toml:5:9
+              |
+            5 | queue = "5000000000p"
+              |         ^^^^^^^^^^^^^
+              |
+              = help: write at most `4294967295p`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+queue = "20 pakets"
+"#,
+        expect![[r#"
+            error: `queue`: `20 pakets`: `pakets` is not a unit of size
+             --> a.toml:5:9
+              |
+            5 | queue = "20 pakets"
+              |         ^^^^^^^^^^^ did you mean `packets`?
+              |
+              = help: units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024); or packets: `20p`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+queue = "2M"
+"#,
+        expect![[r#"
+            error: `queue`: `2M` has half a unit
+             --> a.toml:5:9
+              |
+            5 | queue = "2M"
+              |         ^^^^
+              |
+              = help: write `2MB` (thousands) or `2MiB` (1024); or packets: `20p`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+queue = ["20p"]
+"#,
+        expect![[r#"
+            error: `queue`: a list does not go here
+             --> a.toml:5:9
+              |
+            5 | queue = ["20p"]
+              |         ^^^^^^^
+              |
+              = help: write a limit in quotes, as in `"20p"`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_rule() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "udp dport 70000"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `70000` is not a port
+             --> a.toml:4:20
+              |
+            4 | match = "udp dport 70000"
+              |                    ^^^^^
+              |
+              = help: write a number from 0 to 65535, or a range such as `5000-5010`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "dport 20-10"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `20-10` is an empty range
+             --> a.toml:4:16
+              |
+            4 | match = "dport 20-10"
+              |                ^^^^^
+              |
+              = help: write `10-20`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "src 10.0.0.0/33"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `10.0.0.0/33` has no prefix length that IP knows
+             --> a.toml:4:14
+              |
+            4 | match = "src 10.0.0.0/33"
+              |              ^^^^^^^^^^^
+              |
+              = help: write 0 to 32 after the slash
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any udp"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `any` stands alone
+             --> a.toml:4:14
+              |
+            4 | match = "any udp"
+              |              ^^^
+              |
+              = help: leave `any` away, or all the rest
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "proto 300"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `300` is not the number of a protocol
+             --> a.toml:4:16
+              |
+            4 | match = "proto 300"
+              |                ^^^
+              |
+              = help: write a number from 0 to 255
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "udp tcp"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: a second protocol, and all terms must hold at once
+             --> a.toml:4:14
+              |
+            4 | match = "udp tcp"
+              |              ^^^
+              |
+              = help: for "either", write a list: `match = ["udp", "tcp"]`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "udp dport"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `dport` needs a port
+             --> a.toml:4:14
+              |
+            4 | match = "udp dport"
+              |              ^^^^^
+              |
+              = help: write `dport 5004`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = ""
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: an empty rule
+             --> a.toml:4:9
+              |
+            4 | match = ""
+              |         ^^
+              |
+              = help: write `any` for every packet
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "src example.com"
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: `example.com` is not an address
+             --> a.toml:4:14
+              |
+            4 | match = "src example.com"
+              |              ^^^^^^^^^^^
+              |
+              = help: write one such as `10.1.2.3`, `10.0.0.0/8` or `2001:db8::/32`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = ["udp", 5]
+[link.a.flow.rest]
+match = "any"
+"#,
+        expect![[r#"
+            error: `match`: a whole number does not go here
+             --> a.toml:4:17
+              |
+            4 | match = ["udp", 5]
+              |                 ^
+              |
+              = help: write a rule in quotes, or a list of them, as in `"udp dport 5004"`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_choice() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+account = "L2"
+"#,
+        expect![[r#"
+            error: `account`: `L2` is not one of the words allowed
+             --> a.toml:3:11
+              |
+            3 | account = "L2"
+              |           ^^^^ did you mean `l2`?
+              |
+              = help: allowed: `payload`, `ip`, `l2`, `l1`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+account = "frame"
+"#,
+        expect![[r#"
+            error: `account`: `frame` is not one of the words allowed
+             --> a.toml:3:11
+              |
+            3 | account = "frame"
+              |           ^^^^^^^
+              |
+              = help: allowed: `payload`, `ip`, `l2`, `l1`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = {}
+"#,
+        expect![[r#"
+            error: the scheduler lacks `kind`
+             --> a.toml:3:13
+              |
+            3 | scheduler = {}
+              |             ^^
+              |
+              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `drr`, `virtual-links`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "1mbit"
+size = "500B"
+model = "possion"
+"#,
+        expect![[r#"
+            error: `model`: `possion` is not one of the words allowed
+             --> a.toml:6:9
+              |
+            6 | model = "possion"
+              |         ^^^^^^^^^ did you mean `poisson`?
+              |
+              = help: allowed: `poisson`, `cbr`, `on-off`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links", serve = "packetwise" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+"#,
+        expect![[r#"
+            error: `serve`: `packetwise` is not one of the words allowed
+             --> a.toml:3:47
+              |
+            3 | scheduler = { kind = "virtual-links", serve = "packetwise" }
+              |                                               ^^^^^^^^^^^^ did you mean `packet-wise`?
+              |
+              = help: allowed: `packet-wise`, `phase-wise`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+lend = true
+"#,
+        expect![[r#"
+            error: `lend`: true or false does not go here
+             --> a.toml:8:8
+              |
+            8 | lend = true
+              |        ^^^^
+              |
+              = help: write one of these in quotes: `no`, `yes`
+        "#]],
+    );
+}
+
+#[test]
+fn what_disciplines_refuse() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+"#,
+        expect![[r#"
+            error: scheduler `virtual-links`: a phase-wise server carries no tails over
+             --> a.toml:3:68
+              |
+            3 | scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
+              |                                                                    ^^^^^^^
+              |
+              = help: leave it out, or choose `serve = "packet-wise"`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "2h"
+"#,
+        expect![[r#"
+            error: flow `x`: a phase of 7200s is longer than an hour
+             --> a.toml:7:9
+              |
+            7 | phase = "2h"
+              |         ^^^^
+              |
+              = help: a cycle of microseconds to seconds is what links are divided by
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "unlimited"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+"#,
+        expect![[r#"
+            error: scheduler `virtual-links`: a phase divides the time of a link, and an unlimited link takes none
+             --> a.toml:3:22
+              |
+            3 | scheduler = { kind = "virtual-links" }
+              |                      ^^^^^^^^^^^^^^^
+              |
+              = help: give the link a `rate`, or choose `fifo`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "fifo", queue = "100B" }
+"#,
+        expect![[r#"
+            error: scheduler `fifo`: a queue of 100B never admits a packet of 1514 B
+             --> a.toml:3:38
+              |
+            3 | scheduler = { kind = "fifo", queue = "100B" }
+              |                                      ^^^^^^
+              |
+              = help: at least `1p` or `1514B`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+queue = "1kB"
+"#,
+        expect![[r#"
+            error: flow `x`: a queue of 1000B never admits a packet of 1514 B
+             --> a.toml:8:9
+              |
+            8 | queue = "1kB"
+              |         ^^^^^
+              |
+              = help: at least `1p` or `1514B`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_source() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "1mbit"
+size = "500B"
+model = "cbr"
+on = "1s"
+"#,
+        expect![[r#"
+            error: `on` is for `model = "on-off"`, and this is `cbr`
+             --> a.toml:7:1
+              |
+            7 | on = "1s"
+              | ^^
+              |
+              = help: leave `on` away, or change the model
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "1mbit"
+size = "500B"
+model = "on-off"
+on = "1s"
+"#,
+        expect![[r#"
+            error: traffic `t` lacks `off`, which `on-off` needs
+             --> a.toml:3:1
+              |
+            3 | [traffic.t]
+              | ^^^^^^^^^^^
+              |
+              = help: write its mean, as in `off = "100ms"`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "1mbit"
+size = "500B"
+model = "cbr"
+direction = "left"
+"#,
+        expect![[r#"
+            error: `direction`: `left` is not one of the words allowed
+             --> a.toml:7:13
+              |
+            7 | direction = "left"
+              |             ^^^^^^
+              |
+              = help: allowed: `up`, `down`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "unlimited"
+size = "500B"
+model = "cbr"
+"#,
+        expect![[r#"
+            error: `rate`: `unlimited` is for links
+             --> a.toml:4:8
+              |
+            4 | rate = "unlimited"
+              |        ^^^^^^^^^^^
+              |
+              = help: write a rate, as in `100mbit`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[traffic.t]
+rate = "1mbit"
+size = "500B"
+model = "cbr"
+start = "2s"
+stop = "1s"
+"#,
+        expect![[r#"
+            error: traffic `t` stops before it starts
+             --> a.toml:8:8
+              |
+            8 | stop = "1s"
+              |        ^^^^
+              |
+              = help: write a time after its start, `2s`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_out_of_place() {
+    errors(
+        r#"[lnik.a]
+rate = "1mbit"
+"#,
+        expect![[r#"
+            error: a scenario has no key `lnik`
+             --> a.toml:1:2
+              |
+            1 | [lnik.a]
+              |  ^^^^ did you mean `link`?
+              |
+              = help: allowed: `link`, `run`, `traffic`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+
+[runs]
+seed = 1
+"#,
+        expect![[r#"
+            error: a scenario has no key `runs`
+             --> a.toml:4:2
+              |
+            4 | [runs]
+              |  ^^^^ did you mean `run`?
+              |
+              = help: allowed: `link`, `run`, `traffic`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+
+[run]
+seed = 1.0
+"#,
+        expect![[r#"
+            error: `seed`: a number with decimals does not go here
+             --> a.toml:5:8
+              |
+            5 | seed = 1.0
+              |        ^^^
+              |
+              = help: write a whole number from 0 to 9223372036854775807, without quotes
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+
+[run]
+durration = "1s"
+"#,
+        expect![[r#"
+            error: `[run]` has no key `durration`
+             --> a.toml:5:1
+              |
+            5 | durration = "1s"
+              | ^^^^^^^^^ did you mean `duration`?
+              |
+              = help: allowed: `duration`, `replications`, `seed`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow.x]
+match = "any"
+need = { dealy = "1ms" }
+"#,
+        expect![[r#"
+            error: the need of flow `x` has no key `dealy`
+             --> a.toml:5:10
+              |
+            5 | need = { dealy = "1ms" }
+              |          ^^^^^ did you mean `delay`?
+              |
+              = help: allowed: `delay`, `rate`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+[link.a.flow."x y"]
+match = "any"
+"#,
+        expect![[r#"
+            error: `x y` cannot be the name of a flow
+             --> a.toml:3:14
+              |
+            3 | [link.a.flow."x y"]
+              |              ^^^^^
+              |
+              = help: a name has 1 to 64 letters, digits, `-`, `_` or `.`
+        "#]],
+    );
+}

@@ -1,5 +1,6 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
+use crate::asked::Asked;
 use crate::measure::{Measured, MeasuredFlow, measure};
 use crate::plan::promises;
 use crate::show::say;
@@ -35,6 +36,8 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// A flow in all three views.
@@ -260,6 +263,7 @@ impl Verdict {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut scenario = file::read(&args.file)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
+    args.asked.tell(&scenario);
     let comparison = Comparison::of(&scenario, "measuring")?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);

@@ -1,7 +1,7 @@
 //! Scenario files from the command line.
 
 use anyhow::{Context, Result};
-use falaj_scenario::{Scenario, parse_span};
+use falaj_scenario::{Diagnostics, Scenario, parse_span};
 use falaj_sched::time::Span;
 use std::fmt;
 use std::io::IsTerminal;
@@ -27,18 +27,34 @@ pub(crate) fn read(path: &Path) -> Result<Scenario> {
 
 /// The same for a text that is at hand.
 pub(crate) fn parse(text: &str, name: &str) -> Result<Scenario> {
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     match falaj_scenario::parse(text, name) {
         Ok((scenario, warnings)) => {
-            if !warnings.is_empty() {
-                eprintln!("{}", warnings.render(colour));
-            }
+            tell(&warnings);
             Ok(scenario)
         }
         Err(errors) => {
-            eprintln!("{}", errors.render(colour));
+            tell(&errors);
             Err(Told.into())
         }
+    }
+}
+
+/// The same for a text of falaj's own, whose warnings nobody could heed.
+pub(crate) fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
+    match falaj_scenario::parse(text, name) {
+        Ok((scenario, _)) => Ok(scenario),
+        Err(errors) => {
+            tell(&errors);
+            Err(Told.into())
+        }
+    }
+}
+
+/// Diagnostics, on standard error; in colour where somebody looks.
+pub(crate) fn tell(diagnostics: &Diagnostics) {
+    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    if !diagnostics.is_empty() {
+        eprintln!("{}", diagnostics.render(colour));
     }
 }
 

@@ -4,18 +4,25 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
+//! | [`check`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables; scenario files |
+//! | [`asked`] | what was asked for, said before a run |
 #![forbid(unsafe_code)]
 
+mod asked;
 mod bench;
+mod check;
 mod compare;
 mod demo;
+mod explain;
 mod file;
 mod measure;
+mod pages;
 mod plan;
 mod reproduce;
 mod run;
@@ -23,7 +30,7 @@ mod show;
 mod sim;
 mod traffic;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Virtual links with guarantees, and any link emulated: simulated, promised, measured.
@@ -61,6 +68,16 @@ enum Command {
     Reproduce(reproduce::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
+    /// Check scenario files: what is wrong with them, where, and what to write instead.
+    Check(check::Args),
+    /// Explain a key of the scenario file, or a discipline.
+    Explain(explain::Args),
+    /// Print the JSON Schema of the scenario file, for editors.
+    Schema(explain::SchemaArgs),
+    /// Print what a shell needs to complete falaj's commands.
+    Completions(pages::CompletionsArgs),
+    /// Print the manual page, or write one for each command.
+    Man(pages::ManArgs),
     /// One end of `traffic`: reads what to send and receive from standard input.
     #[command(hide = true)]
     TrafficEnd,
@@ -76,6 +93,11 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Check(args) => check::main(&args),
+        Command::Explain(args) => explain::main(&args),
+        Command::Schema(args) => explain::schema(&args),
+        Command::Completions(args) => pages::completions(&args, Cli::command()),
+        Command::Man(args) => pages::man(&args, Cli::command()),
         Command::TrafficEnd => measure::end(),
     };
     outcome.unwrap_or_else(|error| {

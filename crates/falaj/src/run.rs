@@ -1,5 +1,6 @@
 //! `falaj run`: a command behind an emulated link.
 
+use crate::asked::Asked;
 use crate::measure::warn_of_spinning;
 use crate::traffic::only_link;
 use crate::{file, show};
@@ -58,6 +59,8 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    asked: Asked,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
@@ -90,6 +93,7 @@ fn peer(command: OsString) -> Result<Side> {
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let scenario = scenario(&args)?;
     let link = &scenario.links[only_link(&scenario)?];
+    args.asked.tell(&scenario);
     warn_of_spinning(link);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
     let mut sandbox = Sandbox::start(Spec {

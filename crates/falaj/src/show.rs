@@ -25,6 +25,11 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     }
 }
 
+/// A text of several lines, its last newline included.
+pub(crate) fn print(text: &str) {
+    line(format_args!("{}", text.strip_suffix('\n').unwrap_or(text)));
+}
+
 /// Three significant digits of nanoseconds: `870 ns`, `121 us`, `3.10 ms`.
 pub(crate) fn nanos(ns: f64) -> String {
     let (value, unit) = match ns {

@@ -1,5 +1,6 @@
 //! `falaj sim`: a scenario in simulated time.
 
+use crate::asked::Asked;
 use crate::show::say;
 use crate::{file, show};
 use anyhow::{Result, bail};
@@ -36,6 +37,8 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
@@ -188,6 +191,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if scenario.traffic.is_empty() {
         bail!("{} has no [traffic.NAME]: there is nothing to simulate", args.file.display());
     }
+    args.asked.tell(&scenario);
     let runs = Replications::run(&scenario)?;
     let flows: Vec<(String, Simulated)> = fed_flows(&scenario)
         .into_iter()

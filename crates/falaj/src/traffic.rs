@@ -1,5 +1,6 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
+use crate::asked::Asked;
 use crate::measure::{Measured, measure};
 use crate::show::say;
 use crate::sim::{fed_flows, name_of};
@@ -24,6 +25,8 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    asked: Asked,
 }
 
 /// The one link of a scenario that is to run live.
@@ -38,6 +41,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut scenario = file::read(&args.file)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
     let link = only_link(&scenario)?;
+    args.asked.tell(&scenario);
     let measured = measure(&scenario, link, "sending")?;
     let rows = || {
         fed_flows(&scenario)

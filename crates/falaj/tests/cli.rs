@@ -326,3 +326,127 @@ fn a_reader_who_has_seen_enough() {
         assert_eq!((ran.status, ran.err.as_str()), (Some(128 + 13), ""), "{args:?}");
     }
 }
+
+// ------------------------------------------------------------------------------------------ check, explain, schema
+
+#[test]
+fn a_check_tells_everything_at_once() {
+    let good = file("check-good.toml", TENANTS);
+    let bad = file("check-bad.toml", "[link.a]\nrate = 100\ndealy = \"1ms\"\n");
+    let unlikely = file("check-unlikely.toml", "[link.a]\nrate = \"1gbit\"\n[link.a.flow.x]\nmatch = \"udp\"\n");
+    let ran = falaj(&["check", good, unlikely]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert_eq!(ran.out, "check-good.toml: no errors\ncheck-unlikely.toml: no errors, 1 warning\n");
+    assert!(ran.err.starts_with("warning: no flow of link `a` takes"), "{}", ran.err);
+
+    let ran = falaj(&["check", bad, "no-such.toml", good]);
+    assert_eq!(ran.status, Some(2));
+    assert_eq!(ran.out, "check-bad.toml: 2 errors\ncheck-good.toml: no errors\n");
+    assert!(ran.err.contains("cannot read the scenario no-such.toml"), "{}", ran.err);
+
+    let ran = falaj(&["check", bad, good, "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(2), ""));
+    expect![[r#"
+        {
+          "good": false,
+          "problems": [
+            {
+              "column": 8,
+              "file": "check-bad.toml",
+              "help": [
+                "write, in quotes, `100mbit` or `100kbit`; units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s"
+              ],
+              "label": "",
+              "line": 2,
+              "severity": "error",
+              "title": "`rate`: `100` is a number without a unit"
+            },
+            {
+              "column": 1,
+              "file": "check-bad.toml",
+              "help": [
+                "allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`"
+              ],
+              "label": "did you mean `delay`?",
+              "line": 3,
+              "severity": "error",
+              "title": "link `a` has no key `dealy`"
+            }
+          ]
+        }
+    "#]].assert_eq(&ran.out);
+    let json = falaj(&["check", good, "--json"]);
+    assert_eq!((json.status, json.json()), (Some(0), serde_json::json!({ "good": true, "problems": [] })));
+}
+
+#[test]
+fn keys_are_explained() {
+    let ran = falaj(&["explain", "flow.phase"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    for words in ["flow.phase: time on the link", "ns, us, ms", "Fortuna and Chydzinski 2013", "phase = \"500us\""] {
+        assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
+    }
+    let ran = falaj(&["explain", "dealy"]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert_eq!(
+        ran.err,
+        "falaj: there is no key and no discipline `dealy`; did you mean `delay`?\n`falaj explain` lists all\n"
+    );
+    let ran = falaj(&["explain"]);
+    assert_eq!(ran.status, Some(0));
+    assert!(ran.out.contains("  scheduler.tail ") && ran.out.contains("  drr "), "{}", ran.out);
+    assert!(falaj(&["explain", "--reference"]).out.starts_with("# The scenario file\n"));
+}
+
+#[test]
+fn the_schema_is_json() {
+    let ran = falaj(&["schema"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.json()["$schema"], "https://json-schema.org/draft/2020-12/schema");
+}
+
+// ------------------------------------------------------------------------------------- echo, warnings, pages
+
+#[test]
+fn what_was_asked_for_is_said() {
+    let tenants = file("asked.toml", TENANTS);
+    let short = ["sim", tenants, "--duration", "1ms", "--replications", "1"];
+    assert_eq!(falaj(&short).err, "", "nobody looks");
+    let ran = falaj(&[&short[..], &["-v", "--json"]].concat());
+    assert_eq!(
+        ran.err,
+        "asked: 100mbit of l2 each way, 0ns each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
+    );
+    ran.json();
+    assert_eq!(falaj(&[&short[..], &["--quiet"]].concat()).err, "");
+    assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));
+}
+
+#[test]
+fn a_paper_reproduced_warns_of_nothing_and_its_files_do() {
+    let ran = falaj(&["reproduce", "fortuna", "--scenario", "1"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let waits = ran.out.replace(", tail = \"skip\"", "");
+    let ran = falaj(&["check", file("paper.toml", &waits)]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("flow `v1`: 6.7 % of its phase passes unused"), "{}", ran.err);
+}
+
+#[test]
+fn pages_come_from_the_command_line() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = falaj(&["completions", shell]);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{shell}");
+        assert!(ran.out.contains("compare"), "{shell}");
+    }
+    assert_eq!(falaj(&["completions", "dos"]).status, Some(2));
+    let ran = falaj(&["man"]);
+    assert!(ran.status == Some(0) && ran.out.contains(".TH falaj 1"), "{ran:?}");
+    assert_eq!(falaj(&["man", "pages/man1"]).status, Some(0));
+    let page = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pages/man1/falaj-compare.1");
+    assert!(std::fs::read_to_string(page).expect("a page").contains("Exit status"));
+    let _ = file("not-a-directory", "");
+    let ran = falaj(&["man", "not-a-directory"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.starts_with("falaj: cannot write the pages to not-a-directory: "), "{}", ran.err);
+}

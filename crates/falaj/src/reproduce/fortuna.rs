@@ -148,7 +148,7 @@ fn scenario_text(row: &Row, server: Server) -> String {
 }
 
 fn scenario(row: &Row, server: Server) -> Result<Scenario> {
-    file::parse(&scenario_text(row, server), "fortuna")
+    file::parse_quietly(&scenario_text(row, server), "fortuna")
 }
 
 /// Runs a row under one server.

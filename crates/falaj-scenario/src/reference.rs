@@ -1,0 +1,336 @@
+//! The keys of the file and the disciplines, told to people: one of them, a
+//! list, or the whole page. All of it is made from [`crate::keys`] and
+//! [`falaj_sched::registry::ENTRIES`], so that it cannot say anything else
+//! than what the parser does.
+
+use crate::keys::{FILE, Fallback, Holds, Key, TABLES, Table};
+use crate::matching::TERMS;
+use crate::nearest;
+use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
+use falaj_sched::params::Kind;
+use falaj_sched::registry::{ENTRIES, Entry, entry};
+use std::fmt::{self, Write};
+
+pub use crate::schema::schema;
+
+/// No key or discipline has this name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unknown {
+    /// What was asked for.
+    pub name: String,
+    /// What was probably meant.
+    pub near: Option<String>,
+}
+
+impl fmt::Display for Unknown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no key and no discipline {}", quoted(&self.name))?;
+        match &self.near {
+            Some(near) => write!(f, "; did you mean `{near}`?"),
+            None => Ok(()),
+        }
+    }
+}
+impl std::error::Error for Unknown {}
+
+/// A key, where it stands, and the discipline that it is for.
+#[derive(Clone, Copy)]
+struct Topic {
+    table: &'static Table,
+    key: Key,
+    of: Option<&'static Entry>,
+}
+
+impl Topic {
+    /// `flow.phase`, `link`.
+    fn path(&self) -> String {
+        match self.table.word {
+            "" => self.key.name.to_owned(),
+            word => format!("{word}.{}", self.key.name),
+        }
+    }
+
+    /// Is it what `asked` says, a name or a path such as `link.uplink.flow.a.queue`?
+    fn answers(&self, asked: &str) -> bool {
+        let mut words: Vec<&str> = asked.split('.').collect();
+        if words.pop() != Some(self.key.name) {
+            return false;
+        }
+        let mut tables = words.iter().filter(|w| TABLES.iter().any(|t| t.word == **w));
+        match tables.next_back() {
+            Some(word) => *word == self.table.word,
+            None if words.is_empty() => true,
+            // A discipline's name may stand before its key.
+            None => self.of.is_some_and(|e| words == [e.kind]),
+        }
+    }
+}
+
+/// Every key, in the order of the file, each behind its table's own.
+fn topics() -> Vec<Topic> {
+    let mut all = Vec::new();
+    for table in TABLES {
+        all.extend(table.keys.iter().map(|key| Topic { table, key: *key, of: None }));
+        for entry in ENTRIES {
+            let own = match table.word {
+                "scheduler" => entry.scheduler,
+                "flow" => entry.flow,
+                _ => continue,
+            };
+            all.extend(own.iter().map(|p| Topic { table, key: Key::from(p), of: Some(entry) }));
+        }
+    }
+    all
+}
+
+/// What is known of a key (`delay`, `flow.phase`, `link.uplink.rate`) or of a
+/// discipline (`drr`), for a terminal; ends with a newline.
+///
+/// # Errors
+/// No such name; the error has the nearest one.
+pub fn explain(asked: &str) -> Result<String, Unknown> {
+    let topics = topics();
+    let mut parts: Vec<String> = topics.iter().filter(|t| t.answers(asked)).map(key_text).collect();
+    parts.extend(entry(asked).map(discipline_text));
+    if !parts.is_empty() {
+        return Ok(parts.join("\n"));
+    }
+    let paths: Vec<String> = topics.iter().map(Topic::path).collect();
+    let names = topics.iter().map(|t| t.key.name).chain(ENTRIES.iter().map(|e| e.kind));
+    let near = nearest::among(asked, names.chain(paths.iter().map(String::as_str)));
+    // `link.dealy`: the last word alone may be what is wrong.
+    let last = asked.rsplit('.').next().unwrap_or(asked);
+    let near = near.or_else(|| nearest::among(last, topics.iter().map(|t| t.key.name)));
+    Err(Unknown { name: asked.to_owned(), near: near.map(str::to_owned) })
+}
+
+/// All keys and disciplines, a line for each, for a terminal.
+pub fn list() -> String {
+    let mut out = String::new();
+    for table in TABLES {
+        line(&mut out, format_args!("{}", table.header));
+        for topic in topics().iter().filter(|t| t.table == table) {
+            let of = topic.of.map_or(String::new(), |e| format!(" ({})", e.kind));
+            line(&mut out, format_args!("  {:<22} {}{of}", topic.path(), topic.key.doc));
+        }
+        out.push('\n');
+    }
+    line(&mut out, format_args!("disciplines"));
+    for entry in ENTRIES {
+        line(&mut out, format_args!("  {:<22} {}", entry.kind, entry.doc));
+    }
+    out
+}
+
+fn key_text(topic: &Topic) -> String {
+    let key = &topic.key;
+    let mut out = String::new();
+    line(&mut out, format_args!("{}: {}\n", topic.path(), key.doc));
+    match topic.table.word {
+        "link" if crate::keys::DIRECTION.iter().any(|k| k.name == key.name) => {
+            row(&mut out, "in", "[link.NAME]; [link.NAME.up], [link.NAME.down]");
+        }
+        _ => row(&mut out, "in", topic.table.header),
+    }
+    row(&mut out, "value", &value(key.holds));
+    row(&mut out, "default", &default(key, false));
+    match topic.of {
+        Some(entry) => {
+            row(&mut out, "taken by", entry.kind);
+            row(&mut out, "source", entry.source);
+        }
+        None if topic.table.word == "flow" => row(&mut out, "taken by", "every discipline"),
+        None => {}
+    }
+    row(&mut out, "example", &example(topic));
+    if matches!(key.holds, Holds::Rules) {
+        out.push_str("\n  terms of a rule, of which all must hold:\n");
+        for (term, doc) in TERMS {
+            line(&mut out, format_args!("    {term:<6} {doc}"));
+        }
+    }
+    out
+}
+
+fn discipline_text(entry: &Entry) -> String {
+    let mut out = String::new();
+    line(&mut out, format_args!("{}: {}\n", entry.kind, entry.doc));
+    row(&mut out, "source", entry.source);
+    for (what, params) in [("scheduler", entry.scheduler), ("flow", entry.flow)] {
+        let keys = params.iter().map(Key::from);
+        let lines: Vec<String> = keys
+            .map(|k| match k.fallback {
+                Fallback::Required => format!("{:<8} {}; required", k.name, k.doc),
+                _ => format!("{:<8} {}; default {}", k.name, k.doc, default(&k, false)),
+            })
+            .collect();
+        row(&mut out, what, if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str());
+    }
+    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\" }}\n", entry.kind);
+    text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
+    for param in entry.flow.iter().filter(|p| p.default.is_none()) {
+        // Writing to a string never fails.
+        let _ = write!(text, "\n{} = {}", param.name, sample(&Key::from(param), true));
+    }
+    row(&mut out, "example", &text);
+    out
+}
+
+/// What may be written, in words.
+pub(crate) fn value(holds: Holds) -> String {
+    match holds {
+        Holds::Value(Kind::Span) => SPAN_UNITS.replacen("units of", "a", 1),
+        Holds::PositiveSpan => format!("{}; above zero", SPAN_UNITS.replacen("units of", "a", 1)),
+        Holds::Value(Kind::Rate) => format!("a rate up to {RATE_MAX}, or `unlimited`; {RATE_UNITS}"),
+        Holds::FiniteRate => format!("a rate up to {RATE_MAX}; {RATE_UNITS}"),
+        Holds::Value(Kind::Bytes) => SIZE_UNITS.replacen("units of", "a", 1),
+        Holds::BytesIn { min, max } => format!("a size from {min}B to {max}B; {SIZE_UNITS}"),
+        Holds::Value(Kind::Limit) => format!("packets, `20p`, or a size, `64kB`; above zero; {SIZE_UNITS}"),
+        Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
+        Holds::Value(Kind::Choice(words)) => format!("one of {}", nearest::list(words.iter().copied())),
+        Holds::Rules => "a rule, or a list of rules".into(),
+        Holds::LinkName => "the name of a link".into(),
+        Holds::FlowName => "the name of a flow".into(),
+        Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
+        Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Named(keys) => {
+            format!("tables with names, each of {}", nearest::list(keys.iter().map(|k| k.name)))
+        }
+    }
+}
+
+fn default(key: &Key, markdown: bool) -> String {
+    match key.fallback {
+        Fallback::Required => "none, it is required".into(),
+        Fallback::Value(text) if markdown => format!("`{text}`"),
+        Fallback::Value(text) | Fallback::Otherwise(text) => text.into(),
+    }
+}
+
+/// A value as it is written in the file.
+fn sample(key: &Key, discipline: bool) -> String {
+    let text = match key.holds {
+        Holds::Value(Kind::Span) | Holds::PositiveSpan if discipline => "500us",
+        Holds::PositiveSpan if key.name == "duration" => "30s",
+        Holds::Value(Kind::Span) | Holds::PositiveSpan => "40ms",
+        Holds::Value(Kind::Rate) | Holds::FiniteRate => "100mbit",
+        Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => "1500B",
+        Holds::Value(Kind::Limit) => "50p",
+        Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),
+        Holds::Value(Kind::Choice(words)) => {
+            let other = words.iter().find(|w| key.fallback != Fallback::Value(w));
+            return format!("\"{}\"", other.or(words.first()).unwrap_or(&""));
+        }
+        Holds::Rules => "udp dport 5004",
+        Holds::LinkName => "uplink",
+        Holds::FlowName => "voice",
+        Holds::Scheduler => return "{ kind = \"drr\" }".into(),
+        Holds::Table(keys) => {
+            let inner: Vec<String> = keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
+            return format!("{{ {} }}", inner.join(", "));
+        }
+        Holds::Named(_) => return String::new(),
+    };
+    format!("\"{text}\"")
+}
+
+/// A key in its place.
+fn example(topic: &Topic) -> String {
+    let key = &topic.key;
+    let set = format!("{} = {}", key.name, sample(key, topic.of.is_some()));
+    let header = topic.table.header.replace("NAME", "uplink").replace("FLOW", "voice");
+    match (topic.table.word, key.holds, topic.of) {
+        ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
+            format!("[{}]\nduration = \"30s\"", key.name)
+        }
+        ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
+        ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
+        ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
+        ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
+        ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
+        ("need", _, _) => format!("need = {{ {set} }}"),
+        ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
+        _ => format!("{header}\n{set}"),
+    }
+}
+
+/// The reference page, `docs/reference/scenario.md`.
+pub fn markdown() -> String {
+    let mut out = String::from(
+        "# The scenario file\n\n\
+         <!-- Made by `falaj explain --reference`; a test fails where it is not up to date. -->\n\n\
+         `falaj explain KEY` says the same on a terminal, and `falaj schema` prints a JSON Schema for editors.\n\
+         Quantities are texts with a unit. Times: ns, us, ms, s, min, h. Rates: bit, kbit, mbit, gbit, tbit a second,\n\
+         or B/s, kB/s, MB/s, GB/s. Sizes: B, kB, MB, GB (thousands), KiB, MiB, GiB (1024). Queues: a size, or packets, `20p`.\n",
+    );
+    for table in TABLES {
+        let header = if table.word.is_empty() { "The file".into() } else { format!("`{}`", table.header) };
+        line(&mut out, format_args!("\n## {header}\n\n{}.\n", capital(table.doc)));
+        keys_table(&mut out, table.keys.iter().copied());
+    }
+    out.push_str(
+        "\n## Rules\n\nA rule is one or more terms that must all hold; `match` takes a rule or a list of them.\n\n",
+    );
+    out.push_str("| term | what it means |\n|---|---|\n");
+    for (term, doc) in TERMS {
+        line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
+    }
+    out.push_str("\n## Disciplines\n");
+    for entry in ENTRIES {
+        line(&mut out, format_args!("\n### `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
+        for (what, params) in [("of the scheduler", entry.scheduler), ("of each flow", entry.flow)] {
+            if params.is_empty() {
+                line(&mut out, format_args!("\nIt has no keys {what}."));
+            } else {
+                line(&mut out, format_args!("\nKeys {what}:\n"));
+                keys_table(&mut out, params.iter().map(Key::from));
+            }
+        }
+    }
+    out
+}
+
+fn keys_table(out: &mut String, keys: impl Iterator<Item = Key>) {
+    out.push_str("| key | what it is | value | default |\n|---|---|---|---|\n");
+    for key in keys {
+        let value = match key.holds {
+            Holds::Value(Kind::Span) => "a time".into(),
+            Holds::PositiveSpan => "a time above zero".into(),
+            Holds::Value(Kind::Rate) => format!("a rate up to `{RATE_MAX}`, or `unlimited`"),
+            Holds::FiniteRate => format!("a rate up to `{RATE_MAX}`"),
+            Holds::Value(Kind::Bytes) => "a size".into(),
+            Holds::BytesIn { min, max } => format!("a size from `{min}B` to `{max}B`"),
+            Holds::Value(Kind::Limit) => "packets or a size, above zero".into(),
+            Holds::Table(_) | Holds::Named(_) if FILE.iter().any(|k| k.name == key.name) => "tables, see below".into(),
+            holds => value(holds),
+        };
+        line(
+            out,
+            format_args!("| `{}` | {} | {} | {} |", key.name, cell(key.doc), cell(&value), cell(&default(&key, true))),
+        );
+    }
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
+}
+
+/// `  what      text`, its further lines below the first.
+fn row(out: &mut String, what: &str, text: &str) {
+    let mut what = what;
+    for part in text.split('\n') {
+        let whole = format!("  {what:<10} {part}");
+        line(out, format_args!("{}", whole.trim_end()));
+        what = "";
+    }
+}
+
+fn line(out: &mut String, text: fmt::Arguments<'_>) {
+    // Writing to a string never fails.
+    let _ = writeln!(out, "{text}");
+}

@@ -1,0 +1,188 @@
+//! The file as JSON Schema, for editors and other programs.
+
+use crate::keys::{self, Fallback, Holds, Key};
+use crate::units::pattern;
+use falaj_sched::params::{Kind, Param};
+use falaj_sched::registry::ENTRIES;
+use serde_json::{Map, Value, json};
+
+/// JSON Schema (draft 2020-12) of the scenario file, made from the same keys
+/// as its parser. What needs arithmetic is left to the parser: which names
+/// exist, what fits a link, what a discipline refuses.
+pub fn schema() -> Value {
+    let mut defs = Map::new();
+    defs.insert("link".into(), link());
+    defs.insert("direction".into(), direction());
+    defs.insert("scheduler".into(), scheduler());
+    defs.insert("flow".into(), any_flow());
+    for entry in ENTRIES {
+        let own: Vec<Key> = keys::FLOW.iter().copied().chain(entry.flow.iter().map(Key::from)).collect();
+        let mut flow = table(&own);
+        flow["description"] = json!(format!("a flow of `{}`", entry.kind));
+        defs.insert(flow_of(entry.kind), flow);
+    }
+    let mut file = table(keys::FILE);
+    file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    file["title"] = json!("falaj scenario");
+    file["$defs"] = Value::Object(defs);
+    file
+}
+
+fn flow_of(kind: &str) -> String {
+    format!("flow-{kind}")
+}
+
+/// A table with these keys and no others.
+fn table(of: &[Key]) -> Value {
+    let properties: Map<String, Value> = of.iter().map(|k| (k.name.to_owned(), property(k))).collect();
+    let required: Vec<&str> = of.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
+    let mut out = json!({ "type": "object", "properties": properties, "additionalProperties": false });
+    if !required.is_empty() {
+        out["required"] = json!(required);
+    }
+    out
+}
+
+/// Tables by names that people choose.
+fn named(inner: &Value) -> Value {
+    json!({
+        "type": "object",
+        "propertyNames": { "minLength": 1, "maxLength": 64 },
+        "additionalProperties": inner,
+    })
+}
+
+fn property(key: &Key) -> Value {
+    let mut out = match key.holds {
+        Holds::Scheduler => json!({ "$ref": "#/$defs/scheduler" }),
+        Holds::Table(keys::DIRECTION) => json!({ "$ref": "#/$defs/direction" }),
+        Holds::Table(inner) => table(inner),
+        Holds::Named(keys::LINK) => {
+            let mut links = named(&json!({ "$ref": "#/$defs/link" }));
+            links["minProperties"] = json!(1);
+            links
+        }
+        Holds::Named(keys::FLOW) => named(&json!({ "$ref": "#/$defs/flow" })),
+        Holds::Named(inner) => named(&table(inner)),
+        Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+        Holds::Rules => {
+            let rule = json!({ "type": "string", "minLength": 1 });
+            json!({ "anyOf": [rule, { "type": "array", "items": rule, "minItems": 1 }] })
+        }
+        Holds::PositiveSpan => text(pattern::SPAN),
+        Holds::FiniteRate => text(pattern::FINITE_RATE),
+        Holds::BytesIn { .. } => text(pattern::SIZE),
+        Holds::Value(kind) => match kind {
+            Kind::Span => text(pattern::SPAN),
+            Kind::Rate => text(pattern::RATE),
+            Kind::Bytes => text(pattern::SIZE),
+            Kind::Limit => text(pattern::LIMIT),
+            Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
+            Kind::Choice(words) => json!({ "enum": words }),
+        },
+    };
+    let more = match key.fallback {
+        Fallback::Otherwise(words) => format!("; default: {words}"),
+        _ => String::new(),
+    };
+    let range = match key.holds {
+        Holds::BytesIn { min, max } => format!("; {min}B to {max}B"),
+        Holds::PositiveSpan => "; above zero".to_owned(),
+        _ => String::new(),
+    };
+    out["description"] = json!(format!("{}{range}{more}", key.doc));
+    if let Fallback::Value(text) = key.fallback {
+        out["default"] = match key.holds {
+            Holds::Value(Kind::Count { .. }) => text.parse::<u64>().map_or(Value::Null, Value::from),
+            Holds::Scheduler => json!({ "kind": text }),
+            _ => json!(text),
+        };
+    }
+    out
+}
+
+fn text(pattern: &str) -> Value {
+    json!({ "type": "string", "pattern": pattern })
+}
+
+/// One of the disciplines, with its own keys.
+fn scheduler() -> Value {
+    let one = |entry: &falaj_sched::registry::Entry| {
+        let own: Vec<Key> = entry.scheduler.iter().map(Key::from).collect();
+        let mut out = table(&own);
+        out["properties"]["kind"] = json!({ "const": entry.kind });
+        out["required"] = json!(
+            ["kind"]
+                .into_iter()
+                .chain(own.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name))
+                .collect::<Vec<_>>()
+        );
+        out["description"] = json!(format!("{} ({})", entry.doc, entry.source));
+        out
+    };
+    json!({ "type": "object", "oneOf": ENTRIES.iter().map(one).collect::<Vec<_>>() })
+}
+
+/// A flow that two directions may share: what any discipline takes.
+fn any_flow() -> Value {
+    let mut out = table(keys::FLOW);
+    let mut own: Vec<&Param> = ENTRIES.iter().flat_map(|e| e.flow).collect();
+    own.sort_by_key(|p| p.name);
+    for same in own.chunk_by(|a, b| a.name == b.name) {
+        let mut all: Vec<Value> = same.iter().map(|p| property(&Key::from(*p))).collect();
+        out["properties"][same[0].name] = if all.len() == 1 { all.swap_remove(0) } else { json!({ "anyOf": all }) };
+    }
+    out
+}
+
+/// If the scheduler of this table is of a kind, so are its flows.
+fn by_discipline(out: &mut Value, unless: &Value) {
+    let rules: Vec<Value> = ENTRIES
+        .iter()
+        .map(|entry| {
+            let kind = json!({ "properties": { "scheduler": { "properties": { "kind": { "const": entry.kind } } } } });
+            let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(entry.kind)) }));
+            let mut flows = json!({ "properties": { "flow": flows } });
+            // What it cannot do without, it needs flows for.
+            if entry.flow.iter().any(|p| p.default.is_none()) {
+                flows["required"] = json!(["flow"]);
+            }
+            json!({ "if": { "allOf": [kind, { "required": ["scheduler"] }, { "not": unless }] }, "then": flows })
+        })
+        .collect();
+    out["allOf"] = json!(rules);
+}
+
+fn link() -> Value {
+    let mut out = table(keys::LINK);
+    let required: Vec<&str> =
+        keys::DIRECTION.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
+    // Both directions may have what the link has not.
+    let both = json!({
+        "required": ["up", "down"],
+        "properties": { "up": { "required": required }, "down": { "required": required } },
+    });
+    if let Some(out) = out.as_object_mut() {
+        out.remove("required");
+    }
+    out["anyOf"] = json!([{ "required": required }, both]);
+    let own = |side: &str| {
+        ["scheduler", "flow"].map(|key| json!({ "required": [side], "properties": { side: { "required": [key] } } }))
+    };
+    let any = [own("up"), own("down")].concat();
+    let unless = json!({ "anyOf": any });
+    by_discipline(&mut out, &unless);
+    out
+}
+
+fn direction() -> Value {
+    let mut out = table(keys::DIRECTION);
+    if let Some(out) = out.as_object_mut() {
+        out.remove("required");
+    }
+    // Its flows may be the link's, or the link's scheduler serve its flows.
+    let unless = json!({ "not": { "required": ["flow"] } });
+    by_discipline(&mut out, &unless);
+    // Without flows of its own nothing is known of them here.
+    out
+}
