@@ -206,12 +206,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         );
         return Ok(ExitCode::SUCCESS);
     }
-    say!(
-        "simulated: {} x {}, seed {}; means with 95 % intervals",
-        runs.len(),
-        runs.duration(),
-        scenario.run.seed
-    );
+    say!("simulated: {} x {}, seed {}; means with 95 % intervals", runs.len(), runs.duration(), scenario.run.seed);
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     Ok(ExitCode::SUCCESS)
