@@ -1,7 +1,7 @@
 //! What the figures show, as claims that a run can fail.
 //!
 //! The paper says it in words and curves without values; the thresholds are
-//! ours, taken from an independent model of the same servers.
+//! ours, set beside the values of an independent model of the same servers.
 
 use super::figures::{A, B, DRR, Sweep};
 use super::runs::{Ours, Server};

@@ -35,6 +35,7 @@ pub(super) enum Quantity {
 pub(super) struct Figure {
     pub(super) no: usize,
     pub(super) title: &'static str,
+    #[cfg_attr(not(feature = "plots"), expect(dead_code, reason = "for the picture"))]
     pub(super) quantity: Quantity,
     /// A panel for each.
     pub(super) links: &'static [usize],

@@ -14,7 +14,7 @@ h1,h2,h3{line-height:1.2}h2{margin-top:3rem}h3{margin-top:2rem}
 code,pre{font-family:ui-monospace,monospace;background:var(--soft);padding:.1em .3em;border-radius:3px}pre{padding:.8em;overflow-x:auto}
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
-th{background:var(--soft)}.words{text-align:left;white-space:normal}
+th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
 .first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED,.known{color:var(--bad);font-weight:600}
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
 figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
@@ -61,7 +61,8 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
             html,
             "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. {}. Bars: 95 % intervals \
              of means and rates; of maxima, from the least of the seeds' maxima to the largest. The paper prints curves \
-             and words but no values: what is claimed is the paper's, thresholds are an independent model's.</p>\n",
+             and words but no values: what is claimed is the paper's, thresholds are ours, \
+             set beside an independent model's values.</p>\n",
             effort(figures::EFFORT)
         );
         for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == f.no)) {
@@ -74,7 +75,7 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
             let rows = claims.iter().filter(|c| c.figure == figure.no).map(|c| {
                 vec![
                     ("words", c.claim.clone()),
-                    ("", format!("{:.2} {}", c.ours, c.unit)),
+                    ("", format!("{:.2} {}", c.ours, c.unit.replace("us", "µs"))),
                     ("", c.threshold.show()),
                     (c.verdict, c.verdict.to_owned()),
                 ]
