@@ -7,7 +7,7 @@
 //! | [`check`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
-//! | [`reproduce`] | the papers' tables, published beside ours |
+//! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables; scenario files |
@@ -64,7 +64,7 @@ enum Command {
     Compare(compare::Args),
     /// See what isolation is worth, in a minute.
     Demo(demo::Args),
-    /// A paper's tables, published beside ours.
+    /// A paper's tables and figures, published beside ours.
     Reproduce(reproduce::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),

@@ -6,35 +6,26 @@
 //! and IV are I and II less the phase-wise server of an earlier paper, whose
 //! own table is therefore I - III.
 
+use super::runs::{Effort, Link, Ours, Server, run, scenario_text};
+use crate::show;
 use crate::show::say;
-use crate::{file, show};
 use anyhow::{Context, Result, bail};
-use falaj_engine::{Engine, PipeId};
-use falaj_scenario::Scenario;
-use falaj_sched::queue::FlowId;
-use falaj_sim::scenario::experiment;
-use falaj_sim::{Progress, replicate};
-use falaj_traffic::interval::Estimate;
 use serde::{Deserialize, Serialize};
-use std::fmt::Write;
-use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
-const SEEDS: usize = 8;
-const FIRST_SEED: u64 = 1;
-const SECONDS: u64 = 30;
+/// The paper's own duration.
+pub(super) const EFFORT: Effort = Effort { seconds: 30.0, seeds: 8 };
 
 #[derive(Deserialize)]
-struct Published {
-    source: String,
-    rows: Vec<Row>,
+pub(super) struct Published {
+    pub(super) source: String,
+    pub(super) rows: Vec<Row>,
 }
 
 #[derive(Deserialize)]
-struct Row {
-    no: usize,
-    types: String,
-    input: Vec<u64>,
+pub(super) struct Row {
+    pub(super) no: usize,
+    pub(super) types: String,
+    pub(super) input: Vec<u64>,
     #[serde(rename = "I")]
     i: Columns,
     #[serde(rename = "II")]
@@ -64,115 +55,46 @@ struct Known {
 }
 
 #[derive(Serialize)]
-struct Cell {
-    table: &'static str,
-    row: usize,
-    types: String,
-    link: usize,
-    quantity: &'static str,
-    published: f64,
-    ours: f64,
-    difference: f64,
+pub(super) struct Cell {
+    pub(super) table: &'static str,
+    pub(super) row: usize,
+    pub(super) types: String,
+    pub(super) link: usize,
+    pub(super) quantity: &'static str,
+    pub(super) published: f64,
+    pub(super) ours: f64,
+    pub(super) difference: f64,
     /// `null` where maxima of single runs are compared: one draw each.
-    tolerance: Option<f64>,
+    pub(super) tolerance: Option<f64>,
     /// For maxima: what neither may exceed.
     #[serde(skip_serializing_if = "Option::is_none")]
-    bound: Option<f64>,
-    rule: &'static str,
-    verdict: &'static str,
+    pub(super) bound: Option<f64>,
+    pub(super) rule: &'static str,
+    pub(super) verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    why: Option<String>,
+    pub(super) why: Option<String>,
 }
 
-/// A server of the paper.
-#[derive(Clone, Copy)]
-enum Server {
-    PhaseWise,
-    PacketWise,
-    PacketWiseSkip,
-}
-
-impl Server {
-    const ALL: [Server; 3] = [Server::PhaseWise, Server::PacketWise, Server::PacketWiseSkip];
-
-    fn scheduler(self) -> &'static str {
-        match self {
-            Server::PhaseWise => r#"serve = "phase-wise""#,
-            Server::PacketWise => r#"serve = "packet-wise", preset = "paper""#,
-            Server::PacketWiseSkip => r#"serve = "packet-wise", preset = "paper", tail = "skip""#,
-        }
+impl Published {
+    pub(super) fn read() -> Result<Published> {
+        Ok(serde_json::from_str(include_str!("../../../data/fortuna.json"))?)
     }
 }
 
-/// One link of one row under one server, over all seeds.
-struct Ours {
-    /// Mbit/s.
-    out: f64,
-    offered: f64,
-    /// us.
-    avg: Estimate,
-    max: f64,
-    bound: f64,
-}
-
-impl Ours {
-    /// The paper's own run differs from the nominal load by sampling; a link
-    /// that loses packets does not.
-    fn saturated(&self) -> bool {
-        self.out < 0.995 * self.offered
+impl Row {
+    pub(super) fn links(&self) -> Vec<Link> {
+        self.types.chars().zip(self.input.iter().copied()).collect()
     }
 }
 
-/// The scenario file of a row; the paper counts payload, and its packets are
-/// the largest there are.
-fn scenario_text(row: &Row, server: Server) -> String {
-    let mut text = format!(
-        "# Fortuna and Chydzinski, Tables I-IV, row {}: links {}\n\n[run]\nduration = \"{SECONDS}s\"\nseed = {FIRST_SEED}\nreplications = {SEEDS}\n\n\
-         [link.virtual]\nrate = \"1gbit\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ kind = \"virtual-links\", {} }}\n",
-        row.no,
-        row.types,
-        server.scheduler()
-    );
-    for (i, kind) in row.types.chars().enumerate() {
-        let rule = if i + 1 == row.types.len() { "any".to_owned() } else { format!("udp dport {}", 5001 + i) };
-        // Writing to a string never fails.
-        let _ = write!(
-            text,
-            "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\nkind = \"{kind}\"\nphase = \"30us\"\nqueue = \"20p\"\n\n\
-             [traffic.v{n}]\nflow = \"v{n}\"\nmodel = \"poisson\"\nrate = \"{rate}mbit\"\nsize = \"500B\"\n",
-            n = i + 1,
-            rate = row.input[i],
-        );
-    }
-    text
-}
+/// The servers that the tables compare.
+pub(super) const SERVERS: [Server; 3] = [Server::PhaseWise, Server::PacketWise, Server::PacketWiseSkip];
 
-fn scenario(row: &Row, server: Server) -> Result<Scenario> {
-    file::parse_quietly(&scenario_text(row, server), "fortuna")
-}
-
-/// Runs a row under one server.
-fn run(row: &Row, server: Server, bar: &indicatif::ProgressBar) -> Result<Vec<Ours>> {
-    let scenario = scenario(row, server)?;
-    let experiment = experiment(&scenario, scenario.run.duration);
-    let done = |_| bar.inc(1);
-    let progress = Progress { done: &done, stop: &AtomicBool::new(false) };
-    let runs = replicate(&experiment, FIRST_SEED, SEEDS, &progress).map_err(|(_, refused)| refused)?;
-    let engine = Engine::new(&experiment.pipes).map_err(|(_, refused)| refused)?;
-    let link = |f: usize| -> Result<Ours> {
-        let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();
-        let mean = |values: Vec<f64>| Estimate::of(&values).context("there are runs");
-        let duration = experiment.duration;
-        let promise = engine.promise(PipeId(0), FlowId(f as u32)).map_err(|none| anyhow::anyhow!(none.0))?;
-        Ok(Ours {
-            out: mean(flows.iter().map(|r| r.sent_rate(duration) / 1e6).collect())?.mean,
-            offered: mean(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
-            avg: mean(flows.iter().filter_map(|r| r.delay.mean_nanos()).map(|ns| ns / 1e3).collect())?,
-            max: flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).fold(0.0, f64::max),
-            bound: promise.delay.delay.as_micros_f64(),
-        })
-    };
-    (0..row.types.len()).map(link).collect()
+/// The scenario file of a row.
+pub(super) fn scenario(published: &Published, no: usize) -> Result<String> {
+    let row = published.rows.iter().find(|r| r.no == no).with_context(|| format!("there is no row {no}: 1 to 15"))?;
+    let title = format!("Tables I-IV, row {}: links {}", row.no, row.types);
+    Ok(scenario_text(&title, &row.links(), Server::PacketWise, EFFORT))
 }
 
 /// A published value is rounded to this.
@@ -197,7 +119,7 @@ fn packet_wise_tolerance(row: &Row, link: usize, published: f64) -> (f64, &'stat
     (f64::max(1.1, 0.015 * published), "mean delay packet-wise: max(1.1 us, 1.5 %)")
 }
 
-fn verdict(within: bool) -> &'static str {
+pub(super) fn verdict(within: bool) -> &'static str {
     if within { "ok" } else { "MISSED" }
 }
 
@@ -228,11 +150,20 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
     for (table, columns, ours) in [("I", &row.i, packet), ("II", &row.ii, skip)] {
         let (published, avg, max) = (columns.out[link], columns.avg[link], columns.max[link]);
         let (tolerance, rule) = out_tolerance(ours, published);
-        push(table, "out", published, ours.out, Some(tolerance), None, rule, within(published, ours.out, tolerance));
+        push(
+            table,
+            "out",
+            published,
+            ours.out.mean,
+            Some(tolerance),
+            None,
+            rule,
+            within(published, ours.out.mean, tolerance),
+        );
         let (tolerance, rule) = packet_wise_tolerance(row, link, avg);
         push(table, "avg", avg, ours.avg.mean, Some(tolerance), None, rule, within(avg, ours.avg.mean, tolerance));
-        let bounded = ours.max <= ours.bound && max <= ours.bound + ROUNDED_US;
-        push(table, "max", max, ours.max, None, Some(ours.bound), "maximum: both within (1'')", bounded);
+        let bounded = ours.within_bound() && ours.bound.is_some_and(|b| max <= b + ROUNDED_US);
+        push(table, "max", max, ours.max, None, ours.bound, "maximum: both within (1'')", bounded);
     }
 
     // The phase-wise server's own table, by way of the two tables that are
@@ -244,11 +175,11 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
         "phase-wise",
         "out",
         published,
-        phase.out,
+        phase.out.mean,
         Some(tolerance),
         None,
         rule,
-        within(published, phase.out, tolerance),
+        within(published, phase.out.mean, tolerance),
     );
     let published = of(&row.ii.avg, &row.iv.avg);
     let tolerance = phase_wise_tolerance(phase);
@@ -264,7 +195,7 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
         within(published, phase.avg.mean, tolerance),
     );
     let published = of(&row.ii.max, &row.iv.max);
-    let bounded = phase.max <= phase.bound && published <= phase.bound + ROUNDED_US;
+    let bounded = phase.within_bound() && phase.bound.is_some_and(|b| published <= b + ROUNDED_US);
     let exact = (phase.max - published).abs() <= ROUNDED_US;
     let (tolerance, rule) = if all_saturated {
         (Some(ROUNDED_US), "maximum, all links saturated: as published, and within (1')")
@@ -272,10 +203,10 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
         (None, "maximum: both within (1')")
     };
     let within_both = bounded && (exact || !all_saturated);
-    push("phase-wise", "max", published, phase.max, tolerance, Some(phase.bound), rule, within_both);
+    push("phase-wise", "max", published, phase.max, tolerance, phase.bound, rule, within_both);
 
     for (table, columns, minuend, ours) in [("III", &row.iii, &row.i, packet), ("IV", &row.iv, &row.ii, skip)] {
-        let difference = ours.out - phase.out;
+        let difference = ours.out.mean - phase.out.mean;
         let tolerance = if ours.saturated() { 0.002 } else { 0.001 } * minuend.out[link];
         let rule = "difference of rates: 0.1 % of each where saturated, of one where arrivals are the same";
         let published = columns.out[link];
@@ -303,7 +234,7 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
             rule,
             within(published, difference, tolerance),
         );
-        let bounded = ours.max <= ours.bound && phase.max <= phase.bound;
+        let bounded = ours.within_bound() && phase.within_bound();
         let rule = "difference of maxima: both of ours within their bounds";
         push(table, "max", columns.max[link], ours.max - phase.max, None, None, rule, bounded);
     }
@@ -312,7 +243,7 @@ fn cells_of(row: &Row, link: usize, ours: [&Ours; 3], all_saturated: bool, cells
 /// Cells on the closed list are known; a listed cell that comes out right does
 /// not belong there.
 fn apply_known(cells: &mut [Cell]) -> Result<()> {
-    let known: Vec<Known> = serde_json::from_str(include_str!("../../data/fortuna-known.json"))?;
+    let known: Vec<Known> = serde_json::from_str(include_str!("../../../data/fortuna-known.json"))?;
     for k in known {
         let is = |c: &&mut Cell| {
             (c.table, c.row, c.link, c.quantity) == (k.table.as_str(), k.row, k.link, k.quantity.as_str())
@@ -330,18 +261,18 @@ fn apply_known(cells: &mut [Cell]) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn main(scenario: Option<usize>, as_json: bool) -> Result<ExitCode> {
-    let published: Published = serde_json::from_str(include_str!("../../data/fortuna.json"))?;
-    if let Some(no) = scenario {
-        let row =
-            published.rows.iter().find(|r| r.no == no).with_context(|| format!("there is no row {no}: 1 to 15"))?;
-        say!("{}", scenario_text(row, Server::PacketWise).trim_end());
-        return Ok(ExitCode::SUCCESS);
-    }
-    let bar = show::progress((published.rows.len() * Server::ALL.len() * SEEDS) as u64, "simulating");
+/// Runs all rows and judges all cells.
+pub(super) fn cells(published: &Published) -> Result<Vec<Cell>> {
+    let bar = show::progress((published.rows.len() * SERVERS.len() * EFFORT.seeds) as u64, "tables");
     let mut cells = Vec::new();
     for row in &published.rows {
-        let [phase, packet, skip] = Server::ALL.map(|server| run(row, server, &bar));
+        let of = |server| -> Result<Vec<Ours>> {
+            run(&row.links(), server, EFFORT, &bar)?
+                .into_iter()
+                .collect::<Option<_>>()
+                .context("all links have traffic")
+        };
+        let [phase, packet, skip] = SERVERS.map(of);
         let (phase, packet, skip) = (phase?, packet?, skip?);
         for link in 0..row.types.len() {
             let all_saturated = phase.iter().all(Ours::saturated);
@@ -350,31 +281,22 @@ pub(crate) fn main(scenario: Option<usize>, as_json: bool) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     apply_known(&mut cells)?;
-    let missed = cells.iter().filter(|c| c.verdict == "MISSED").count();
-    if as_json {
-        let summary = serde_json::json!({ "cells": cells.len(), "missed": missed, "known": cells.iter().filter(|c| c.verdict == "known").count() });
-        say!(
-            "{}",
-            serde_json::to_string_pretty(&serde_json::json!({
-                "paper": published.source, "seconds": SECONDS, "seeds": SEEDS, "first_seed": FIRST_SEED, "version": env!("CARGO_PKG_VERSION"),
-                "summary": summary, "cells": cells,
-            }))?
-        );
-    } else {
-        print(&published.source, &cells, missed);
-    }
-    Ok(if missed == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    Ok(cells)
 }
 
-fn print(source: &str, cells: &[Cell], missed: usize) {
-    say!("{source}\n{SEEDS} seeds of {SECONDS} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n");
-    for (table, title) in [
-        ("I", "Table I: packet-wise"),
-        ("II", "Table II: packet-wise, tail skipped"),
-        ("phase-wise", "Phase-wise, as II - IV gives it"),
-        ("III", "Table III: packet-wise less phase-wise"),
-        ("IV", "Table IV: packet-wise with the tail skipped less phase-wise"),
-    ] {
+/// Tables in the order in which they are shown, with their titles.
+pub(super) const TITLES: [(&str, &str); 5] = [
+    ("I", "Table I: packet-wise"),
+    ("II", "Table II: packet-wise, tail skipped"),
+    ("phase-wise", "Phase-wise, as II - IV gives it"),
+    ("III", "Table III: packet-wise less phase-wise"),
+    ("IV", "Table IV: packet-wise with the tail skipped less phase-wise"),
+];
+
+pub(super) fn print(cells: &[Cell]) {
+    let Effort { seconds, seeds } = EFFORT;
+    say!("{seeds} seeds of {seconds} s; rates in Mbit/s, delays in us; published / ours (tolerance)\n");
+    for (table, title) in TITLES {
         say!("{title}");
         // Three cells stand together: rate, mean and maximum of one link.
         let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == table).collect();
@@ -400,11 +322,16 @@ fn print(source: &str, cells: &[Cell], missed: usize) {
         );
     }
     say!(
-        "{} cells: {} as published, {} known misprints, {missed} missed",
+        "{} cells: {} as published, {} known misprints, {} missed\n",
         cells.len(),
         cells.iter().filter(|c| c.verdict == "ok").count(),
-        cells.iter().filter(|c| c.verdict == "known").count()
+        cells.iter().filter(|c| c.verdict == "known").count(),
+        missed(cells)
     );
+}
+
+pub(super) fn missed(cells: &[Cell]) -> usize {
+    cells.iter().filter(|c| c.verdict == "MISSED").count()
 }
 
 fn show_cell(c: &Cell) -> String {

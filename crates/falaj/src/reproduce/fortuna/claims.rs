@@ -1,0 +1,270 @@
+//! What the figures show, as claims that a run can fail.
+//!
+//! The paper says it in words and curves without values; the thresholds are
+//! ours, set beside the values of an independent model of the same servers.
+
+use super::figures::{A, B, DRR, Sweep};
+use super::runs::{Ours, Server};
+use super::tables::verdict;
+use crate::show;
+use crate::show::say;
+use Server::{PacketWise, PacketWiseSkip, PhaseWise};
+use serde::Serialize;
+
+/// A claim, and what became of it.
+#[derive(Serialize)]
+pub(super) struct Claim {
+    pub(super) figure: usize,
+    pub(super) claim: String,
+    pub(super) ours: f64,
+    pub(super) unit: &'static str,
+    pub(super) threshold: Threshold,
+    pub(super) verdict: &'static str,
+}
+
+/// `ours` must lie between the two.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Threshold {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) min: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max: Option<f64>,
+}
+
+impl Threshold {
+    fn holds(self, ours: f64) -> bool {
+        // NaN holds nothing.
+        !ours.is_nan() && self.min.is_none_or(|min| ours >= min) && self.max.is_none_or(|max| ours <= max)
+    }
+
+    pub(super) fn show(self) -> String {
+        match (self.min, self.max) {
+            (Some(min), Some(max)) => format!("{min} to {max}"),
+            (Some(min), None) => format!(">= {min}"),
+            (None, Some(max)) => format!("<= {max}"),
+            (None, None) => show::DASH.into(),
+        }
+    }
+}
+
+fn least(min: f64) -> Threshold {
+    Threshold { min: Some(min), max: None }
+}
+
+fn most(max: f64) -> Threshold {
+    Threshold { min: None, max: Some(max) }
+}
+
+fn within(min: f64, max: f64) -> Threshold {
+    Threshold { min: Some(min), max: Some(max) }
+}
+
+fn largest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().reduce(f64::max).unwrap_or(f64::NAN)
+}
+
+fn smallest(values: impl IntoIterator<Item = f64>) -> f64 {
+    values.into_iter().reduce(f64::min).unwrap_or(f64::NAN)
+}
+
+/// One value for each offered rate, from two servers' curves.
+fn beside(
+    sweep: &Sweep,
+    (one, other): (Server, Server),
+    link: usize,
+    (from, to): (u64, u64),
+    value: impl Fn(&Ours, &Ours) -> f64,
+) -> Vec<f64> {
+    let (one, other) = (sweep.curve(one, link, from, to), sweep.curve(other, link, from, to));
+    one.iter().zip(&other).map(|((_, one), (_, other))| value(one, other)).collect()
+}
+
+/// What is claimed of the figure of this number.
+pub(super) fn of(figure: usize, sweep: &Sweep) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    let mut claim = |text: &str, ours: f64, unit: &'static str, threshold: Threshold| {
+        let verdict = verdict(threshold.holds(ours));
+        claims.push(Claim { figure, claim: text.to_owned(), ours, unit, threshold, verdict });
+    };
+    let mean = |server, link, x| sweep.at(server, link, x).avg.mean;
+    let rise = |server, link, from, to| mean(server, link, to) - mean(server, link, from);
+    let maxima = |server, link, from, to| sweep.curve(server, link, from, to).into_iter().map(|(_, o)| o.max);
+    let delivered = |servers: &[Server], link, to| {
+        let of = |s: &Server| sweep.curve(*s, link, 30, to).into_iter().map(|(_, o)| o.out.mean / o.offered);
+        smallest(servers.iter().flat_map(of).collect::<Vec<_>>()) * 100.0
+    };
+    let both = (PhaseWise, PacketWise);
+    let tail = (PacketWise, PacketWiseSkip);
+    match figure {
+        5 => {
+            let whole = rise(PhaseWise, A, 0, 600);
+            claim("phase-wise, A's mean delay rises with the load of B: from 0 to 600 Mbit/s", whole, "us", least(9.0));
+            let share = rise(PhaseWise, A, 0, 510) / whole * 100.0;
+            claim(
+                "phase-wise, the rise is done once B is saturated: its part up to 510 Mbit/s",
+                share,
+                "%",
+                least(95.0),
+            );
+            let rise = rise(PacketWise, A, 0, 600);
+            claim("packet-wise, A's mean delay hardly rises: from 0 to 600 Mbit/s", rise, "us", most(1.1));
+        }
+        6 => {
+            let ratio = mean(PacketWise, B, 150) / mean(PhaseWise, B, 150);
+            claim(
+                "at low load B waits less packet-wise: its mean delay at 150 Mbit/s over phase-wise",
+                ratio,
+                "",
+                most(0.5),
+            );
+            let gap = largest(beside(sweep, both, B, (510, 600), |one, other| (one.avg.mean - other.avg.mean).abs()));
+            claim(
+                "the difference disappears once B is saturated: its largest from 510 Mbit/s on",
+                gap,
+                "us",
+                most(0.5),
+            );
+        }
+        7 => {
+            for (link, name) in [(B, "B"), (A, "A")] {
+                let apart =
+                    beside(sweep, both, link, (0, 600), |one, other| (one.out.mean / other.out.mean - 1.0).abs());
+                let text = format!("both servers deliver the same rate: largest difference on {name}");
+                claim(&text, largest(apart) * 100.0, "%", most(0.1));
+            }
+            for server in [PhaseWise, PacketWise] {
+                let text = format!("{}, B is held to 28/60 of the link at 600 Mbit/s", server.name());
+                let out = sweep.at(server, B, 600).out.mean;
+                claim(&text, out, "Mbit/s", within(466.2, 467.1));
+            }
+            claim(
+                "A gets out what it is offered, at every load of B",
+                delivered(&[PhaseWise, PacketWise], A, 600),
+                "%",
+                least(99.95),
+            );
+        }
+        8 => {
+            let ratio = smallest(beside(sweep, both, A, (150, 600), |phase, packet| phase.max / packet.max));
+            claim(
+                "A's maximum is larger phase-wise: over packet-wise, least from 150 Mbit/s on",
+                ratio,
+                "",
+                least(1.2),
+            );
+            for server in [PhaseWise, PacketWise] {
+                let bound = sweep.at(server, A, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("{}, A's maximum stays within its bound", server.name());
+                claim(&text, largest(maxima(server, A, 0, 600)), "us", most(bound));
+            }
+        }
+        9 => {
+            let flat = largest(maxima(PhaseWise, B, 540, 600).map(|max| (max - 176.0).abs()));
+            claim(
+                "phase-wise, B's maximum once saturated is 176 us: largest difference from 540 Mbit/s on",
+                flat,
+                "us",
+                most(0.5),
+            );
+            let packet = maxima(PacketWise, B, 540, 600);
+            let bound = sweep.at(PacketWise, B, 600).bound.unwrap_or(f64::NAN);
+            claim(
+                "packet-wise, B's maximum once saturated lies higher: least from 540 Mbit/s on",
+                smallest(packet),
+                "us",
+                within(185.0, bound),
+            );
+            for server in [PhaseWise, PacketWise] {
+                let bound = sweep.at(server, B, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("{}, B's maximum stays within its bound", server.name());
+                claim(&text, largest(maxima(server, B, 30, 600)), "us", most(bound));
+            }
+        }
+        10 => {
+            let lower = beside(sweep, tail, A, (0, 600), |plain, skip| plain.avg.mean - skip.avg.mean);
+            claim(
+                "skipping tails lowers A's mean delay: least, over all loads",
+                smallest(lower.iter().copied()),
+                "us",
+                least(0.05),
+            );
+            claim("… and most", largest(lower), "us", most(0.3));
+            for (x, threshold) in [(510, within(13.0, 21.0)), (600, within(6.0, 9.0))] {
+                let lower = mean(PacketWise, B, x) - mean(PacketWiseSkip, B, x);
+                claim(&format!("skipping tails lowers B's mean delay: at {x} Mbit/s"), lower, "us", threshold);
+            }
+            let gain = sweep.at(PacketWiseSkip, B, 600).out.mean / sweep.at(PacketWise, B, 600).out.mean - 1.0;
+            claim("skipping tails raises B's saturated rate, at 600 Mbit/s", gain * 100.0, "%", within(3.4, 3.8));
+        }
+        11 => {
+            for (link, name, from) in [(B, "B", 540), (A, "A", 150)] {
+                let average = |server| {
+                    let maxima: Vec<f64> = maxima(server, link, from, 600).collect();
+                    maxima.iter().sum::<f64>() / maxima.len() as f64
+                };
+                let text = format!("skipping tails lowers {name}'s maximum: on average from {from} Mbit/s on");
+                claim(&text, average(PacketWise) - average(PacketWiseSkip), "us", least(0.0));
+            }
+            for (link, name) in [(B, "B"), (A, "A")] {
+                let bound = sweep.at(PacketWiseSkip, link, 600).bound.unwrap_or(f64::NAN);
+                let text = format!("with tails skipped, {name}'s maximum stays within its bound");
+                claim(&text, largest(maxima(PacketWiseSkip, link, 30, 600)), "us", most(bound));
+            }
+        }
+        12 => {
+            let text = "packet-wise with tails skipped, A's mean delay is flat once B exceeds its share: growth from 540 to 720 Mbit/s";
+            claim(text, rise(PacketWiseSkip, A, 540, 720), "us", most(0.02));
+            for (server, threshold) in DRR.into_iter().zip([0.3, 1.0, 2.5]) {
+                let text = format!("{}, it continues to grow: from 540 to 720 Mbit/s", server.name());
+                claim(&text, rise(server, A, 540, 720), "us", least(threshold));
+            }
+            for (server, from) in DRR.into_iter().zip([510, 150, 150]) {
+                let above =
+                    beside(sweep, (server, PacketWiseSkip), A, (from, 720), |drr, skip| drr.avg.mean - skip.avg.mean);
+                let text = format!("{}, A waits longer than packet-wise: least from {from} Mbit/s on", server.name());
+                claim(&text, smallest(above), "us", least(0.0));
+            }
+        }
+        13 => {
+            let out = sweep.curve(PacketWiseSkip, B, 600, 720).into_iter().map(|(_, o)| (o.out.mean - 483.6).abs());
+            claim(
+                "packet-wise with tails skipped, B is throttled to 483.6 Mbit/s: largest difference from 600 Mbit/s on",
+                largest(out),
+                "Mbit/s",
+                most(1.0),
+            );
+            claim(
+                "DRR does not throttle: B gets out what it is offered up to 720 Mbit/s, all quanta",
+                delivered(&DRR, B, 720),
+                "%",
+                least(99.9),
+            );
+            let all = [PacketWiseSkip, DRR[0], DRR[1], DRR[2]];
+            claim(
+                "no server drops A's packets: it gets out what it is offered",
+                delivered(&all, A, 720),
+                "%",
+                least(99.95),
+            );
+        }
+        _ => {}
+    }
+    claims
+}
+
+pub(super) fn missed(claims: &[Claim]) -> usize {
+    claims.iter().filter(|c| c.verdict == "MISSED").count()
+}
+
+pub(super) fn print(claims: &[Claim]) {
+    let rows = claims.iter().map(|c| {
+        vec![
+            format!("{:>2}: {}", c.figure, c.claim),
+            format!("{:.2} {}", c.ours, c.unit),
+            c.threshold.show(),
+            c.verdict.to_owned(),
+        ]
+    });
+    say!("{}\n", show::table(&["figure: claim", "ours", "threshold", ""], rows));
+    say!("{} claims: {} hold, {} missed\n", claims.len(), claims.len() - missed(claims), missed(claims));
+}

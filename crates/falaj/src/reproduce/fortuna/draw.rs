@@ -1,0 +1,171 @@
+//! A figure as SVG, in Okabe and Ito's colours, and with a mark of its own for
+//! each server, so that print without colour will do.
+
+use super::figures::{B, Figure, Quantity, Sweep};
+use super::runs::{Ours, Server};
+use anyhow::{Result, anyhow};
+use plotters::coord::{CoordTranslate, Shift};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+const PANEL: (u32, u32) = (560, 380);
+const LEGEND: u32 = 36;
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(30, 30, 30);
+const GRID: RGBColor = RGBColor(224, 224, 224);
+const BOUND: RGBColor = RGBColor(110, 110, 110);
+
+fn colour(server: Server) -> RGBColor {
+    match server {
+        Server::PhaseWise => RGBColor(213, 94, 0),
+        Server::PacketWise => RGBColor(0, 114, 178),
+        Server::PacketWiseSkip | Server::Clean { .. } => RGBColor(0, 158, 115),
+        Server::Drr(500) => RGBColor(230, 159, 0),
+        Server::Drr(1500) => RGBColor(204, 121, 167),
+        Server::Drr(_) => RGBColor(86, 180, 233),
+    }
+}
+
+/// Marks of curves that may lie on one another: small ones are seen within
+/// large ones.
+fn mark<C: CoordTranslate>(area: &DrawingArea<SVGBackend<'_>, C>, at: C::From, server: Server) -> Drawn
+where
+    C::From: Clone,
+{
+    let style = colour(server);
+    match server {
+        Server::PhaseWise => {
+            area.draw(&(EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], style.stroke_width(1))))
+        }
+        Server::PacketWise => area.draw(&Circle::new(at, 3, style.filled())),
+        Server::PacketWiseSkip | Server::Clean { .. } => area.draw(&TriangleMarker::new(at, 5, style.filled())),
+        Server::Drr(500) => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
+        Server::Drr(1500) => area.draw(&Circle::new(at, 6, style.stroke_width(1))),
+        Server::Drr(_) => {
+            let corners = vec![(0, -4), (4, 0), (0, 4), (-4, 0)];
+            area.draw(&(EmptyElement::at(at) + Polygon::new(corners, style.filled())))
+        }
+    }?;
+    Ok(())
+}
+
+/// A value with the ends of its bar.
+fn value(quantity: Quantity, ours: &Ours) -> (f64, f64, f64) {
+    let interval = |e: falaj_traffic::interval::Estimate| {
+        let half = e.half_width.unwrap_or(0.0);
+        (e.mean - half, e.mean, e.mean + half)
+    };
+    match quantity {
+        Quantity::Mean => interval(ours.avg),
+        Quantity::Rate => interval(ours.out),
+        Quantity::Max => (ours.least_max, ours.max, ours.max),
+    }
+}
+
+pub(super) fn svg(figure: &Figure, sweep: &Sweep) -> Result<String> {
+    let mut text = String::new();
+    draw(&mut text, figure, sweep).map_err(|error| anyhow!("cannot draw figure {}: {error}", figure.no))?;
+    Ok(text)
+}
+
+type Drawn = Result<(), Box<dyn std::error::Error>>;
+
+fn draw(text: &mut String, figure: &Figure, sweep: &Sweep) -> Drawn {
+    let width = PANEL.0 * figure.links.len() as u32;
+    let root = SVGBackend::with_string(text, (width, PANEL.1 + LEGEND)).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (top, below) = root.split_vertically(LEGEND);
+    legend(&top, figure)?;
+    for (area, link) in below.split_evenly((1, figure.links.len())).iter().zip(figure.links) {
+        panel(area, figure, *link, sweep)?;
+    }
+    root.present()?;
+    Ok(())
+}
+
+/// Above the panels, where no data are.
+fn legend(area: &Area<'_>, figure: &Figure) -> Drawn {
+    let (width, height) = area.dim_in_pixel();
+    let column = (width as i32 - 70) / figure.servers.len() as i32;
+    let middle = height as i32 / 2 + 2;
+    let style = (FONT, 14).into_font().color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    for (i, server) in figure.servers.iter().enumerate() {
+        let left = 62 + i as i32 * column;
+        area.draw(&PathElement::new([(left, middle), (left + 32, middle)], colour(*server).stroke_width(2)))?;
+        mark(area, (left + 16, middle), *server)?;
+        area.draw(&Text::new(server.name(), (left + 40, middle), style.clone()))?;
+    }
+    Ok(())
+}
+
+fn panel(area: &Area<'_>, figure: &Figure, link: usize, sweep: &Sweep) -> Drawn {
+    let curves: Vec<_> = figure.servers.iter().map(|s| (*s, sweep.curve(*s, link, 0, figure.until))).collect();
+    let points = || curves.iter().flat_map(|(_, curve)| curve);
+    let highest = points().map(|(_, ours)| value(figure.quantity, ours).2).fold(0.0, f64::max);
+    // A bound is drawn where it is no further off than the data are high.
+    let bounds: Vec<(Server, f64)> = match figure.quantity {
+        Quantity::Max => {
+            let bound = |(s, curve): &(Server, Vec<(u64, &Ours)>)| Some((*s, curve.first()?.1.bound?));
+            curves.iter().filter_map(bound).filter(|(_, b)| *b < 2.0 * highest).collect()
+        }
+        _ => Vec::new(),
+    };
+    let top = bounds.iter().map(|(_, b)| *b).fold(highest, f64::max) * 1.08;
+
+    let heading = if link == B { "Link 1, type B".to_owned() } else { "Link 2, type A, 50 Mbit/s".to_owned() };
+    let mut chart = ChartBuilder::on(area)
+        .caption(heading, (FONT, 16).into_font().color(&INK))
+        .margin(10)
+        .margin_right(22)
+        .x_label_area_size(46)
+        .y_label_area_size(58)
+        .build_cartesian_2d(0.0..figure.until as f64, 0.0..top)?;
+    let unit = match figure.quantity {
+        Quantity::Mean => "Mean delay (µs)",
+        Quantity::Max => "Maximal delay (µs)",
+        Quantity::Rate => "Output rate (Mbit/s)",
+    };
+    chart
+        .configure_mesh()
+        .light_line_style(TRANSPARENT)
+        .bold_line_style(GRID)
+        .axis_style(INK)
+        .x_labels(figure.until as usize / 60 + 1)
+        .y_labels(8)
+        .x_label_formatter(&|x| format!("{x:.0}"))
+        .y_label_formatter(&|y| if top < 8.0 { format!("{y:.1}") } else { format!("{y:.0}") })
+        .x_desc("Offered to link 1 (Mbit/s)")
+        .y_desc(unit)
+        .axis_desc_style((FONT, 15).into_font().color(&INK))
+        .label_style((FONT, 13).into_font().color(&INK))
+        .draw()?;
+
+    for (server, bound) in &bounds {
+        let ends = [(0.0, *bound), (figure.until as f64, *bound)];
+        chart.draw_series(DashedLineSeries::new(ends, 6, 4, BOUND.stroke_width(1)))?;
+        // Under its line where another bound is close above.
+        let crowded = bounds.iter().any(|(_, b)| b > bound && b - bound < 0.07 * top);
+        let (side, gap) = if crowded { (VPos::Top, -0.012) } else { (VPos::Bottom, 0.008) };
+        let style = (FONT, 12).into_font().color(&BOUND).pos(Pos::new(HPos::Left, side));
+        let label = format!("bound {}: {bound:.0} µs", server.name());
+        let at = (figure.until as f64 * 0.02, bound + top * gap);
+        chart.draw_series(std::iter::once(Text::new(label, at, style)))?;
+    }
+    for (server, curve) in &curves {
+        let at = |(x, ours): &(u64, &Ours)| (*x as f64, value(figure.quantity, ours));
+        let style = colour(*server);
+        chart.draw_series(LineSeries::new(curve.iter().map(at).map(|(x, (_, y, _))| (x, y)), style.stroke_width(2)))?;
+        // A bar that its mark would cover says nothing.
+        let seen = |(_, (low, _, high)): &(f64, (f64, f64, f64))| high - low > top * 0.01;
+        let bar = |(x, (low, _, high)): (f64, (f64, f64, f64))| {
+            PathElement::new([(x, low.max(0.0)), (x, high)], style.stroke_width(1))
+        };
+        chart.draw_series(curve.iter().map(at).filter(seen).map(bar))?;
+        for (x, (_, y, _)) in curve.iter().map(at) {
+            mark(chart.plotting_area(), (x, y), *server)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,178 @@
+//! One page that says it all and needs nothing else.
+
+use super::figures::FIGURES;
+use super::runs::{Effort, FIRST_SEED, Server};
+use super::tables::{Cell, TITLES};
+use super::{Results, beyond, figures, tables};
+use std::fmt::Write;
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1c1c1c;--page:#fff;--line:#d8d8d8;--soft:#f4f4f2;--ok:#00674a;--bad:#a63c00}
+@media(prefers-color-scheme:dark){:root{--ink:#e8e6e3;--page:#16181b;--line:#3a3d42;--soft:#202327;--ok:#4fd0a8;--bad:#ff9a5c}}
+body{margin:0 auto;padding:2rem 1rem;max-width:72rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page)}
+h1,h2,h3{line-height:1.2}h2{margin-top:3rem}h3{margin-top:2rem}
+code,pre{font-family:ui-monospace,monospace;background:var(--soft);padding:.1em .3em;border-radius:3px}pre{padding:.8em;overflow-x:auto}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
+th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
+th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
+.first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED,.known{color:var(--bad);font-weight:600}
+figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
+figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+fn effort(e: Effort) -> String {
+    let last = FIRST_SEED + e.seeds as u64 - 1;
+    format!("{} runs of {} s, seeds {FIRST_SEED} to {last}", e.seeds, e.seconds)
+}
+
+/// A table: its header's cells, and rows of (class, text).
+fn table(header: &[&str], rows: impl Iterator<Item = Vec<(&'static str, String)>>) -> String {
+    let head: String = header.iter().map(|h| format!("<th>{}</th>", escape(h))).collect();
+    let body: String = rows
+        .map(|row| {
+            let cell = |(class, text): &(&str, String)| format!("<td class=\"{class}\">{}</td>", escape(text));
+            format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
+        })
+        .collect();
+    format!("<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n")
+}
+
+/// The page. `pictures` stand beside the figures that were asked for.
+pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &str) -> String {
+    let mut html = format!(
+        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <title>Fortuna and Chydzinski, reproduced</title><style>\n{STYLE}\n</style></head><body>\n\
+         <h1>Fortuna and Chydzinski, reproduced</h1>\n<p>{}</p>\n\
+         <p>1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson arrivals. falaj {}.</p>\n\
+         <pre>{}</pre>\n<p>A seed decides a run: the same command gives the same numbers, bit for bit.</p>\n",
+        escape(&results.source),
+        env!("CARGO_PKG_VERSION"),
+        escape(command)
+    );
+    if let Some(cells) = &results.cells {
+        tables_of(&mut html, cells);
+    }
+    if let Some((_, claims)) = &results.figures {
+        let _ = write!(
+            html,
+            "<h2>Figures 5-13</h2>\n<p>Link 1 is offered more and more, link 2 always 50 Mbit/s. {}. Bars: 95 % intervals \
+             of means and rates; of maxima, from the least of the seeds' maxima to the largest. The paper prints curves \
+             and words but no values: what is claimed is the paper's, thresholds are ours, \
+             set beside an independent model's values.</p>\n",
+            effort(figures::EFFORT)
+        );
+        for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == f.no)) {
+            let _ = writeln!(html, "<h3>Figure {}: {}</h3>", figure.no, figure.title);
+            if let Some((_, svg)) = pictures.iter().find(|(no, _)| *no == figure.no) {
+                let class = if figure.links.len() == 1 { "one" } else { "two" };
+                let label = format!("<svg role=\"img\" aria-label=\"Figure {}: {}\" ", figure.no, figure.title);
+                let _ = writeln!(html, "<figure class=\"{class}\">{}</figure>", svg.replacen("<svg ", &label, 1));
+            }
+            let rows = claims.iter().filter(|c| c.figure == figure.no).map(|c| {
+                vec![
+                    ("words", c.claim.clone()),
+                    ("", format!("{:.2} {}", c.ours, c.unit.replace("us", "µs"))),
+                    ("", c.threshold.show()),
+                    (c.verdict, c.verdict.to_owned()),
+                ]
+            });
+            html.push_str(&table(&["claim", "ours", "threshold", "verdict"], rows));
+        }
+    }
+    if let Some(outcomes) = &results.beyond {
+        let _ = write!(
+            html,
+            "<h2>Beyond the paper</h2>\n<p>Packet-wise, preset clean: idle time lent, tails carried over. Output rate in \
+             Mbit/s; mean delay; maximal delay and its bound, in µs. {}.</p>\n",
+            effort(beyond::EFFORT)
+        );
+        let names = beyond::SERVERS.map(Server::name);
+        let mut header = vec!["row", "types", "link", "input"];
+        header.extend(names.iter().map(String::as_str));
+        let rows = outcomes.chunks(names.len()).map(|of| {
+            let mut row = vec![
+                ("", of[0].row.to_string()),
+                ("", of[0].types.clone()),
+                ("", of[0].link.to_string()),
+                ("", of[0].input.to_string()),
+            ];
+            row.extend(of.iter().map(|o| (if o.verdict == "ok" { "first" } else { "MISSED" }, beyond::show(o))));
+            row
+        });
+        html.push_str(&table(&header, rows));
+    }
+    html.push_str("</body></html>\n");
+    html
+}
+
+fn tables_of(html: &mut String, cells: &[Cell]) {
+    let known = cells.iter().filter(|c| c.verdict == "known").count();
+    let missed = tables::missed(cells);
+    let _ = write!(
+        html,
+        "<h2>Tables I-IV</h2>\n<p>{}. Rates in Mbit/s, delays in µs. {} cells: {} as published, {known} known misprints, \
+         {missed} missed. A row's scenario file: <code>falaj reproduce fortuna --scenario ROW</code>.</p>\n",
+        effort(tables::EFFORT),
+        cells.len(),
+        cells.len() - known - missed
+    );
+    for c in cells.iter().filter(|c| c.verdict != "ok") {
+        let why = c.why.as_deref().unwrap_or(c.rule);
+        let _ = writeln!(
+            html,
+            "<p class=\"{}\">{}: table {} row {} link {} {}: published {}, ours {:.2}; {}</p>",
+            c.verdict,
+            c.verdict,
+            c.table,
+            c.row,
+            c.link,
+            c.quantity,
+            c.published,
+            c.ours,
+            escape(why)
+        );
+    }
+    for (name, title) in TITLES {
+        let _ = writeln!(html, "<h3>{title}</h3>");
+        let of_table: Vec<&Cell> = cells.iter().filter(|c| c.table == name).collect();
+        let rows = of_table.chunks(3).map(|link| {
+            let mut row =
+                vec![("", link[0].row.to_string()), ("", link[0].types.clone()), ("", link[0].link.to_string())];
+            for c in link {
+                let digits = if c.quantity == "out" { 2 } else { 1 };
+                let limit = match (c.tolerance, c.bound) {
+                    (Some(tolerance), _) => format!("±{tolerance:.digits$}"),
+                    (None, Some(bound)) => format!("≤ {bound:.0}"),
+                    (None, None) => "bounds".into(),
+                };
+                row.push(("first", format!("{}", (c.published * 100.0).round() / 100.0)));
+                row.push(("", format!("{:.digits$}", c.ours)));
+                row.push(("", limit));
+                row.push((c.verdict, c.verdict.to_owned()));
+            }
+            row
+        });
+        let header = [
+            "row",
+            "types",
+            "link",
+            "rate",
+            "ours",
+            "tolerance",
+            "",
+            "mean",
+            "ours",
+            "tolerance",
+            "",
+            "max",
+            "ours",
+            "tolerance",
+            "",
+        ];
+        html.push_str(&table(&header, rows));
+    }
+}

@@ -1,0 +1,160 @@
+//! The paper's servers as scenario files, and what a scenario gives over its seeds.
+
+use crate::file;
+use anyhow::Result;
+use falaj_engine::{Engine, PipeId};
+use falaj_sched::queue::FlowId;
+use falaj_sim::scenario::experiment;
+use falaj_sim::{Progress, replicate};
+use falaj_traffic::interval::Estimate;
+use serde::Serialize;
+use std::fmt::Write;
+use std::sync::atomic::AtomicBool;
+
+pub(super) const FIRST_SEED: u64 = 1;
+
+/// How much is simulated of each scenario.
+#[derive(Clone, Copy, Serialize)]
+pub(super) struct Effort {
+    pub(super) seconds: f64,
+    pub(super) seeds: usize,
+}
+
+/// A way to serve the links.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Server {
+    PhaseWise,
+    PacketWise,
+    PacketWiseSkip,
+    /// Deficit round robin with this quantum in bytes.
+    Drr(u32),
+    /// Packet-wise, preset clean, and what the paper does not have.
+    Clean {
+        lend: bool,
+        carry: bool,
+    },
+}
+
+impl Server {
+    pub(super) fn name(self) -> String {
+        match self {
+            Server::PhaseWise => "phase-wise".into(),
+            Server::PacketWise => "packet-wise".into(),
+            Server::PacketWiseSkip => "packet-wise, tail skipped".into(),
+            Server::Drr(quantum) => format!("DRR, quantum {quantum} B"),
+            Server::Clean { lend: false, carry: false } => "plain".into(),
+            Server::Clean { lend: true, carry: false } => "lending".into(),
+            Server::Clean { lend: false, carry: true } => "tail carried".into(),
+            Server::Clean { lend: true, carry: true } => "both".into(),
+        }
+    }
+
+    fn scheduler(self) -> &'static str {
+        match self {
+            Server::PhaseWise => r#"kind = "virtual-links", serve = "phase-wise""#,
+            Server::PacketWise => r#"kind = "virtual-links", serve = "packet-wise", preset = "paper""#,
+            Server::PacketWiseSkip => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "paper", tail = "skip""#
+            }
+            Server::Drr(_) => r#"kind = "drr""#,
+            Server::Clean { carry: false, .. } => r#"kind = "virtual-links", serve = "packet-wise", preset = "clean""#,
+            Server::Clean { carry: true, .. } => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "clean", tail = "carry""#
+            }
+        }
+    }
+
+    /// What the scenario says of a link of this type.
+    fn flow(self, kind: char) -> String {
+        match self {
+            Server::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
+            Server::Clean { lend: true, .. } => format!("kind = \"{kind}\"\nphase = \"30us\"\nlend = \"yes\"\n"),
+            _ => format!("kind = \"{kind}\"\nphase = \"30us\"\n"),
+        }
+    }
+}
+
+/// A virtual link: its type, and the Mbit/s that are offered to it.
+pub(super) type Link = (char, u64);
+
+/// The scenario file; the paper counts payload, and its packets are the largest
+/// there are.
+pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, effort: Effort) -> String {
+    let mut text = format!(
+        "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
+         [link.virtual]\nrate = \"1gbit\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
+        effort.seconds,
+        effort.seeds,
+        server.scheduler()
+    );
+    for (i, (kind, mbit)) in links.iter().enumerate() {
+        let n = i + 1;
+        let rule = if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
+        // Writing to a string never fails.
+        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}queue = \"20p\"\n", server.flow(*kind));
+        if *mbit > 0 {
+            let _ = write!(
+                text,
+                "\n[traffic.v{n}]\nflow = \"v{n}\"\nmodel = \"poisson\"\nrate = \"{mbit}mbit\"\nsize = \"500B\"\n"
+            );
+        }
+    }
+    text
+}
+
+/// One link of one scenario, over all seeds.
+pub(super) struct Ours {
+    /// Mbit/s.
+    pub(super) out: Estimate,
+    pub(super) offered: f64,
+    /// us.
+    pub(super) avg: Estimate,
+    /// The largest of all seeds, and the least of the seeds' maxima.
+    pub(super) max: f64,
+    pub(super) least_max: f64,
+    /// Promised; `None` where nothing is.
+    pub(super) bound: Option<f64>,
+}
+
+impl Ours {
+    /// The paper's own run differs from the nominal load by sampling; a link
+    /// that loses packets does not.
+    pub(super) fn saturated(&self) -> bool {
+        self.out.mean < 0.995 * self.offered
+    }
+
+    pub(super) fn within_bound(&self) -> bool {
+        self.bound.is_some_and(|bound| self.max <= bound)
+    }
+}
+
+/// Runs a scenario; `None` for a link to which nothing was offered.
+pub(super) fn run(
+    links: &[Link],
+    server: Server,
+    effort: Effort,
+    bar: &indicatif::ProgressBar,
+) -> Result<Vec<Option<Ours>>> {
+    let scenario = file::parse_quietly(&scenario_text("", links, server, effort), "fortuna")?;
+    let experiment = experiment(&scenario, scenario.run.duration);
+    let done = |_| bar.inc(1);
+    let progress = Progress { done: &done, stop: &AtomicBool::new(false) };
+    let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress).map_err(|(_, refused)| refused)?;
+    let engine = Engine::new(&experiment.pipes).map_err(|(_, refused)| refused)?;
+    let duration = experiment.duration;
+    let link = |f: usize| -> Option<Ours> {
+        let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();
+        let of = |values: Vec<f64>| Estimate::of(&values);
+        let maxima: Vec<f64> = flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
+        let promise = engine.promise(PipeId(0), FlowId(f as u32)).ok();
+        Some(Ours {
+            out: of(flows.iter().map(|r| r.sent_rate(duration) / 1e6).collect())?,
+            offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
+            avg: of(flows.iter().filter_map(|r| r.delay.mean_nanos()).map(|ns| ns / 1e3).collect())?,
+            max: maxima.iter().copied().fold(0.0, f64::max),
+            least_max: maxima.iter().copied().fold(f64::INFINITY, f64::min),
+            bound: promise.map(|p| p.delay.delay.as_micros_f64()),
+        })
+    };
+    Ok((0..links.len()).map(link).collect())
+}

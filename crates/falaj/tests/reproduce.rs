@@ -1,0 +1,31 @@
+//! `falaj reproduce`: what it takes. The published run itself takes minutes.
+
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use common::{falaj, file, number};
+
+#[test]
+fn a_row_is_a_scenario() {
+    let row = falaj(&["reproduce", "fortuna", "--scenario", "14"]);
+    assert_eq!((row.status, row.err.as_str()), (Some(0), ""));
+    let ran = falaj(&["sim", file("row14.toml", &row.out), "--duration", "50ms", "--replications", "2", "--json"]);
+    let json = ran.json();
+    let links = json["flows"].as_array().expect("flows");
+    assert_eq!(links.len(), 3, "BAB");
+    // Saturated: 28 us of each 66.67.
+    assert!((number(&links[0]["delivered_rate"]) / 420e6 - 1.0).abs() < 0.02, "{json}");
+}
+
+#[test]
+fn what_there_is_not_is_said() {
+    for (args, told) in [
+        (["--scenario", "16"], "there is no row 16: 1 to 15"),
+        (["--figure", "4"], "there is no figure 4: 5 to 13"),
+        (["--out", "/dev/null/report"], "cannot make the directory /dev/null/report"),
+    ] {
+        let ran = falaj(&[&["reproduce", "fortuna"][..], &args[..]].concat());
+        assert_eq!(ran.status, Some(2), "{ran:?}");
+        assert!(ran.err.contains(told) && ran.out.is_empty(), "{ran:?}");
+    }
+}
