@@ -8,8 +8,8 @@
 //! then takes (the kernel delivers within the call) is part of the delay that
 //! the receiver sees.
 //!
-//! The timer is a hybrid. It sleeps until [`SPIN`] before an instant, looks at
-//! the ports without sleeping until [`NEAR`] before it, and from there on looks
+//! The timer is a hybrid. It sleeps until `SPIN` before an instant, looks at
+//! the ports without sleeping until `NEAR` before it, and from there on looks
 //! at nothing but the clock, because a packet read then would make the one that
 //! is due late. In between hand-overs each port gets a turn all the same, or a
 //! link with a packet always near would never read.

@@ -228,7 +228,7 @@ impl VirtualLinks {
         };
         let lent = if self.links.iter().any(|l| l.lends) { l } else { Span::ZERO };
         // Charges are whole nanoseconds: a link may be that much over its phase.
-        let s = if serve == Serve::PacketWise && BIT_NANOS % self.rate.0 != 0 { s + Span(n) } else { s };
+        let s = if serve == Serve::PacketWise && !BIT_NANOS.is_multiple_of(self.rate.0) { s + Span(n) } else { s };
         let bytes = matches!(link.limit, Limit::Bytes(_));
         // Full cycles that pass first, and what is left to send in the last one.
         let (full, rest) = match link.limit {
