@@ -37,7 +37,7 @@
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
 //! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
-//! | [`reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
+//! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 

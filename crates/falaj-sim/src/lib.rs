@@ -4,8 +4,8 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | from a scenario to an experiment |
-//! | [`simulate`] | one run: sources, engine, meters |
-//! | [`replicate`] | many runs with seeds of their own, on all cores |
+//! | [`mod@simulate`] | one run: sources, engine, meters |
+//! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
 #![forbid(unsafe_code)]
 
 pub mod replicate;
