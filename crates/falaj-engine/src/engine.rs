@@ -84,6 +84,34 @@ pub struct Engine {
     calendar: Calendar,
 }
 
+/// A change of a pipe that was found good.
+pub struct Prepared {
+    pipe: PipeId,
+    successor: Box<dyn Pipe>,
+}
+
+/// Why a change of a pipe is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// The discipline refuses its new setup.
+    Refused(Refused),
+    /// It has fewer flows than the pipe has now.
+    Fewer {
+        /// As many as there are now.
+        flows: usize,
+    },
+}
+
+impl std::fmt::Display for Unfit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Unfit::Refused(refused) => refused.fmt(f),
+            Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
+        }
+    }
+}
+impl std::error::Error for Unfit {}
+
 impl Engine {
     /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
     pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refused)> {
@@ -117,6 +145,36 @@ impl Engine {
             self.pipes[i].event(due, out);
             self.calendar.set(i, self.pipes[i].due());
         }
+    }
+
+    /// Checks a change of a pipe: whatever of its spec is to be another.
+    /// Flows keep their index, and none may go; new ones stand behind them.
+    /// All that can fail or takes long happens here, and nothing changes yet.
+    pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
+        let flows = self.pipes[pipe.0 as usize].flows();
+        if spec.setup.flows.len() < flows {
+            return Err(Unfit::Fewer { flows });
+        }
+        Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
+    }
+
+    /// Makes a prepared change at `now`, after all that is due by then. No
+    /// packet is lost, the one on the wire stays there until its end, and what
+    /// flows owe or are owed stays as long as the discipline does.
+    pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        let Prepared { pipe, mut successor } = change;
+        let i = pipe.0 as usize;
+        let place = &mut self.pipes[i];
+        std::mem::swap(place, &mut successor);
+        place.succeed(successor, now, out);
+        self.calendar.set(i, self.pipes[i].due());
+    }
+
+    /// May another flow start afresh in the place of this one? It has no
+    /// packets, and owes or is owed nothing.
+    pub fn forgettable(&mut self, pipe: PipeId, flow: FlowId, now: Time) -> bool {
+        self.pipes[pipe.0 as usize].forgettable(flow, now)
     }
 
     /// When the next event is due; [`Time::NEVER`] if nothing happens without input.

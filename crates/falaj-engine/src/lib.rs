@@ -19,4 +19,4 @@ pub mod engine;
 pub mod key;
 pub mod pipe;
 
-pub use engine::{Dropped, Emit, Engine, Output, PipeId, Why};
+pub use engine::{Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};

@@ -6,13 +6,15 @@
 //! engine is polled makes no difference.
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
-use falaj_sched::discipline::{Answer, Discipline, Sent};
+use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{Refused, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::{FlowId, Limit, Packet, Queues};
+use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
 use falaj_sched::registry::{self, Visitor};
+use falaj_sched::station::Station;
 use falaj_sched::time::{Span, Time};
+use std::any::Any;
 
 /// What a pipe is made from.
 #[derive(Debug, Clone)]
@@ -56,13 +58,20 @@ impl Counters {
 }
 
 /// The engine's view of a pipe, whatever its discipline.
-pub(crate) trait Pipe: Send {
+pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>);
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>);
     fn due(&self) -> Time;
     fn counters(&self, flow: FlowId) -> &Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
+    fn flows(&self) -> usize;
+    /// May another flow start afresh in the place of this one?
+    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
+    /// Takes over the packets, the link's state and the counters of `old`.
+    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>);
+    /// What another kind of pipe may go on with.
+    fn dismantle(self: Box<Self>) -> Remains;
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,15 +81,22 @@ enum Link {
     Sending { queue: FlowId, end: Time },
 }
 
+/// What stays of a pipe without its discipline.
+pub(crate) struct Remains {
+    /// The one on the wire first.
+    packets: Vec<Packet>,
+    /// When the one on the wire ends.
+    sending: Option<Time>,
+    wire: Wire,
+    counters: Vec<Counters>,
+}
+
 struct Of<D: Discipline> {
     id: PipeId,
-    queues: Queues<D::State>,
-    discipline: D,
-    shared: bool,
+    spec: PipeSpec,
+    station: Station<D>,
     wire: Wire,
     link: Link,
-    delay: Span,
-    largest: u32,
     counters: Vec<Counters>,
 }
 
@@ -90,55 +106,38 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refuse
     impl Visitor for Builder<'_> {
         type Output = Box<dyn Pipe>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn Pipe> {
-            Box::new(Of::new(self.0, self.1, discipline))
+            Box::new(Of {
+                id: self.0,
+                station: Station::new(&self.1.setup, discipline),
+                wire: Wire::new(self.1.setup.rate),
+                link: Link::Idle,
+                counters: vec![Counters::default(); self.1.setup.flows.len()],
+                spec: self.1.clone(),
+            })
         }
     }
     registry::build(spec.kind, &spec.setup, Builder(id, spec))
 }
 
 impl<D: Discipline> Of<D> {
-    fn new(id: PipeId, spec: &PipeSpec, mut discipline: D) -> Of<D> {
-        let shared = discipline.shared_queue();
-        let limits: Vec<Limit> = match shared {
-            Some(limit) => vec![limit],
-            None => spec.setup.flows.iter().map(|f| f.limit).collect(),
-        };
-        let mut queues = Queues::new(&limits);
-        discipline.start(queues.flows());
-        Of {
-            id,
-            queues,
-            discipline,
-            shared: shared.is_some(),
-            wire: Wire::new(spec.setup.rate),
-            link: Link::Idle,
-            delay: spec.delay,
-            largest: spec.setup.largest,
-            counters: vec![Counters::default(); spec.setup.flows.len()],
-        }
-    }
-
     /// The link is free: asks until something is on the wire or nothing may be.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
         loop {
-            let answer = self.discipline.next(self.queues.flows(), now, &self.wire);
-            self.asks_again(now, answer);
-            match answer {
+            match self.station.next(now, &self.wire) {
                 Answer::Serve(queue) => {
                     let end = self.send(queue, now, out);
                     if end > now {
                         self.link = Link::Sending { queue, end };
                         return;
                     }
-                    self.finish(queue);
+                    self.finish(queue, now);
                 }
                 Answer::Drop(queue) => {
-                    let packet = self.queues.pop(queue).expect("what is dropped was queued");
+                    let packet = self.station.throw_away(queue, now);
                     let counters = &mut self.counters[packet.flow.index()];
                     counters.dropped_by_discipline += 1;
                     counters.backlog -= 1;
                     out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
-                    self.discipline.offer_changed(self.queues.flows(), queue, now);
                 }
                 Answer::NotBefore(then) => {
                     debug_assert!(then > now, "an instant that never comes");
@@ -153,20 +152,9 @@ impl<D: Discipline> Of<D> {
         }
     }
 
-    /// In tests: asking twice changes nothing.
-    #[inline]
-    fn asks_again(&mut self, now: Time, answer: Answer) {
-        if cfg!(debug_assertions) {
-            let again = self.discipline.next(self.queues.flows(), now, &self.wire);
-            assert_eq!(answer, again, "asked twice at {now:?}");
-        }
-    }
-
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
-        let packet = *self.queues.first(queue).expect("who is served has a packet");
-        let end = self.wire.send(packet.bytes, start);
-        self.discipline.take(self.queues.flows(), queue, Sent { bytes: packet.bytes, start, end });
+        let (packet, sent) = self.station.take(queue, start, &mut self.wire);
         out.push(Output::Emit(Emit {
             pipe: self.id,
             flow: packet.flow,
@@ -174,15 +162,14 @@ impl<D: Discipline> Of<D> {
             bytes: packet.bytes,
             arrival: packet.arrival,
             start,
-            end,
-            due: end + self.delay,
+            end: sent.end,
+            due: sent.end + self.spec.delay,
         }));
-        end
+        sent.end
     }
 
-    /// The last bit has left: only now does the packet leave its queue.
-    fn finish(&mut self, queue: FlowId) {
-        let packet = self.queues.pop(queue).expect("what was sent was queued");
+    fn finish(&mut self, queue: FlowId, now: Time) {
+        let packet = self.station.finish(queue, now);
         let counters = &mut self.counters[packet.flow.index()];
         counters.sent += 1;
         counters.sent_bytes += u64::from(packet.bytes);
@@ -194,41 +181,36 @@ impl<D: Discipline> Of<D> {
     }
 }
 
-impl<D: Discipline> Pipe for Of<D> {
+impl<D: Discipline + 'static> Pipe for Of<D> {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) {
         let Unit { flow, handle, bytes } = unit;
-        match self.link {
-            Link::Idle => self.asks_again(now, Answer::Idle),
-            Link::NotBefore(then) if then > now => self.asks_again(now, Answer::NotBefore(then)),
-            _ => {}
+        if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
+            // In tests: asking out of turn changes nothing.
+            let _ = self.station.next(now, &self.wire);
         }
         let counters = &mut self.counters[flow.index()];
         counters.offered += 1;
         counters.offered_bytes += u64::from(bytes);
-        if bytes > self.largest {
+        if bytes > self.spec.setup.largest {
             counters.dropped_large += 1;
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
             return;
         }
-        let queue = if self.shared { FlowId(0) } else { flow };
-        let Ok(is_head) = self.queues.push(queue, Packet { handle, bytes, flow, arrival: now }) else {
+        let Ok(is_head) = self.station.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
             counters.dropped_full += 1;
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
             return;
         };
         counters.backlog += 1;
         counters.max_backlog = counters.max_backlog.max(counters.backlog);
-        if is_head {
-            self.discipline.ready(self.queues.flows(), queue, now);
-            if !matches!(self.link, Link::Sending { .. }) {
-                self.ask(now, out);
-            }
+        if is_head && !matches!(self.link, Link::Sending { .. }) {
+            self.ask(now, out);
         }
     }
 
     fn event(&mut self, now: Time, out: &mut Vec<Output>) {
         if let Link::Sending { queue, .. } = self.link {
-            self.finish(queue);
+            self.finish(queue, now);
         }
         self.ask(now, out);
     }
@@ -246,6 +228,49 @@ impl<D: Discipline> Pipe for Of<D> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.discipline.service(flow)
+        self.station.promise(flow)
+    }
+
+    fn flows(&self) -> usize {
+        self.counters.len()
+    }
+
+    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.counters[flow.index()].backlog == 0 && self.station.forgettable(flow, now)
+    }
+
+    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
+        let flows = self.counters.len();
+        if (&*old as &dyn Any).is::<Of<D>>() {
+            let old: Box<dyn Any> = old;
+            let old = *old.downcast::<Of<D>>().expect("just looked");
+            (self.wire, self.link, self.counters) = (old.wire, old.link, old.counters);
+            self.station.succeed(old.station, &self.spec.setup, now);
+        } else {
+            let Remains { packets, sending, wire, counters } = old.dismantle();
+            (self.wire, self.counters) = (wire, counters);
+            if let (Some(end), Some(first)) = (sending, packets.first()) {
+                self.link = Link::Sending { queue: self.station.queue_of(first.flow), end };
+            }
+            self.station.inherit(packets, sending.is_some(), now);
+        }
+        self.wire.set_rate(self.spec.setup.rate);
+        self.counters.resize(flows, Counters::default());
+        if !matches!(self.link, Link::Sending { .. }) {
+            self.ask(now, out);
+        }
+    }
+
+    fn dismantle(self: Box<Self>) -> Remains {
+        let on_the_wire = match self.link {
+            Link::Sending { queue, end } => Some((queue, end)),
+            _ => None,
+        };
+        Remains {
+            packets: self.station.dismantle(on_the_wire.map(|(queue, _)| queue)),
+            sending: on_the_wire.map(|(_, end)| end),
+            wire: self.wire,
+            counters: self.counters,
+        }
     }
 }

@@ -47,30 +47,57 @@ pub struct Sent {
 }
 
 /// Decides which queued packet goes on the link next.
-pub trait Discipline: Send {
-    /// What it keeps for each flow; up to 32 bytes share the queue's cache line.
+pub trait Discipline: Send + Sized {
+    /// What it keeps for each flow; together with a tag up to 32 bytes share
+    /// the queue's cache line.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
+    /// What a packet carries from its arrival on; `()` for most.
+    type Tag: Copy + Default + Send + core::fmt::Debug + 'static;
 
-    /// Puts what was set for each flow in its place. Called once, before anything else.
-    fn start(&mut self, flows: &mut Flows<Self::State>);
+    /// Puts what was set for each flow in its place. Called once, before
+    /// anything else, with empty queues.
+    fn start(&mut self, flows: &mut Flows<Self::State, Self::Tag>);
+
+    /// Instead of [`start`](Discipline::start): takes over from `old`, a
+    /// discipline of the same kind with another setup, at `now`. The flows are
+    /// as `old` left them, packets queued and perhaps one on the wire, which
+    /// was taken by `old`; flows beyond those that `old` knew are new and
+    /// empty. No packet is lost, and what a flow owes or is owed stays, as far
+    /// as the new setup allows.
+    fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
+
+    /// A packet of so many bytes is about to join the queue of `f`: the tag
+    /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
+    #[inline]
+    fn arrived(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, bytes: u32, now: Time) -> Self::Tag {
+        let _ = (flows, f, bytes, now);
+        Self::Tag::default()
+    }
 
     /// Flow `f` had nothing to send and now has a head.
-    fn ready(&mut self, flows: &mut Flows<Self::State>, f: FlowId, now: Time);
+    fn ready(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time);
 
     /// The head of `f` was replaced or removed for another reason than `take`.
-    fn offer_changed(&mut self, flows: &mut Flows<Self::State>, f: FlowId, now: Time) {
+    fn offer_changed(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, now: Time) {
         let _ = (flows, f, now);
     }
 
     /// What may happen now. Charges nothing.
-    fn next(&mut self, flows: &mut Flows<Self::State>, now: Time, wire: &Wire) -> Answer;
+    fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire) -> Answer;
 
     /// The head of `f` goes on the wire: the moment to charge for it.
-    fn take(&mut self, flows: &mut Flows<Self::State>, f: FlowId, sent: Sent);
+    fn take(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);
 
     /// `Some`: there is but one queue with this limit, for all flows.
     fn shared_queue(&self) -> Option<Limit> {
         None
+    }
+
+    /// May this empty flow go, and another start afresh in its place? Not
+    /// while it owes or is owed anything.
+    fn forgettable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
+        let _ = (flows, f, now);
+        true
     }
 
     /// What flow `f` of the scenario is promised.

@@ -108,10 +108,23 @@ impl Drr {
 
 impl Discipline for Drr {
     type State = DrrFlow;
+    type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<DrrFlow>) {
         for (f, &quantum) in self.quanta.iter().enumerate() {
             *flows.state_mut(FlowId(f as u32)) = DrrFlow { quantum, deficit: 0, next: END, in_round: false };
+        }
+    }
+
+    /// The round and the deficits stay, these as far as they are below what a
+    /// flow may carry over under the new quantum.
+    fn succeed(&mut self, old: Drr, flows: &mut Flows<DrrFlow>, _: Time) {
+        (self.head, self.visited, self.tail) = (old.head, old.visited, old.tail);
+        for (f, &quantum) in self.quanta.iter().enumerate() {
+            let known = f < old.quanta.len();
+            let state = flows.state_mut(FlowId(f as u32));
+            let next = if known { state.next } else { END };
+            *state = DrrFlow { quantum, deficit: state.deficit.min(quantum), next, in_round: state.in_round };
         }
     }
 

@@ -59,8 +59,11 @@ fn sum(setup: &Setup) -> Limit {
 
 impl Discipline for Fifo {
     type State = ();
+    type Tag = ();
 
     fn start(&mut self, _: &mut Flows<()>) {}
+
+    fn succeed(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 

@@ -6,6 +6,7 @@
 //! | [`time`], [`rate`] | integer time, rates, the wire that turns bytes into time |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
+//! | [`station`] | queues and the discipline that serves them |
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
@@ -31,5 +32,6 @@ pub mod promise;
 pub mod queue;
 pub mod rate;
 pub mod registry;
+pub mod station;
 pub mod time;
 pub mod virtual_links;

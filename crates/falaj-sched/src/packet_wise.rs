@@ -373,6 +373,7 @@ impl PacketWise {
 
 impl Discipline for PacketWise {
     type State = Residual;
+    type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<Residual>) {
         for (f, link) in self.config.links.iter().enumerate() {
@@ -393,6 +394,20 @@ impl Discipline for PacketWise {
         self.begin_cycle(flows);
         if !self.kind_a.is_empty() {
             self.stop_at_a();
+        }
+    }
+
+    /// A new cycle begins, at the end of the packet on the wire if there is one.
+    fn succeed(&mut self, old: PacketWise, flows: &mut Flows<Residual>, now: Time) {
+        for f in (0..flows.len()).map(|f| FlowId(f as u32)) {
+            *flows.state_mut(f) = Residual::default();
+        }
+        self.start(flows);
+        self.settled = old.settled.max(now);
+        self.began = self.settled;
+        (self.served, self.idle) = (old.served, old.idle);
+        for f in (0..flows.len()).filter(|&f| flows.head(FlowId(f as u32)).is_some()) {
+            self.ready.insert(f);
         }
     }
 

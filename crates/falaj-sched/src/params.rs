@@ -94,6 +94,20 @@ impl Values {
             _ => None,
         }
     }
+    /// The rate `name`, if it was set.
+    pub fn rate(&self, name: &str) -> Option<Rate> {
+        match self.get(name) {
+            Some(Value::Rate(r)) => Some(r),
+            _ => None,
+        }
+    }
+    /// The whole number `name`, if it was set.
+    pub fn count(&self, name: &str) -> Option<u64> {
+        match self.get(name) {
+            Some(Value::Count(n)) => Some(n),
+            _ => None,
+        }
+    }
     /// The queue limit `name`, if it was set.
     pub fn limit(&self, name: &str) -> Option<Limit> {
         match self.get(name) {

@@ -86,8 +86,15 @@ impl PhaseWise {
 
 impl Discipline for PhaseWise {
     type State = ();
+    type Tag = ();
 
     fn start(&mut self, _: &mut Flows<()>) {}
+
+    /// The phase under way goes on, but not beyond its new length.
+    fn succeed(&mut self, old: PhaseWise, _: &mut Flows<()>, now: Time) {
+        (self.current, self.idle) = (old.current, old.idle);
+        self.end = old.end.min(now + self.config.links[self.current].phase);
+    }
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 

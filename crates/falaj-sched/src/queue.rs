@@ -51,16 +51,17 @@ pub struct Packet {
 const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug)]
-struct Node {
+struct Node<T> {
     packet: Packet,
+    tag: T,
     next: u32,
 }
 
-/// 28 bytes of plumbing and the discipline's own state: one cache line as
-/// long as that state has 32 bytes at most.
+/// 28 bytes of plumbing, the head's tag and the discipline's own state: one
+/// cache line as long as these two have 32 bytes at most.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-struct Record<S> {
+struct Record<S, T> {
     head_bytes: u32,
     packets: u32,
     bytes: u32,
@@ -68,17 +69,46 @@ struct Record<S> {
     last: u32,
     max_packets: u32,
     max_bytes: u32,
+    head_tag: T,
     state: S,
 }
 
-/// What a discipline sees of the queues.
+impl<S: Default, T: Default> Record<S, T> {
+    fn new(limit: Limit) -> Record<S, T> {
+        let mut record = Record {
+            head_bytes: 0,
+            packets: 0,
+            bytes: 0,
+            first: NONE,
+            last: NONE,
+            max_packets: 0,
+            max_bytes: 0,
+            head_tag: T::default(),
+            state: S::default(),
+        };
+        record.limit(limit);
+        record
+    }
+}
+
+impl<S, T> Record<S, T> {
+    fn limit(&mut self, limit: Limit) {
+        (self.max_packets, self.max_bytes) = match limit {
+            Limit::Packets(n) => (n, u32::MAX),
+            Limit::Bytes(n) => (u32::MAX, u32::try_from(n).unwrap_or(u32::MAX)),
+        };
+    }
+}
+
+/// What a discipline sees of the queues: `S` is what it keeps for each flow,
+/// `T` what each packet carries from its arrival on.
 #[derive(Clone, Debug)]
-pub struct Flows<S> {
-    records: Vec<Record<S>>,
+pub struct Flows<S, T = ()> {
+    records: Vec<Record<S, T>>,
     backlogged: usize,
 }
 
-impl<S> Flows<S> {
+impl<S, T: Copy> Flows<S, T> {
     /// Number of flows.
     pub fn len(&self) -> usize {
         self.records.len()
@@ -98,6 +128,11 @@ impl<S> Flows<S> {
             0 => None,
             bytes => Some(bytes),
         }
+    }
+    /// The tag of the flow's first packet; of no meaning where there is none.
+    #[inline]
+    pub fn head_tag(&self, f: FlowId) -> T {
+        self.records[f.index()].head_tag
     }
     /// Packets in the flow's queue, the one in service included.
     pub fn packets(&self, f: FlowId) -> u32 {
@@ -119,60 +154,55 @@ impl<S> Flows<S> {
     }
 }
 
-/// Why a packet did not get in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
-
 /// The queues of one pipe.
 #[derive(Clone, Debug)]
-pub struct Queues<S> {
-    flows: Flows<S>,
-    pool: Vec<Node>,
+pub struct Queues<S, T = ()> {
+    flows: Flows<S, T>,
+    pool: Vec<Node<T>>,
     free: u32,
 }
 
-impl<S: Default> Queues<S> {
+impl<S: Default, T: Copy + Default> Queues<S, T> {
     /// One empty queue for each limit.
-    pub fn new(limits: &[Limit]) -> Queues<S> {
-        let record = |limit: &Limit| {
-            let (max_packets, max_bytes) = match *limit {
-                Limit::Packets(n) => (n, u32::MAX),
-                Limit::Bytes(n) => (u32::MAX, u32::try_from(n).unwrap_or(u32::MAX)),
-            };
-            Record {
-                head_bytes: 0,
-                packets: 0,
-                bytes: 0,
-                first: NONE,
-                last: NONE,
-                max_packets,
-                max_bytes,
-                state: S::default(),
-            }
-        };
+    pub fn new(limits: &[Limit]) -> Queues<S, T> {
         Queues {
-            flows: Flows { records: limits.iter().map(record).collect(), backlogged: 0 },
+            flows: Flows { records: limits.iter().map(|&limit| Record::new(limit)).collect(), backlogged: 0 },
             pool: Vec::new(),
             free: NONE,
         }
     }
 
+    /// Gives the queues new limits, and adds empty ones for those that are
+    /// more. What is queued stays, even beyond its new limit.
+    pub fn set_limits(&mut self, limits: &[Limit]) {
+        for (record, &limit) in self.flows.records.iter_mut().zip(limits) {
+            record.limit(limit);
+        }
+        let more = limits.iter().skip(self.flows.records.len());
+        self.flows.records.extend(more.map(|&limit| Record::new(limit)));
+    }
+
     /// What the discipline sees.
     #[inline]
-    pub fn flows(&mut self) -> &mut Flows<S> {
+    pub fn flows(&mut self) -> &mut Flows<S, T> {
         &mut self.flows
     }
 
-    /// Puts a packet at the tail of queue `q`; true if it is now the head.
+    /// Is there room in queue `q` for a packet of so many bytes?
     #[inline]
-    pub fn push(&mut self, q: FlowId, packet: Packet) -> Result<bool, Full> {
+    pub fn has_room(&self, q: FlowId, bytes: u32) -> bool {
+        let record = &self.flows.records[q.index()];
+        let fits = record.bytes.checked_add(bytes).is_some_and(|all| all <= record.max_bytes);
+        fits && record.packets < record.max_packets
+    }
+
+    /// Puts a packet at the tail of queue `q`, whether there [is room](Queues::has_room)
+    /// or not; true if it is now the head.
+    #[inline]
+    pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
         let record = &mut self.flows.records[q.index()];
-        let Some(bytes) = record.bytes.checked_add(packet.bytes) else { return Err(Full) };
-        if record.packets >= record.max_packets || bytes > record.max_bytes {
-            return Err(Full);
-        }
-        let node = Node { packet, next: NONE };
+        let node = Node { packet, tag, next: NONE };
         let slot = match self.free {
             NONE => {
                 self.pool.push(node);
@@ -185,17 +215,18 @@ impl<S: Default> Queues<S> {
             }
         };
         record.packets += 1;
-        record.bytes = bytes;
+        record.bytes += packet.bytes;
         let was_empty = record.first == NONE;
         if was_empty {
             record.first = slot;
             record.head_bytes = packet.bytes;
+            record.head_tag = tag;
             self.flows.backlogged += 1;
         } else {
             self.pool[record.last as usize].next = slot;
         }
         record.last = slot;
-        Ok(was_empty)
+        was_empty
     }
 
     /// The packet at the head of queue `q`.
@@ -215,7 +246,7 @@ impl<S: Default> Queues<S> {
         if slot == NONE {
             return None;
         }
-        let Node { packet, next } = self.pool[slot as usize];
+        let Node { packet, next, .. } = self.pool[slot as usize];
         self.pool[slot as usize].next = self.free;
         self.free = slot;
         record.first = next;
@@ -225,7 +256,9 @@ impl<S: Default> Queues<S> {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
         } else {
-            record.head_bytes = self.pool[next as usize].packet.bytes;
+            let head = &self.pool[next as usize];
+            record.head_bytes = head.packet.bytes;
+            record.head_tag = head.tag;
         }
         Some(packet)
     }
@@ -242,27 +275,40 @@ mod tests {
 
     #[test]
     fn a_record_is_one_cache_line() {
-        assert_eq!(size_of::<Record<[u64; 4]>>(), 64);
+        assert_eq!(size_of::<Record<[u64; 4], ()>>(), 64);
+        assert_eq!(size_of::<Record<[u64; 3], u64>>(), 64);
     }
 
     #[test]
     fn packets_leave_in_order_and_limits_hold() {
-        let mut q: Queues<()> = Queues::new(&[Limit::Packets(3), Limit::Bytes(1000)]);
+        let mut q: Queues<(), u8> = Queues::new(&[Limit::Packets(3), Limit::Bytes(1000)]);
         let (a, b) = (FlowId(0), FlowId(1));
-        assert_eq!(q.push(a, packet(1, 10)), Ok(true));
-        assert_eq!(q.push(a, packet(2, 20)), Ok(false));
-        assert_eq!(q.push(a, packet(3, 30)), Ok(false));
-        assert_eq!(q.push(a, packet(4, 1)), Err(Full));
-        assert_eq!(q.push(b, packet(5, 1000)), Ok(true));
-        assert_eq!(q.push(b, packet(6, 1)), Err(Full));
+        assert!(q.push(a, packet(1, 10), 11));
+        assert!(!q.push(a, packet(2, 20), 12));
+        assert!(q.has_room(a, 1_000_000));
+        assert!(!q.push(a, packet(3, 30), 13));
+        assert!(!q.has_room(a, 1));
+        assert!(q.has_room(b, 1000) && !q.has_room(b, 1001));
+        assert!(q.push(b, packet(5, 1000), 0));
+        assert!(!q.has_room(b, 1) && !q.has_room(b, u32::MAX));
         assert_eq!((q.flows().backlogged(), q.flows().bytes(a)), (2, 60));
-        for (handle, next) in [(1, Some(20)), (2, Some(30)), (3, None)] {
+        for (handle, next, tag) in [(1, Some(20), 12), (2, Some(30), 13), (3, None, 13)] {
             assert_eq!(q.pop(a).map(|p| p.handle), Some(handle));
-            assert_eq!(q.flows().head(a), next);
+            assert_eq!((q.flows().head(a), q.flows().head_tag(a)), (next, tag));
         }
         assert_eq!(q.pop(a), None);
-        assert_eq!(q.push(a, packet(7, 5)), Ok(true));
+        assert!(q.push(a, packet(7, 5), 17));
         assert_eq!(q.first(a).map(|p| p.handle), Some(7));
         assert_eq!(q.pool.len(), 4, "freed places are used again");
+    }
+
+    #[test]
+    fn new_limits_lose_nothing() {
+        let mut q: Queues<()> = Queues::new(&[Limit::Packets(2)]);
+        q.push(FlowId(0), packet(1, 10), ());
+        q.push(FlowId(0), packet(2, 10), ());
+        q.set_limits(&[Limit::Packets(1), Limit::Packets(1)]);
+        assert!(!q.has_room(FlowId(0), 1) && q.has_room(FlowId(1), 1));
+        assert_eq!((q.pop(FlowId(0)).map(|p| p.handle), q.flows().len()), (Some(1), 2));
     }
 }

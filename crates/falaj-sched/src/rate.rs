@@ -98,6 +98,12 @@ impl Wire {
         self.rate
     }
 
+    /// Changes the rate of all transmissions that begin from now on.
+    pub fn set_rate(&mut self, rate: Rate) {
+        assert!(rate.0 > 0, "a rate of zero sends nothing");
+        (self.rate, self.rest) = (rate, 0);
+    }
+
     /// How long a transmission of `bytes` may occupy the wire: rounded up, so
     /// that what is judged to fit does fit, wherever it starts.
     #[inline]

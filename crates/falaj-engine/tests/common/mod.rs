@@ -7,9 +7,10 @@ use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::params::{FlowSetup, Kind, Param, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
+use falaj_sched::registry::{ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use rand_core::Rng;
 
@@ -73,21 +74,60 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
 
 /// Any discipline of the registry at an odd rate.
 pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
-    let kind = dice.one_of(&["fifo", "drr", "virtual-links", "virtual-links"]);
-    let rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000));
     let serve = dice.one_of(&["phase-wise", "packet-wise"]);
     let preset = if serve == "phase-wise" { "clean" } else { dice.one_of(&["clean", "paper"]) };
     let mut spec = virtual_links(dice, serve, preset);
-    spec.kind = kind;
-    spec.setup.rate = rate;
+    spec.setup.rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000));
     spec.delay = Span(dice.from(0, 1000));
     let airtime = spec.setup.largest_airtime();
     for f in &mut spec.setup.flows {
         let phase = f.values.span("phase").unwrap().max(airtime + Span(2));
         f.values.set("phase", Value::Span(phase));
-        f.values.set("quantum", Value::Bytes(u64::from(spec.setup.largest) + dice.from(0, 20)));
+    }
+    let entry = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
+    if entry.kind != "virtual-links" {
+        become_kind(dice, &mut spec, entry);
     }
     spec
+}
+
+/// Turns the pipe into one of this kind, with random values for each of its
+/// parameters that the discipline accepts together.
+pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
+    for _ in 0..1_000 {
+        draw_values(dice, spec, entry);
+        if Engine::new(std::slice::from_ref(spec)).is_ok() {
+            return;
+        }
+    }
+    panic!("no values are accepted: {spec:?}");
+}
+
+fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
+    spec.kind = entry.kind;
+    let Setup { rate, largest, flows, .. } = &spec.setup;
+    let (rate, largest, n) = (*rate, u64::from(*largest), flows.len() as u64);
+    let mut value = |param: &Param| match (param.name, param.kind) {
+        // What a default or another parameter says already.
+        (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
+        ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
+        ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
+        // Shares that fit on the link together.
+        (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from(1_000_000, rate.0 / n)))),
+        (_, Kind::Span) => Some(Value::Span(Span(dice.from(1, 20_000)))),
+        (_, Kind::Bytes) => Some(Value::Bytes(dice.from(largest, 20 * largest))),
+        (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(dice.from(1, 60) as u32))),
+        (_, Kind::Count { min, max }) => Some(Value::Count(dice.from(min, max.min(min + 19)))),
+        (_, Kind::Choice(words)) => Some(Value::Choice(dice.one_of(words))),
+    };
+    let mut all = |params: &'static [Param]| {
+        let values = params.iter().filter_map(|p| Some((p.name, value(p)?)));
+        values.fold(Values::default(), |all, (name, value)| all.with(name, value))
+    };
+    spec.setup.scheduler = all(entry.scheduler);
+    for f in &mut spec.setup.flows {
+        f.values = all(entry.flow);
+    }
 }
 
 fn limit(dice: &mut Dice, largest: u32, bytes_too: bool) -> Limit {

@@ -4,11 +4,12 @@
 use super::{cpu_nanos, median};
 use crate::show::{self, say};
 use anyhow::Result;
-use falaj_sched::discipline::{Answer, Discipline, Sent};
+use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::{FlowId, Limit, Packet, Queues};
+use falaj_sched::queue::{FlowId, Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
+use falaj_sched::station::Station;
 use falaj_sched::time::{Span, Time};
 use serde_json::json;
 use std::process::ExitCode;
@@ -53,39 +54,30 @@ struct Pairs {
 
 impl Visitor for Pairs {
     type Output = f64;
-    fn visit<D: Discipline + 'static>(self, mut discipline: D) -> f64 {
-        let limits: Vec<Limit> = match discipline.shared_queue() {
-            Some(limit) => vec![limit],
-            None => self.setup.flows.iter().map(|f| f.limit).collect(),
-        };
-        let mut queues: Queues<D::State> = Queues::new(&limits);
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> f64 {
+        let queues = if discipline.shared_queue().is_some() { 1 } else { self.setup.flows.len() as u32 };
+        let mut station = Station::new(&self.setup, discipline);
         let mut wire = Wire::new(self.setup.rate);
-        discipline.start(queues.flows());
         let mut now = Time::ZERO;
         for handle in 0..DEPTH {
-            for f in 0..limits.len() as u32 {
+            for f in 0..queues {
                 let packet = Packet { handle, bytes: LARGEST, flow: FlowId(f), arrival: now };
-                if queues.push(FlowId(f), packet) == Ok(true) {
-                    discipline.ready(queues.flows(), FlowId(f), now);
-                }
+                let _ = station.arrive(packet, now);
             }
         }
         let before = cpu_nanos();
         for _ in 0..self.pairs {
             let f = loop {
-                match discipline.next(queues.flows(), now, &wire) {
+                match station.next(now, &wire) {
                     Answer::Serve(f) => break f,
                     Answer::NotBefore(then) => now = then,
                     Answer::Drop(_) | Answer::Idle => unreachable!("every flow has packets"),
                 }
             };
-            let end = wire.send(LARGEST, now);
-            discipline.take(queues.flows(), f, Sent { bytes: LARGEST, start: now, end });
-            now = end;
-            if let Some(packet) = queues.pop(f) {
-                // The queue is never full: one has just left.
-                let _ = queues.push(f, Packet { arrival: now, ..packet });
-            }
+            now = station.take(f, now, &mut wire).1.end;
+            let packet = station.finish(f, now);
+            // The queue is never full: one has just left.
+            let _ = station.arrive(Packet { arrival: now, ..packet }, now);
         }
         (cpu_nanos() - before) as f64 / self.pairs as f64
     }

@@ -1,0 +1,129 @@
+//! Changes while packets are queued: of any parameter, of the rate, of the
+//! number of flows, of the discipline itself.
+
+mod common;
+
+use common::{Dice, any_pipe, become_kind, bursts};
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, Output, PipeId, Unfit};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::registry;
+use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
+
+const PIPE: PipeId = PipeId(0);
+
+/// Nothing is lost but at full queues, packets of a flow keep their order, the
+/// link never carries two at once, and rests only if nobody has anything or the
+/// discipline keeps it free.
+#[test]
+fn no_change_loses_or_reorders_a_packet() {
+    for seed in 0..4_000 {
+        let mut dice = Dice::new(seed ^ 0x00c4_a96e);
+        let mut spec = any_pipe(&mut dice);
+        let arrivals = bursts(&mut dice, &spec, 15_000);
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let mut queued: Vec<VecDeque<u32>> = vec![VecDeque::new(); 16];
+        let (mut out, mut wire_free) = (Vec::new(), Time::ZERO);
+        let mut check = |out: &mut Vec<Output>, queued: &mut Vec<VecDeque<u32>>| {
+            for output in out.drain(..) {
+                match output {
+                    Output::Emit(e) => {
+                        assert_eq!(queued[e.flow.index()].pop_front(), Some(e.handle), "seed {seed}: order");
+                        assert!(e.start >= wire_free, "seed {seed}: two at once");
+                        wire_free = e.end;
+                    }
+                    Output::Drop(d) => assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}"),
+                }
+            }
+        };
+        for (handle, a) in arrivals.iter().enumerate() {
+            if dice.from(0, 9) == 0 {
+                change(&mut dice, &mut spec);
+                let prepared = engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}: {spec:?}"));
+                engine.apply(prepared, a.at, &mut out);
+            }
+            engine.poll(a.at, &mut out);
+            check(&mut out, &mut queued);
+            queued[a.flow.index()].push_back(handle as u32);
+            let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
+            engine.input(PIPE, unit, a.at, &mut out);
+            check(&mut out, &mut queued);
+        }
+        let mut steps = 0;
+        while engine.next_event() != Time::NEVER {
+            engine.poll(engine.next_event(), &mut out);
+            steps += 1;
+            assert!(steps < 1_000_000, "seed {seed}: never comes to an end");
+        }
+        check(&mut out, &mut queued);
+        assert!(queued.iter().all(VecDeque::is_empty), "seed {seed}: {queued:?} stay behind");
+        for f in 0..spec.setup.flows.len() as u32 {
+            let c = engine.counters(PIPE, FlowId(f));
+            assert_eq!((c.backlog, c.offered), (0, c.sent + c.dropped()), "seed {seed}: {c:?}");
+        }
+    }
+}
+
+/// The discipline, the link, the flows, a limit or only the parameters become others.
+fn change(dice: &mut Dice, spec: &mut PipeSpec) {
+    let mut entry = registry::entry(spec.kind).expect("registered");
+    match dice.from(0, 5) {
+        0 => entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>()),
+        1 => spec.setup.rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000)),
+        2 => spec.delay = Span(dice.from(0, 2_000)),
+        3 if spec.setup.flows.len() < 8 => {
+            let another = spec.setup.flows[0].clone();
+            spec.setup.flows.push(another);
+        }
+        4 => spec.setup.flows[0].limit = Limit::Packets(dice.from(1, 30) as u32),
+        _ => {}
+    }
+    // What flows may ask for depends on the rate and on how many they are.
+    become_kind(dice, spec, entry);
+}
+
+#[test]
+fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
+    let mut dice = Dice::new(7);
+    let mut spec = any_pipe(&mut dice);
+    while spec.setup.flows.len() < 2 {
+        spec = any_pipe(&mut dice);
+    }
+    let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut fewer = spec.clone();
+    fewer.setup.flows.pop();
+    assert_eq!(engine.prepare(PIPE, &fewer).err(), Some(Unfit::Fewer { flows: spec.setup.flows.len() }));
+    let mut no_room = spec.clone();
+    no_room.setup.flows[1].limit = Limit::Packets(0);
+    let refused = engine.prepare(PIPE, &no_room);
+    // A FIFO's flows share a queue of its own.
+    assert!(refused.is_err() || spec.kind == "fifo");
+}
+
+/// A rate that changes does so for the packet after the one on the wire.
+#[test]
+fn the_packet_on_the_wire_ends_when_it_was_to_end() {
+    let mut dice = Dice::new(3);
+    let mut spec = any_pipe(&mut dice);
+    become_kind(&mut dice, &mut spec, registry::entry("drr").unwrap());
+    (spec.setup.rate, spec.setup.largest, spec.delay) = (Rate::from_mbit(8), 1000, Span::ZERO);
+    spec.setup.flows.truncate(1);
+    (spec.setup.flows[0].values, spec.setup.flows[0].limit) = (Default::default(), Limit::Packets(9));
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut out = Vec::new();
+    for handle in 0..2 {
+        engine.input(PIPE, Unit { flow: FlowId(0), handle, bytes: 1000 }, Time::ZERO, &mut out);
+    }
+    for (kind, rate) in [("drr", 16), ("fifo", 16)] {
+        (spec.kind, spec.setup.rate) = (kind, Rate::from_mbit(rate));
+        let prepared = engine.prepare(PIPE, &spec).unwrap();
+        engine.apply(prepared, Time(500_000), &mut out);
+        assert_eq!(engine.next_event(), Time(1_000_000), "{kind}");
+    }
+    engine.poll(Time(5_000_000), &mut out);
+    let ends = common::emits(&out).iter().map(|e| e.end).collect::<Vec<_>>();
+    assert_eq!(ends, [Time(1_000_000), Time(1_500_000)]);
+}
