@@ -152,7 +152,7 @@ impl Engine {
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
         let flows = self.pipes[pipe.0 as usize].flows();
-        if spec.setup.flows.len() < flows {
+        if spec.setup.leaves().len() < flows {
             return Err(Unfit::Fewer { flows });
         }
         Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })

@@ -12,8 +12,9 @@ use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::station::Station;
+use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
+use falaj_sched::tree::Tree;
 use std::any::Any;
 
 /// What a pipe is made from.
@@ -81,6 +82,15 @@ enum Link {
     Sending { queue: FlowId, end: Time },
 }
 
+impl Link {
+    fn sending(self) -> Option<(FlowId, Time)> {
+        match self {
+            Link::Sending { queue, end } => Some((queue, end)),
+            _ => None,
+        }
+    }
+}
+
 /// What stays of a pipe without its discipline.
 pub(crate) struct Remains {
     /// The one on the wire first.
@@ -91,10 +101,10 @@ pub(crate) struct Remains {
     counters: Vec<Counters>,
 }
 
-struct Of<D: Discipline> {
+struct Of<S: Server> {
     id: PipeId,
     spec: PipeSpec,
-    station: Station<D>,
+    server: S,
     wire: Wire,
     link: Link,
     counters: Vec<Counters>,
@@ -104,26 +114,34 @@ struct Of<D: Discipline> {
 pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refused> {
     struct Builder<'a>(PipeId, &'a PipeSpec);
     impl Visitor for Builder<'_> {
-        type Output = Box<dyn Pipe>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Box<dyn Pipe> {
-            Box::new(Of {
-                id: self.0,
-                station: Station::new(&self.1.setup, discipline),
-                wire: Wire::new(self.1.setup.rate),
-                link: Link::Idle,
-                counters: vec![Counters::default(); self.1.setup.flows.len()],
-                spec: self.1.clone(),
-            })
+        type Output = Result<Box<dyn Pipe>, Refused>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            let Builder(id, spec) = self;
+            if spec.setup.flows.iter().any(|f| f.inner.is_some()) {
+                return Ok(pipe(id, spec, Tree::new(&spec.setup, discipline)?));
+            }
+            Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
-    registry::build(spec.kind, &spec.setup, Builder(id, spec))
+    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
 }
 
-impl<D: Discipline> Of<D> {
+fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
+    Box::new(Of {
+        id,
+        server,
+        wire: Wire::new(spec.setup.rate),
+        link: Link::Idle,
+        counters: vec![Counters::default(); spec.setup.leaves().len()],
+        spec: spec.clone(),
+    })
+}
+
+impl<S: Server> Of<S> {
     /// The link is free: asks until something is on the wire or nothing may be.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
         loop {
-            match self.station.next(now, &self.wire) {
+            match self.server.next(now, &self.wire) {
                 Answer::Serve(queue) => {
                     let end = self.send(queue, now, out);
                     if end > now {
@@ -133,7 +151,7 @@ impl<D: Discipline> Of<D> {
                     self.finish(queue, now);
                 }
                 Answer::Drop(queue) => {
-                    let packet = self.station.throw_away(queue, now);
+                    let packet = self.server.throw_away(queue, now);
                     let counters = &mut self.counters[packet.flow.index()];
                     counters.dropped_by_discipline += 1;
                     counters.backlog -= 1;
@@ -154,7 +172,7 @@ impl<D: Discipline> Of<D> {
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
-        let (packet, sent) = self.station.take(queue, start, &mut self.wire);
+        let (packet, sent) = self.server.take(queue, start, &mut self.wire);
         out.push(Output::Emit(Emit {
             pipe: self.id,
             flow: packet.flow,
@@ -169,7 +187,7 @@ impl<D: Discipline> Of<D> {
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) {
-        let packet = self.station.finish(queue, now);
+        let packet = self.server.finish(queue, now);
         let counters = &mut self.counters[packet.flow.index()];
         counters.sent += 1;
         counters.sent_bytes += u64::from(packet.bytes);
@@ -181,12 +199,12 @@ impl<D: Discipline> Of<D> {
     }
 }
 
-impl<D: Discipline + 'static> Pipe for Of<D> {
+impl<S: Server + 'static> Pipe for Of<S> {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) {
         let Unit { flow, handle, bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
-            let _ = self.station.next(now, &self.wire);
+            let _ = self.server.next(now, &self.wire);
         }
         let counters = &mut self.counters[flow.index()];
         counters.offered += 1;
@@ -196,7 +214,7 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
             return;
         }
-        let Ok(is_head) = self.station.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
             counters.dropped_full += 1;
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
             return;
@@ -228,7 +246,7 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.station.promise(flow)
+        self.server.promise(flow)
     }
 
     fn flows(&self) -> usize {
@@ -236,23 +254,25 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.counters[flow.index()].backlog == 0 && self.station.forgettable(flow, now)
+        self.counters[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
     }
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
         let flows = self.counters.len();
-        if (&*old as &dyn Any).is::<Of<D>>() {
+        let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
-            let old = *old.downcast::<Of<D>>().expect("just looked");
-            (self.wire, self.link, self.counters) = (old.wire, old.link, old.counters);
-            self.station.succeed(old.station, &self.spec.setup, now);
+            let old = *old.downcast::<Of<S>>().expect("just looked");
+            (self.wire, self.counters) = (old.wire, old.counters);
+            let sending = old.link.sending();
+            let queue = sending.map(|(queue, _)| queue);
+            (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
         } else {
             let Remains { packets, sending, wire, counters } = old.dismantle();
             (self.wire, self.counters) = (wire, counters);
-            if let (Some(end), Some(first)) = (sending, packets.first()) {
-                self.link = Link::Sending { queue: self.station.queue_of(first.flow), end };
-            }
-            self.station.inherit(packets, sending.is_some(), now);
+            (self.server.inherit(packets, sending.is_some(), now), sending)
+        };
+        if let (Some(queue), Some(end)) = (on_the_wire, end) {
+            self.link = Link::Sending { queue, end };
         }
         self.wire.set_rate(self.spec.setup.rate);
         self.counters.resize(flows, Counters::default());
@@ -261,14 +281,11 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
         }
     }
 
-    fn dismantle(self: Box<Self>) -> Remains {
-        let on_the_wire = match self.link {
-            Link::Sending { queue, end } => Some((queue, end)),
-            _ => None,
-        };
+    fn dismantle(mut self: Box<Self>) -> Remains {
+        let sending = self.link.sending();
         Remains {
-            packets: self.station.dismantle(on_the_wire.map(|(queue, _)| queue)),
-            sending: on_the_wire.map(|(_, end)| end),
+            packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
+            sending: sending.map(|(_, end)| end),
             wire: self.wire,
             counters: self.counters,
         }

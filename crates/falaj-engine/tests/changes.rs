@@ -3,10 +3,11 @@
 
 mod common;
 
-use common::{Dice, any_pipe, become_kind, bursts};
+use common::{Dice, any_pipe, become_kind, bursts, divide};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Unfit};
+use falaj_sched::params::FlowSetup;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
@@ -25,7 +26,7 @@ fn no_change_loses_or_reorders_a_packet() {
         let mut spec = any_pipe(&mut dice);
         let arrivals = bursts(&mut dice, &spec, 15_000);
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
-        let mut queued: Vec<VecDeque<u32>> = vec![VecDeque::new(); 16];
+        let mut queued: Vec<VecDeque<u32>> = vec![VecDeque::new(); 32];
         let (mut out, mut wire_free) = (Vec::new(), Time::ZERO);
         let mut check = |out: &mut Vec<Output>, queued: &mut Vec<VecDeque<u32>>| {
             for output in out.drain(..) {
@@ -60,7 +61,7 @@ fn no_change_loses_or_reorders_a_packet() {
         }
         check(&mut out, &mut queued);
         assert!(queued.iter().all(VecDeque::is_empty), "seed {seed}: {queued:?} stay behind");
-        for f in 0..spec.setup.flows.len() as u32 {
+        for f in 0..spec.setup.leaves().len() as u32 {
             let c = engine.counters(PIPE, FlowId(f));
             assert_eq!((c.backlog, c.offered), (0, c.sent + c.dropped()), "seed {seed}: {c:?}");
         }
@@ -82,7 +83,12 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
         _ => {}
     }
     // What flows may ask for depends on the rate and on how many they are.
+    // No flow may go, so what was divided becomes as many.
+    spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
     become_kind(dice, spec, entry);
+    if dice.from(0, 1) == 0 && spec.setup.flows.len() < 9 {
+        divide(dice, spec);
+    }
 }
 
 #[test]
@@ -111,7 +117,7 @@ fn the_packet_on_the_wire_ends_when_it_was_to_end() {
     become_kind(&mut dice, &mut spec, registry::entry("drr").unwrap());
     (spec.setup.rate, spec.setup.largest, spec.delay) = (Rate::from_mbit(8), 1000, Span::ZERO);
     spec.setup.flows.truncate(1);
-    (spec.setup.flows[0].values, spec.setup.flows[0].limit) = (Default::default(), Limit::Packets(9));
+    spec.setup.flows[0] = FlowSetup::new(Default::default(), Limit::Packets(9));
     let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
     let mut out = Vec::new();
     for handle in 0..2 {

@@ -11,7 +11,7 @@ use falaj_sched::time::{Span, Time};
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
-    let flows = flows.into_iter().map(|values| FlowSetup { values, limit: Limit::Packets(10) }).collect();
+    let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(10))).collect();
     PipeSpec { kind, setup: Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, delay: Span::ZERO }
 }
 

@@ -6,9 +6,11 @@ use common::{Arrival, Dice, any_pipe, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
+use falaj_sched::registry;
 use falaj_sched::time::{Span, Time};
 
 /// (1'), (1'') and (3) for every packet that got in, with packets of any size,
@@ -41,7 +43,7 @@ fn backlogged_flows_get_their_service_curve() {
         if spec.kind == "fifo" {
             spec.setup.flows.truncate(1);
         }
-        spec.setup.flows[0].limit = Limit::Packets(1_000_000);
+        spec.setup.leaf_mut(0).unwrap().limit = Limit::Packets(1_000_000);
         let phase = |f: &FlowSetup| f.values.span("phase").unwrap_or(spec.setup.largest_airtime() * 4).0;
         let cycle: u64 = spec.setup.flows.iter().map(phase).sum();
         let from = dice.from(0, 3 * cycle);
@@ -73,6 +75,60 @@ fn backlogged_flows_get_their_service_curve() {
     }
 }
 
+/// What serves strictly keeps its rate over any interval of backlog: from any
+/// departure on, not only from the start of the backlog. Trees lean on that.
+#[test]
+fn strict_disciplines_keep_their_rate_over_any_interval() {
+    struct Strict;
+    impl registry::Visitor for Strict {
+        type Output = bool;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> bool {
+            discipline.serves_strictly()
+        }
+    }
+    let mut seen = 0;
+    for seed in 0..2_500 {
+        let mut dice = Dice::new(seed ^ 0x57_1c7);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        spec.setup.flows[0].limit = Limit::Packets(1_000_000);
+        if !registry::build(spec.kind, &spec.setup, Strict).unwrap() {
+            continue;
+        }
+        seen += 1;
+        let (largest, horizon) = (spec.setup.largest, 30_000);
+        let sizes = dice.from(0, 2);
+        let mut arrivals = bursts(&mut dice, &spec, horizon);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        let from = dice.from(0, 2_000);
+        arrivals.extend((0..horizon / 8).map(|_| {
+            let bytes = match sizes {
+                0 => largest,
+                1 => dice.from(1, largest.into()) as u32,
+                _ => dice.one_of(&[largest / 2 + 1, largest]),
+            };
+            Arrival { at: Time(from), flow: FlowId(0), bytes }
+        }));
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
+        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
+        let own: Vec<_> = own.into_iter().take_while(|e| e.end.0 < horizon).collect();
+        // Just before packet j leaves, i + 1 ..= j - 1 have since packet i left.
+        for i in 0..own.len() {
+            let mut done = 0;
+            for e in &own[i + 1..] {
+                // Ends are told in nanoseconds begun.
+                let waited = (e.end.0 - own[i].end.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
+                let due = promise.rate.0 as f64 / 8e9 * waited.max(0.0);
+                assert!(f64::from(done) >= due, "seed {seed}: {done} B < {due} B from {:?} on: {spec:?}", own[i].end);
+                done += e.bytes;
+            }
+        }
+    }
+    assert!(seen > 500, "{seen}");
+}
+
 /// At rates where a byte is no whole number of nanoseconds a neighbour may
 /// choose its sizes so that each of our packets ends in a nanosecond begun.
 #[test]
@@ -86,6 +142,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
         let link = || FlowSetup {
             values: Values::default().with("kind", Value::Choice("A")).with("phase", Value::Span(Span(phase))),
             limit: Limit::Packets(4),
+            inner: None,
         };
         let scheduler = Values::default().with("tail", Value::Choice(tail));
         let setup = Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![link(), link()] };
@@ -153,6 +210,7 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
                     .with("phase", Value::Span(Span(phase)))
                     .with("quantum", Value::Bytes(u64::from(largest) + dice.from(0, 2000))),
                 limit: if phase > airtime + 1 { dice.one_of(&[bytes, packets]) } else { packets },
+                inner: None,
             }
         };
         spec.setup.flows = (0..links).map(|_| flow(&mut dice)).collect();

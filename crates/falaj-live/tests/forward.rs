@@ -130,7 +130,7 @@ impl Port for Memory {
 }
 
 fn pipe(rate: Rate, delay: Span) -> PipeSpec {
-    let flows = vec![FlowSetup { values: Values::default(), limit: Limit::Packets(100_000) }];
+    let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(100_000))];
     PipeSpec { kind: "fifo", setup: Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows }, delay }
 }
 

@@ -291,7 +291,7 @@ fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Prob
     }
     let values = values(&[&fields], own.iter().copied(), problems);
     let flow = Flow { name: name.to_owned(), matches: matches?, need: need? };
-    Some(FlowRead { fields, flow, setup: FlowSetup { values: values?, limit: limit? } })
+    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?) })
 }
 
 fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
@@ -322,7 +322,7 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
     let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
     let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
     let flow = Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() };
-    Some(FlowRead { fields: none, flow, setup: FlowSetup { values, limit } })
+    Some(FlowRead { fields: none, flow, setup: FlowSetup::new(values, limit) })
 }
 
 /// Warns of packets without a flow and of flows without packets.

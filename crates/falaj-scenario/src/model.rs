@@ -174,7 +174,7 @@ impl Scenario {
                 rate,
                 largest: account.largest(mtu),
                 scheduler: Values::default(),
-                flows: vec![FlowSetup { values: Values::default(), limit: queue }],
+                flows: vec![FlowSetup::new(Values::default(), queue)],
             },
             flows: vec![Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() }],
         };

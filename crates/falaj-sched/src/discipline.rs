@@ -102,4 +102,25 @@ pub trait Discipline: Send + Sized {
 
     /// What flow `f` of the scenario is promised.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
+
+    /// Is the rate that [`service`](Discipline::service) promises kept over any
+    /// interval in which the flow is backlogged, not only from the start of the
+    /// backlog on? Only such a flow is a server that can promise on (a strict
+    /// service curve).
+    fn serves_strictly(&self) -> bool {
+        false
+    }
+
+    /// Why it can divide a link only, and not a flow of another discipline; most can.
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// What flow `f` is promised where no link is served but a flow of another
+    /// discipline, which is promised `server`, strictly; this discipline was built
+    /// for that rate.
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        let _ = (f, server);
+        Err(NoPromise("no bound is known for this discipline below another".into()))
+    }
 }

@@ -196,4 +196,12 @@ impl Discipline for Drr {
             others: Vec::new(),
         })
     }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }

@@ -96,4 +96,8 @@ impl Discipline for Fifo {
             others: Vec::new(),
         })
     }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }

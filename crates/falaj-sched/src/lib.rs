@@ -7,6 +7,7 @@
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
 //! | [`station`] | queues and the discipline that serves them |
+//! | [`tree`] | a discipline below each flow of another |
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
@@ -34,4 +35,5 @@ pub mod rate;
 pub mod registry;
 pub mod station;
 pub mod time;
+pub mod tree;
 pub mod virtual_links;

@@ -483,4 +483,12 @@ impl Discipline for PacketWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PacketWise)
     }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its phases are times on the link itself")
+    }
 }

@@ -4,6 +4,7 @@
 use crate::queue::Limit;
 use crate::rate::Rate;
 use crate::time::Span;
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -148,9 +149,53 @@ pub struct FlowSetup {
     pub values: Values,
     /// The limit of its queue.
     pub limit: Limit,
+    /// The discipline that divides this flow's share among flows of its own;
+    /// they have the queues then, and `limit` counts for nothing.
+    pub inner: Option<Box<Inner>>,
+}
+
+/// A discipline below a flow of another.
+#[derive(Debug, Clone)]
+pub struct Inner {
+    /// As the registry names it.
+    pub kind: &'static str,
+    /// What it is built from. Its rate is what the discipline above promises
+    /// the flow, the link's where that promises none.
+    pub setup: Setup,
+}
+
+impl FlowSetup {
+    /// A flow with a queue.
+    pub fn new(values: Values, limit: Limit) -> FlowSetup {
+        FlowSetup { values, limit, inner: None }
+    }
 }
 
 impl Setup {
+    /// The flows that have queues, depth first: a flow without an inner
+    /// discipline, or the leaves of the one it has.
+    pub fn leaves(&self) -> Vec<&FlowSetup> {
+        let below = |f| match f {
+            &FlowSetup { inner: Some(ref inner), .. } => inner.setup.leaves(),
+            flow => Vec::from([flow]),
+        };
+        self.flows.iter().flat_map(below).collect()
+    }
+    /// The `n`th of the [leaves](Setup::leaves).
+    pub fn leaf_mut(&mut self, n: usize) -> Option<&mut FlowSetup> {
+        let mut rest = n;
+        for flow in &mut self.flows {
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+            if rest < leaves {
+                if flow.inner.is_none() {
+                    return Some(flow);
+                }
+                return flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(rest));
+            }
+            rest -= leaves;
+        }
+        None
+    }
     /// Transmission time of the largest packet (the papers' MTU/C).
     pub fn largest_airtime(&self) -> Span {
         self.rate.airtime(self.largest)

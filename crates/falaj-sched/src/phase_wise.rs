@@ -127,4 +127,12 @@ impl Discipline for PhaseWise {
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         self.config.service(f, Serve::PhaseWise)
     }
+
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn only_on_a_link(&self) -> Option<&'static str> {
+        Some("its phases are times on the link itself")
+    }
 }

@@ -26,6 +26,22 @@ pub struct Promise {
     pub others: Vec<Bound>,
 }
 
+impl Promise {
+    /// What a discipline promises whose bounds count only the work that a server
+    /// of constant rate does before a packet has left: behind a server that
+    /// does as much with `latency` added, in any interval, all of it comes that
+    /// much later (Le Boudec and Thiran 2001, theorem 1.4.2 for a rate-latency server).
+    pub(crate) fn after(self, latency: Span) -> Promise {
+        let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
+        Promise {
+            latency: self.latency + latency,
+            delay: later(self.delay),
+            others: self.others.into_iter().map(later).collect(),
+            ..self
+        }
+    }
+}
+
 /// A bound on a packet's delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {

@@ -142,6 +142,13 @@ impl<S, T: Copy> Flows<S, T> {
     pub fn bytes(&self, f: FlowId) -> u32 {
         self.records[f.index()].bytes
     }
+    /// Shows a head that lies elsewhere, in the queues of an inner discipline.
+    pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>) {
+        let record = &mut self.records[f.index()];
+        let (was, is) = (record.head_bytes, head.unwrap_or(0));
+        record.head_bytes = is;
+        self.backlogged = self.backlogged + usize::from(is > 0) - usize::from(was > 0);
+    }
     /// What the discipline keeps for the flow.
     #[inline]
     pub fn state(&self, f: FlowId) -> &S {

@@ -15,6 +15,41 @@ use alloc::vec::Vec;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
 
+/// What a link is sent from: a [`Station`], or a [tree](crate::tree) of them.
+/// Packets are known by their leaf, answers name a queue.
+pub trait Server: Send {
+    /// A packet comes to the tail of its leaf's queue; true if something may
+    /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
+    /// What may happen now; see [`Discipline::next`].
+    fn next(&mut self, now: Time, wire: &Wire) -> Answer;
+    /// Length of the packet that would be taken from `queue`.
+    fn head(&mut self, queue: FlowId) -> Option<u32>;
+    /// The head of `queue` goes on the wire, as [`next`](Server::next) said.
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
+    /// The last bit has left: only now does the packet leave its queue.
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// The head of `queue` is thrown away, as [`next`](Server::next) said.
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// Takes over from a server of the same type, whose setup was another. The
+    /// queue that is on the wire, if one is, is called so from now on.
+    fn succeed(&mut self, old: Self, setup: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId>
+    where
+        Self: Sized;
+    /// Takes over all packets of another server, in this order; the first is
+    /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a limit.
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId>;
+    /// Gives all packets away, the one `on_the_wire` first, then in order of
+    /// arrival. It is of no use afterwards.
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// May another flow start afresh in the place of this one?
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
+    /// What a leaf is promised.
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
+    /// What a leaf is promised below a flow that is promised `server`.
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
+}
+
 /// Queues, and the discipline that serves them.
 #[derive(Clone, Debug)]
 pub struct Station<D: Discipline> {
@@ -36,18 +71,8 @@ impl<D: Discipline> Station<D> {
 
     /// The queue that the packets of `flow` stand in.
     #[inline]
-    pub fn queue_of(&self, flow: FlowId) -> FlowId {
+    fn queue_of(&self, flow: FlowId) -> FlowId {
         if self.shared { FlowId(0) } else { flow }
-    }
-
-    /// A packet comes to the tail of its flow's queue; true if it is the head
-    /// there: time to ask [`next`](Station::next) if the link is free.
-    #[inline]
-    pub fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
-        if !self.queues.has_room(self.queue_of(packet.flow), packet.bytes) {
-            return Err(Full);
-        }
-        Ok(self.admit(packet, now))
     }
 
     #[inline]
@@ -60,10 +85,19 @@ impl<D: Discipline> Station<D> {
         }
         is_head
     }
+}
 
-    /// What may happen now; see [`Discipline::next`].
+impl<D: Discipline + 'static> Server for Station<D> {
     #[inline]
-    pub fn next(&mut self, now: Time, wire: &Wire) -> Answer {
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        if !self.queues.has_room(self.queue_of(packet.flow), packet.bytes) {
+            return Err(Full);
+        }
+        Ok(self.admit(packet, now))
+    }
+
+    #[inline]
+    fn next(&mut self, now: Time, wire: &Wire) -> Answer {
         let answer = self.discipline.next(self.queues.flows(), now, wire);
         if cfg!(debug_assertions) {
             let again = self.discipline.next(self.queues.flows(), now, wire);
@@ -72,18 +106,20 @@ impl<D: Discipline> Station<D> {
         answer
     }
 
-    /// The head of `queue` goes on the wire, as [`next`](Station::next) said.
+    fn head(&mut self, queue: FlowId) -> Option<u32> {
+        self.queues.flows().head(queue)
+    }
+
     #[inline]
-    pub fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
         let packet = *self.queues.first(queue).expect("who is served has a packet");
         let sent = Sent { bytes: packet.bytes, start, end: wire.send(packet.bytes, start) };
         self.discipline.take(self.queues.flows(), queue, sent);
         (packet, sent)
     }
 
-    /// The last bit has left: only now does the packet leave its queue.
     #[inline]
-    pub fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what was sent was queued");
         if self.inherited.take().is_some() {
             self.discipline.offer_changed(self.queues.flows(), queue, now);
@@ -91,32 +127,35 @@ impl<D: Discipline> Station<D> {
         packet
     }
 
-    /// The head of `queue` is thrown away, as [`next`](Station::next) said.
-    pub fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what is dropped was queued");
         self.discipline.offer_changed(self.queues.flows(), queue, now);
         packet
     }
 
-    /// Takes over from a station of the same kind, whose setup was another.
-    pub fn succeed(&mut self, mut old: Station<D>, setup: &Setup, now: Time) {
+    fn succeed(
+        &mut self,
+        mut old: Station<D>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        now: Time,
+    ) -> Option<FlowId> {
         old.queues.set_limits(&limits(setup, &self.discipline));
         self.queues = old.queues;
         self.inherited = old.inherited;
         self.discipline.succeed(old.discipline, self.queues.flows(), now);
+        on_the_wire
     }
 
-    /// Takes over all packets of a station of another kind, in this order; the
-    /// first is `on_the_wire`. None is lost, even beyond a limit.
-    pub fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) {
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId> {
         self.inherited = packets.first().filter(|_| on_the_wire).map(|p| self.queue_of(p.flow));
         for packet in packets {
             self.admit(packet, now);
         }
+        self.inherited
     }
 
-    /// All packets, the one `on_the_wire` first, then in order of arrival.
-    pub fn dismantle(mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
         let mut packets = Vec::new();
         packets.extend(on_the_wire.and_then(|queue| self.queues.pop(queue)));
         let first = packets.len();
@@ -127,20 +166,22 @@ impl<D: Discipline> Station<D> {
         packets
     }
 
-    /// May another flow start afresh in the place of this one?
-    pub fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        let queue = self.queue_of(flow);
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let queue = self.queue_of(leaf);
         let flows = self.queues.flows();
         flows.head(queue).is_none() && self.discipline.forgettable(flows, queue, now)
     }
 
-    /// What flow `f` is promised.
-    pub fn promise(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        self.discipline.service(f)
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.discipline.service(leaf)
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.discipline.service_behind(leaf, server)
     }
 }
 
-fn limits<D: Discipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
+pub(crate) fn limits<D: Discipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
     match discipline.shared_queue() {
         Some(limit) => vec![limit],
         None => setup.flows.iter().map(|f| f.limit).collect(),

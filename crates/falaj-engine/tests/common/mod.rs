@@ -7,7 +7,7 @@ use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
-use falaj_sched::params::{FlowSetup, Kind, Param, Setup, Value, Values};
+use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{ENTRIES, Entry};
@@ -55,7 +55,7 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
                 .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
                 .with("phase", Value::Span(Span(phase)))
                 .with("lend", Value::Choice(if beyond { dice.one_of(&["yes", "yes", "no"]) } else { "no" }));
-            FlowSetup { values, limit: limit(dice, largest, phase > airtime) }
+            FlowSetup::new(values, limit(dice, largest, phase > airtime))
         })
         .collect();
     let mut scheduler = Values::default()
@@ -88,7 +88,32 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
     if entry.kind != "virtual-links" {
         become_kind(dice, &mut spec, entry);
     }
+    if dice.from(0, 3) == 0 {
+        divide(dice, &mut spec);
+    }
     spec
+}
+
+/// Gives some of the flows disciplines of their own, if the one above lets them.
+pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
+    let undivided = spec.clone();
+    for f in 0..spec.setup.flows.len() {
+        if dice.from(0, 1) == 0 {
+            continue;
+        }
+        let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
+        let setup = Setup { flows, ..spec.setup.clone() };
+        let mut below = PipeSpec { setup, ..spec.clone() };
+        let entry = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
+        become_kind(dice, &mut below, entry);
+        for flow in &mut below.setup.flows {
+            flow.limit = Limit::Packets(dice.from(1, 12) as u32);
+        }
+        spec.setup.flows[f].inner = Some(Box::new(Inner { kind: below.kind, setup: below.setup }));
+    }
+    if Engine::new(std::slice::from_ref(spec)).is_err() {
+        *spec = undivided;
+    }
 }
 
 /// Turns the pipe into one of this kind, with random values for each of its
@@ -144,7 +169,7 @@ pub fn bursts(dice: &mut Dice, spec: &PipeSpec, horizon: u64) -> Vec<Arrival> {
     let sizes = dice.from(0, 2);
     let odd = dice.from(1, u64::from(largest)) as u32;
     let mut all = Vec::new();
-    for f in 0..spec.setup.flows.len() {
+    for f in 0..spec.setup.leaves().len() {
         let (longest_gap, longest_pause) = (dice.from(1, 400), dice.from(1, 20_000));
         let mut at = dice.from(0, 2_000);
         while at < horizon {
@@ -180,7 +205,7 @@ pub fn run(
     while engine.next_event() != Time::NEVER {
         engine.poll(engine.next_event(), &mut out);
     }
-    for f in 0..spec.setup.flows.len() {
+    for f in 0..spec.setup.leaves().len() {
         let c = engine.counters(PipeId(0), FlowId(f as u32));
         assert_eq!(c.backlog, 0, "nothing stays behind");
         assert_eq!(c.offered, c.sent + c.dropped(), "conservation: {c:?}");

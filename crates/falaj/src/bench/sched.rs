@@ -36,6 +36,7 @@ fn setup(flows: u32) -> Setup {
     let flow = FlowSetup {
         values: Values::default().with("kind", Value::Choice("A")).with("phase", Value::Span(Span::from_micros(30))),
         limit: Limit::Packets(20),
+        inner: None,
     };
     Setup {
         rate: Rate::from_mbit(1000),

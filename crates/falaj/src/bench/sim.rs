@@ -55,6 +55,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
             .with("kind", Value::Choice(if f.is_multiple_of(2) { "A" } else { "B" }))
             .with("phase", Value::Span(Span::from_micros(30))),
         limit: Limit::Packets(20),
+        inner: None,
     };
     let setup = Setup { rate: Rate::from_mbit(1000), largest: 500, scheduler, flows: (0..flows).map(flow).collect() };
     let source = SourceSpec {

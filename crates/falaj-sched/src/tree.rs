@@ -1,0 +1,323 @@
+//! A discipline below each flow of another.
+//!
+//! The discipline above sees one flow for each child, whose head is the packet
+//! that the child would send. It never looks into a child; changes travel up.
+//! A child chooses when it gets something to send, when its packet has left, and
+//! once more when the discipline above has chosen it: if that is another packet
+//! now, of another length, the discipline above is told and asked again, so
+//! that the packet that was judged to fit is the one that goes.
+//!
+//! The promise to a leaf: what the inner discipline promises on a link of the rate
+//! that the discipline above promises the child, later by the latency that goes with it
+//! ([`Discipline::service_behind`]). That holds where the rate above is kept over any
+//! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::fifo::Fifo;
+use crate::params::{FlowSetup, Inner, Refused, Setup, Values};
+use crate::promise::{NoPromise, Promise};
+use crate::queue::{FlowId, Packet, Queues};
+use crate::rate::Wire;
+use crate::registry::{self, Visitor};
+use crate::station::{Full, Server, Station, limits};
+use crate::time::Time;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::any::TypeId;
+
+/// What a child would send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// Nothing until a packet arrives.
+    Empty,
+    /// Nothing before this instant.
+    Held(Time),
+    /// The head of this queue of its.
+    Ready(FlowId),
+    /// The head of this queue of its is on the wire.
+    Sending(FlowId),
+    /// The head of this queue of its is to be thrown away.
+    Rejects(FlowId),
+}
+
+struct Child {
+    server: Box<dyn Server>,
+    /// Its first leaf; the next child's begin behind its last.
+    first: u32,
+    offer: Offer,
+    /// Has it flows of its own?
+    divided: bool,
+}
+
+/// A discipline, and a server below each of its flows.
+pub struct Tree<D: Discipline> {
+    discipline: D,
+    /// Only the heads that are shown here are of use.
+    heads: Queues<D::State, D::Tag>,
+    children: Vec<Child>,
+    /// The child of each leaf.
+    child_of: Vec<u32>,
+    wire: Wire,
+    /// The packet on the wire was taken by another tree.
+    inherited: bool,
+}
+
+impl<D: Discipline + 'static> Tree<D> {
+    /// Builds the children of `setup` below a discipline that was built from it.
+    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refused> {
+        let refused = |what| Refused {
+            flow: setup.flows.iter().position(|f| f.inner.is_some()),
+            param: "scheduler",
+            what,
+            help: "choose `virtual-links` or `drr` above, or leave the flows undivided".into(),
+        };
+        if discipline.shared_queue().is_some() {
+            return Err(refused("a discipline with one queue for all flows has none to divide".into()));
+        }
+        if TypeId::of::<D::Tag>() != TypeId::of::<()>() {
+            return Err(refused(
+                "a discipline that tags packets when they arrive does not see them arrive here".into(),
+            ));
+        }
+        let mut heads = Queues::new(&limits(setup, &discipline));
+        discipline.start(heads.flows());
+        let (mut children, mut child_of) = (Vec::new(), Vec::new());
+        for (f, flow) in setup.flows.iter().enumerate() {
+            let first = child_of.len() as u32;
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+            child_of.resize(child_of.len() + leaves, f as u32);
+            let server = match &flow.inner {
+                Some(inner) => divided(setup, inner, &discipline, f)?,
+                None => undivided(setup, flow, f)?,
+            };
+            children.push(Child { server, first, offer: Offer::Empty, divided: flow.inner.is_some() });
+        }
+        let wire = Wire::new(setup.rate);
+        Ok(Tree { discipline, heads, children, child_of, wire, inherited: false })
+    }
+
+    /// Asks child `c` what it would send, and shows that above.
+    fn look(&mut self, c: usize, now: Time) {
+        let (child, f) = (&mut self.children[c], FlowId(c as u32));
+        let (was, shown) = (child.offer, self.heads.flows().head(f));
+        let (offer, head) = match child.server.next(now, &self.wire) {
+            Answer::Serve(queue) => (Offer::Ready(queue), child.server.head(queue)),
+            Answer::Drop(queue) => (Offer::Rejects(queue), None),
+            Answer::NotBefore(then) => (Offer::Held(then), None),
+            Answer::Idle => (Offer::Empty, None),
+        };
+        child.offer = offer;
+        self.heads.flows().show(f, head);
+        match (shown, head) {
+            // Its packet has just left: the discipline will see for itself.
+            _ if matches!(was, Offer::Sending(_)) => {}
+            (None, Some(_)) => self.discipline.ready(self.heads.flows(), f, now),
+            (shown, head) if shown != head => self.discipline.offer_changed(self.heads.flows(), f, now),
+            _ => {}
+        }
+    }
+
+    /// What a leaf is promised whose child is promised `above`.
+    fn below(&self, leaf: FlowId, above: Result<Promise, NoPromise>) -> Result<Promise, NoPromise> {
+        let child = &self.children[self.child_of[leaf.index()] as usize];
+        if !child.divided {
+            return above;
+        }
+        if !self.discipline.serves_strictly() {
+            return Err(NoPromise("the discipline above keeps no rate over every interval".into()));
+        }
+        child.server.promise_behind(FlowId(leaf.0 - child.first), &above?)
+    }
+
+    fn local(&self, packet: Packet) -> (usize, Packet) {
+        let c = self.child_of[packet.flow.index()] as usize;
+        (c, Packet { flow: FlowId(packet.flow.0 - self.children[c].first), ..packet })
+    }
+
+    fn global(&self, c: usize, packet: Packet) -> Packet {
+        Packet { flow: FlowId(packet.flow.0 + self.children[c].first), ..packet }
+    }
+}
+
+/// The server of a flow that has flows of its own.
+fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> Result<Box<dyn Server>, Refused> {
+    let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
+    let share = Setup { rate: promised.unwrap_or(setup.rate), largest: setup.largest, ..inner.setup.clone() };
+    // What is wrong below is told of the flow above; its name tells the rest.
+    serve(inner.kind, &share).map_err(|refused| {
+        let below = refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
+        let what = format!("{below}: `{}`: {}", refused.param, refused.what);
+        Refused { flow: Some(f), param: "scheduler", what, help: refused.help }
+    })
+}
+
+/// The server of a flow that is just a queue.
+fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refused> {
+    let alone = Setup {
+        rate: setup.rate,
+        largest: setup.largest,
+        scheduler: Values::default(),
+        flows: vec![FlowSetup::new(Values::default(), flow.limit)],
+    };
+    let fifo = Fifo::new(&alone).map_err(|refused| Refused { flow: Some(f), ..refused })?;
+    Ok(Box::new(Station::new(&alone, fifo)))
+}
+
+/// Builds what stands below a flow: a station, or a tree in its turn.
+fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refused> {
+    struct Builder<'a>(&'a Setup);
+    impl Visitor for Builder<'_> {
+        type Output = Result<Box<dyn Server>, Refused>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            if let Some(why) = discipline.only_on_a_link() {
+                let help = "choose another discipline here; it may stand above".into();
+                return Err(Refused {
+                    flow: None,
+                    param: "kind",
+                    what: format!("does not divide a flow: {why}"),
+                    help,
+                });
+            }
+            if self.0.flows.iter().any(|f| f.inner.is_some()) {
+                return Ok(Box::new(Tree::new(self.0, discipline)?));
+            }
+            Ok(Box::new(Station::new(self.0, discipline)))
+        }
+    }
+    registry::build(kind, setup, Builder(setup))?
+}
+
+impl<D: Discipline + 'static> Server for Tree<D> {
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        let (c, packet) = self.local(packet);
+        let child = &mut self.children[c];
+        let news = child.server.arrive(packet, now)?;
+        if !news || matches!(child.offer, Offer::Sending(_)) {
+            return Ok(false);
+        }
+        self.look(c, now);
+        Ok(true)
+    }
+
+    fn next(&mut self, now: Time, _: &Wire) -> Answer {
+        let mut held = Time::NEVER;
+        for c in 0..self.children.len() {
+            if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
+                self.look(c, now);
+            }
+            match self.children[c].offer {
+                Offer::Held(then) => held = held.min(then),
+                Offer::Rejects(_) => return Answer::Drop(FlowId(c as u32)),
+                _ => {}
+            }
+        }
+        loop {
+            match self.discipline.next(self.heads.flows(), now, &self.wire) {
+                Answer::Serve(f) => {
+                    let head = self.heads.flows().head(f);
+                    self.look(f.index(), now);
+                    if self.heads.flows().head(f) == head {
+                        return Answer::Serve(f);
+                    }
+                    if matches!(self.children[f.index()].offer, Offer::Rejects(_)) {
+                        return Answer::Drop(f);
+                    }
+                }
+                Answer::NotBefore(then) => return Answer::NotBefore(then.min(held)),
+                Answer::Idle if held < Time::NEVER => return Answer::NotBefore(held),
+                answer => return answer,
+            }
+        }
+    }
+
+    fn head(&mut self, queue: FlowId) -> Option<u32> {
+        self.heads.flows().head(queue)
+    }
+
+    fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
+        let child = &mut self.children[queue.index()];
+        let Offer::Ready(chosen) = child.offer else { unreachable!("who is served has a packet") };
+        let (packet, sent) = child.server.take(chosen, start, wire);
+        child.offer = Offer::Sending(chosen);
+        self.discipline.take(self.heads.flows(), queue, sent);
+        (self.global(queue.index(), packet), sent)
+    }
+
+    fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
+        let child = &mut self.children[queue.index()];
+        let Offer::Sending(chosen) = child.offer else { unreachable!("what was sent was taken") };
+        let packet = child.server.finish(chosen, now);
+        self.look(queue.index(), now);
+        if core::mem::take(&mut self.inherited) {
+            self.discipline.offer_changed(self.heads.flows(), queue, now);
+        }
+        self.global(queue.index(), packet)
+    }
+
+    fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
+        let child = &mut self.children[queue.index()];
+        let Offer::Rejects(chosen) = child.offer else { unreachable!("what is dropped was rejected") };
+        let packet = child.server.throw_away(chosen, now);
+        self.look(queue.index(), now);
+        self.global(queue.index(), packet)
+    }
+
+    /// The disciplines all start afresh.
+    fn succeed(&mut self, mut old: Tree<D>, _: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId> {
+        let packets = old.dismantle(on_the_wire);
+        self.inherit(packets, on_the_wire.is_some(), now)
+    }
+
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId> {
+        let first = packets.first().filter(|_| on_the_wire).map(|&p| self.local(p).0);
+        for c in 0..self.children.len() {
+            let mine = packets.iter().map(|&p| self.local(p)).filter(|(child, _)| *child == c).map(|(_, p)| p);
+            let mine = mine.collect();
+            let sending = self.children[c].server.inherit(mine, first == Some(c), now);
+            match sending {
+                Some(queue) => {
+                    self.children[c].offer = Offer::Sending(queue);
+                    let head = self.children[c].server.head(queue);
+                    self.heads.flows().show(FlowId(c as u32), head);
+                    self.discipline.ready(self.heads.flows(), FlowId(c as u32), now);
+                }
+                None => self.look(c, now),
+            }
+        }
+        self.inherited = first.is_some();
+        first.map(|c| FlowId(c as u32))
+    }
+
+    fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet> {
+        let mut packets = Vec::new();
+        let order = on_the_wire.map(FlowId::index);
+        for c in order.into_iter().chain((0..self.children.len()).filter(|&c| Some(c) != order)) {
+            let child = &mut self.children[c];
+            let sending = match child.offer {
+                Offer::Sending(queue) => Some(queue),
+                _ => None,
+            };
+            let theirs = child.server.dismantle(sending);
+            packets.extend(theirs.into_iter().map(|p| self.global(c, p)));
+        }
+        let first = usize::from(on_the_wire.is_some()).min(packets.len());
+        packets[first..].sort_by_key(|p| p.arrival);
+        packets
+    }
+
+    fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
+        let c = self.child_of[leaf.index()] as usize;
+        let child = &mut self.children[c];
+        child.server.forgettable(FlowId(leaf.0 - child.first), now)
+    }
+
+    fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
+        self.below(leaf, self.discipline.service(FlowId(self.child_of[leaf.index()])))
+    }
+
+    fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        self.below(leaf, self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server))
+    }
+}
