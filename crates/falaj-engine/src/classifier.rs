@@ -127,6 +127,36 @@ impl Match {
     /// Takes every packet.
     pub const ANY: Match = Match { version: None, protocol: None, src: None, dst: None, sport: None, dport: None };
 
+    /// What takes the packets that both take; `None` if there are none.
+    pub fn and(&self, other: &Match) -> Option<Match> {
+        fn same<T: Copy + PartialEq>(a: Option<T>, b: Option<T>) -> Option<Option<T>> {
+            match (a, b) {
+                (Some(a), Some(b)) => (a == b).then_some(Some(a)),
+                (a, b) => Some(a.or(b)),
+            }
+        }
+        fn net(a: Option<Net>, b: Option<Net>) -> Option<Option<Net>> {
+            let (Some(a), Some(b)) = (a, b) else { return Some(a.or(b)) };
+            let (wide, narrow) = if a.len <= b.len { (a, b) } else { (b, a) };
+            wide.contains(narrow.addr).then_some(Some(narrow))
+        }
+        fn ports(a: Option<(u16, u16)>, b: Option<(u16, u16)>) -> Option<Option<(u16, u16)>> {
+            let (Some(a), Some(b)) = (a, b) else { return Some(a.or(b)) };
+            let (from, to) = (a.0.max(b.0), a.1.min(b.1));
+            (from <= to).then_some(Some((from, to)))
+        }
+        let both = Match {
+            version: same(self.version, other.version)?,
+            protocol: same(self.protocol, other.protocol)?,
+            src: net(self.src, other.src)?,
+            dst: net(self.dst, other.dst)?,
+            sport: ports(self.sport, other.sport)?,
+            dport: ports(self.dport, other.dport)?,
+        };
+        let wants_ports = both.sport.is_some() || both.dport.is_some();
+        (!wants_ports || both.protocol.is_none_or(Protocol::has_ports)).then_some(both)
+    }
+
     /// Does it take the packet with this key?
     pub fn takes(&self, key: &Key) -> bool {
         let within = |port: u16, range: Option<(u16, u16)>| range.is_none_or(|(from, to)| (from..=to).contains(&port));

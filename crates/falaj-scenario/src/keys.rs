@@ -107,6 +107,12 @@ pub const TABLES: &[Table] = &[
         doc: "a flow of a link; each discipline has keys of its own",
         keys: FLOW,
     },
+    Table {
+        word: "part",
+        header: "[link.NAME.flow.FLOW.flow.PART]",
+        doc: "a flow within a flow, known as `FLOW/PART`; the flow's discipline has keys of its own",
+        keys: PART,
+    },
     Table { word: "need", header: "need = { … }", doc: "what the owner of a flow asks for", keys: NEED },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
     Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
@@ -189,22 +195,41 @@ const KINDS: [&str; ENTRIES.len()] = {
     kinds
 };
 
+const RULES: Key = key(
+    "match",
+    Holds::Rules,
+    Required,
+    "the packets that belong to it: a rule, or a list of rules of which one must hold",
+);
+const QUEUE: Key = key("queue", Holds::Value(Kind::Limit), Default("20p"), "limit of its queue");
+const NEEDED: Key = key(
+    "need",
+    Holds::Table(NEED),
+    Otherwise("no need"),
+    "what its owner asks for; a plan is refused that promises less",
+);
+
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
 pub const FLOW: &[Key] = &[
+    RULES,
+    QUEUE,
+    NEEDED,
     key(
-        "match",
-        Holds::Rules,
-        Required,
-        "the packets that belong to it: a rule, or a list of rules of which one must hold",
+        "scheduler",
+        Holds::Scheduler,
+        Otherwise("`fifo` if the flow has flows, else none"),
+        "the discipline that divides the flow's share among flows of its own",
     ),
-    key("queue", Holds::Value(Kind::Limit), Default("20p"), "limit of its queue"),
     key(
-        "need",
-        Holds::Table(NEED),
-        Otherwise("no need"),
-        "what its owner asks for; a plan is refused that promises less",
+        "flow",
+        Holds::Named(PART),
+        Otherwise("the flow is one queue"),
+        "its own flows, each `[link.NAME.flow.FLOW.flow.PART]`; the last one takes what is left, `match = \"any\"`",
     ),
 ];
+
+/// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
+pub const PART: &[Key] = &[RULES, QUEUE, NEEDED];
 
 /// `need = { … }` of a flow.
 pub const NEED: &[Key] = &[

@@ -9,10 +9,11 @@ use crate::unlikely;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_sched::discipline::Discipline;
-use falaj_sched::params::{FlowSetup, Refused, Setup, Value, Values};
+use falaj_sched::params::{FlowSetup, Inner, Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::tree;
 use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 
@@ -127,6 +128,44 @@ struct FlowRead<'a> {
     fields: Fields<'a>,
     flow: Flow,
     setup: FlowSetup,
+    parts: Parts<'a>,
+}
+
+/// What divides a flow, and its parts.
+type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
+
+impl FlowRead<'_> {
+    /// The flow, or its parts if it has some: what packets belong to.
+    fn leaves(self) -> Vec<Flow> {
+        let Some((_, _, parts)) = self.parts else { return vec![self.flow] };
+        let within = |part: FlowRead<'_>| {
+            let both = |rule: &Match| self.flow.matches.iter().filter_map(|own| own.and(rule)).collect::<Vec<_>>();
+            Flow {
+                name: part_name(&self.flow.name, &part.flow.name),
+                matches: part.flow.matches.iter().flat_map(both).collect(),
+                need: part.flow.need,
+            }
+        };
+        parts.into_iter().map(within).collect()
+    }
+}
+
+/// What the part of a flow is known by.
+fn part_name(flow: &str, part: &str) -> String {
+    format!("{flow}/{part}")
+}
+
+/// The names of what packets belong to, even where not all of it can be read.
+fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
+    let names = |(name, value): (&toml::Spanned<std::borrow::Cow<'_, str>>, &toml::Spanned<DeValue<'_>>)| {
+        let name: &str = name.get_ref();
+        let parts = value.get_ref().get("flow").and_then(|v| v.get_ref().as_table());
+        match parts {
+            Some(parts) if !parts.is_empty() => parts.keys().map(|part| part_name(name, part.get_ref())).collect(),
+            _ => vec![name.to_owned()],
+        }
+    };
+    table.iter().flat_map(names).collect()
 }
 
 type Side = (Option<Direction>, Option<Vec<String>>);
@@ -151,8 +190,7 @@ fn direction(
         FlowTable::Wrong => (None, None),
         FlowTable::Absent => (Some(Vec::new()), Some(vec![ALL.to_owned()])),
         FlowTable::Given(table) => {
-            let names = table.keys().map(|k| k.get_ref().to_string()).collect();
-            (read_flows(table, chosen.map(|c| c.entry), elsewhere, problems), Some(names))
+            (read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, problems), Some(leaf_names(table)))
         }
     };
     if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some())) {
@@ -199,6 +237,14 @@ fn direction(
             return (None, names);
         }
     };
+    let mut setup = setup;
+    if !divided(&mut setup, &rates, &mut flows, problems) {
+        return (None, names);
+    }
+    if let Err(refused) = tree::check(chosen.entry.kind, &setup) {
+        problems.push(refusal(refused, tables, chosen, &flows));
+        return (None, names);
+    }
     let place = |field: Option<&Field<'_>>, header: &Range<usize>| match field {
         Some(field) => (field.at.clone(), false),
         None => (header.clone(), true),
@@ -206,6 +252,9 @@ fn direction(
     for queue in unlikely::short_queues(&setup, delay, chosen.entry, &rates) {
         // A FIFO's one queue is the scheduler's, unless its only flow says how long it is.
         let own = |n: &usize| chosen.entry.kind != "fifo" || flows[*n].fields.field("queue").is_some();
+        if queue.flow.is_some_and(|n| flows[n].parts.is_some()) {
+            continue;
+        }
         let flow = queue.flow.filter(own);
         let fields = flow.map_or_else(|| chosen.fields.as_ref(), |n| Some(&flows[n].fields));
         let (at, unset) = match fields {
@@ -225,7 +274,7 @@ fn direction(
         let (at, _) = place(fields.field("phase"), &fields.at);
         problems.push(tail.problem(at, &fields.what));
     }
-    let flows = flows.into_iter().map(|f| f.flow).collect();
+    let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
     (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names)
 }
 
@@ -243,9 +292,52 @@ fn values(tables: &[&Fields<'_>], keys: impl Iterator<Item = Key>, problems: &mu
     whole.then_some(out)
 }
 
-/// The flows of a direction, if all of them are whole.
+/// Builds what divides flows, at the rates that they are promised; says what is
+/// wrong with it where it stands. False: something is.
+fn divided(setup: &mut Setup, rates: &[Option<Rate>], flows: &mut [FlowRead<'_>], problems: &mut Vec<Problem>) -> bool {
+    let mut good = true;
+    for (n, flow) in flows.iter_mut().enumerate() {
+        let Some((chosen, scheduler, parts)) = &mut flow.parts else { continue };
+        let below = Setup {
+            rate: rates.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate),
+            largest: setup.largest,
+            scheduler: scheduler.clone(),
+            flows: parts.iter().map(|p| p.setup.clone()).collect(),
+        };
+        if let Err(refused) = registry::build(chosen.entry.kind, &below, Promised { flows: parts.len() }) {
+            problems.push(refusal(refused, &[&flow.fields], chosen, parts));
+            good = false;
+        }
+        for part in parts.iter() {
+            let contradict = |own: &Match| part.flow.matches.iter().all(|rule| own.and(rule).is_none());
+            if flow.flow.matches.iter().all(contradict) {
+                let at = part.fields.field("match").map_or(part.fields.at.clone(), |f| f.at.clone());
+                problems.push(
+                    Problem::error(at, format!("no packet reaches {}", part.fields.what))
+                        .help(format!("what it matches is nothing that {} matches", flow.fields.what)),
+                );
+                good = false;
+            }
+        }
+        if let Some(last) = parts.last().filter(|last| !last.flow.matches.iter().any(Match::is_any)) {
+            problems.push(
+                Problem::error(
+                    last.fields.at.clone(),
+                    format!("the parts of {} do not take all of it", flow.fields.what),
+                )
+                .help("end them with one that has `match = \"any\"`"),
+            );
+            good = false;
+        }
+        setup.flows[n].inner = Some(Box::new(Inner { kind: chosen.entry.kind, setup: below }));
+    }
+    good
+}
+
+/// The flows of a direction or the parts of a flow, if all of them are whole.
 fn read_flows<'a>(
     table: &'a DeTable<'a>,
+    keys: &'static [Key],
     entry: Option<&'static Entry>,
     elsewhere: &[Key],
     problems: &mut Vec<Problem>,
@@ -261,9 +353,9 @@ fn read_flows<'a>(
             continue;
         };
         let what = format!("flow {}", quoted(name.get_ref()));
-        let known: Vec<Key> = keys::FLOW.iter().chain(&own).copied().collect();
+        let known: Vec<Key> = keys.iter().chain(&own).copied().collect();
         let fields = fields(table, value.span(), what, &known, elsewhere, problems);
-        match flow(name.get_ref(), fields, &own, problems) {
+        match flow(name.get_ref(), keys, fields, &own, problems) {
             Some(flow) => flows.push(flow),
             None => whole = false,
         }
@@ -271,11 +363,17 @@ fn read_flows<'a>(
     whole.then_some(flows)
 }
 
-fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Problem>) -> Option<FlowRead<'a>> {
+fn flow<'a>(
+    name: &str,
+    keys: &'static [Key],
+    fields: Fields<'a>,
+    own: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Option<FlowRead<'a>> {
     let mut matches = None;
     let mut limit = None;
     let mut need = Some(Need::default());
-    for key in keys::FLOW {
+    for key in keys {
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
             ("queue", Got::Given(Datum::Value(Value::Limit(l))) | Got::Default(Datum::Value(Value::Limit(l)))) => {
@@ -291,7 +389,43 @@ fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Prob
     }
     let values = values(&[&fields], own.iter().copied(), problems);
     let flow = Flow { name: name.to_owned(), matches: matches?, need: need? };
-    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?) })
+    let parts = match parts(&fields, problems) {
+        Ok(parts) => parts,
+        Err(()) => return None,
+    };
+    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?), parts })
+}
+
+/// The parts of a flow and what divides it among them; an error was said.
+fn parts<'a>(fields: &Fields<'a>, problems: &mut Vec<Problem>) -> Result<Parts<'a>, ()> {
+    let table = match flow_table(&[fields]) {
+        FlowTable::Given(table) => table,
+        FlowTable::Wrong => return Err(()),
+        FlowTable::Absent => {
+            let Some(scheduler) = fields.field("scheduler") else { return Ok(None) };
+            problems.push(
+                Problem::error(
+                    scheduler.name_at.clone(),
+                    format!("{} has a scheduler, but nothing to divide", fields.what),
+                )
+                .help("add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out"),
+            );
+            return Err(());
+        }
+    };
+    if let Some(queue) = fields.field("queue") {
+        problems.push(
+            Problem::error(queue.name_at.clone(), format!("{} is divided, so it has no queue", fields.what))
+                .help("its parts have: write `queue` there"),
+        );
+        return Err(());
+    }
+    let chosen = chosen(&[fields], problems).ok_or(())?;
+    let own = chosen.fields.as_ref();
+    let scheduler =
+        values(&own.into_iter().collect::<Vec<_>>(), chosen.entry.scheduler.iter().map(Key::from), problems);
+    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], problems);
+    Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }
 
 fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
@@ -322,7 +456,7 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
     let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
     let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
     let flow = Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() };
-    Some(FlowRead { fields: none, flow, setup: FlowSetup::new(values, limit) })
+    Some(FlowRead { fields: none, flow, setup: FlowSetup::new(values, limit), parts: None })
 }
 
 /// Warns of packets without a flow and of flows without packets.

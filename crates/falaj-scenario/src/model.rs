@@ -53,9 +53,10 @@ pub struct Direction {
     pub account: Account,
     /// The discipline.
     pub scheduler: &'static Entry,
-    /// What the discipline is built from; accepted by it. `setup.flows[i]` is `flows[i]`.
+    /// What the discipline is built from; accepted by it. Its leaves are `flows`, one by one.
     pub setup: Setup,
-    /// The flows in the order in which their rules are tried; at least one.
+    /// What packets belong to, in the order in which the rules are tried; at
+    /// least one. A part of a flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
 }
 

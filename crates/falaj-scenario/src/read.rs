@@ -7,7 +7,7 @@ use crate::nearest;
 use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
 use falaj_sched::params::{Kind, Param, Value};
-use falaj_sched::registry::ENTRIES;
+use falaj_sched::registry::{ENTRIES, Entry};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -118,14 +118,22 @@ fn unknown<'k>(
     if let Some(near) = near {
         problem = problem.label(format!("did you mean `{near}`?"));
     }
-    let has = |params: &[Param]| params.iter().any(|p| p.name == name);
-    for entry in ENTRIES.iter().filter(|e| has(e.flow)) {
-        problem = problem.help(format!("`{name}` is for flows of the scheduler `{}`", entry.kind));
+    let kinds = |has: fn(&Entry) -> &'static [Param]| -> Vec<&str> {
+        ENTRIES.iter().filter(|e| has(e).iter().any(|p| p.name == name)).map(|e| e.kind).collect()
+    };
+    let (flows, schedulers) = (kinds(|e| e.flow), kinds(|e| e.scheduler));
+    if !flows.is_empty() {
+        problem = problem.help(format!("`{name}` is for flows of {}", of_schedulers(flows)));
     }
-    for entry in ENTRIES.iter().filter(|e| has(e.scheduler)) {
-        problem = problem.help(format!("`{name}` is for `scheduler = {{ kind = \"{}\" }}`", entry.kind));
+    if !schedulers.is_empty() {
+        problem = problem.help(format!("`{name}` is for {}", of_schedulers(schedulers)));
     }
     problem.help(format!("allowed: {}", nearest::list(names)))
+}
+
+/// `the scheduler `drr``, `the schedulers `drr`, `wrr``.
+fn of_schedulers(kinds: Vec<&str>) -> String {
+    format!("the scheduler{} {}", if kinds.len() == 1 { "" } else { "s" }, nearest::list(kinds))
 }
 
 /// The value of `key` in the first of `tables` that has it, or its default.

@@ -238,7 +238,7 @@ fn sample(key: &Key, discipline: bool) -> String {
 fn example(topic: &Topic) -> String {
     let key = &topic.key;
     let set = format!("{} = {}", key.name, sample(key, topic.of.is_some()));
-    let header = topic.table.header.replace("NAME", "uplink").replace("FLOW", "voice");
+    let header = topic.table.header.replace("NAME", "uplink").replace("FLOW", "voice").replace("PART", "calls");
     match (topic.table.word, key.holds, topic.of) {
         ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
             format!("[{}]\nduration = \"30s\"", key.name)
@@ -246,6 +246,7 @@ fn example(topic: &Topic) -> String {
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
         ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
+        ("flow", Holds::Named(_), _) => "[link.uplink.flow.voice.flow.calls]\nmatch = \"udp dport 5004\"".into(),
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),

@@ -14,12 +14,17 @@ pub fn schema() -> Value {
     defs.insert("link".into(), link());
     defs.insert("direction".into(), direction());
     defs.insert("scheduler".into(), scheduler());
-    defs.insert("flow".into(), any_flow());
-    for entry in ENTRIES {
-        let own: Vec<Key> = keys::FLOW.iter().copied().chain(entry.flow.iter().map(Key::from)).collect();
-        let mut flow = table(&own);
-        flow["description"] = json!(format!("a flow of `{}`", entry.kind));
-        defs.insert(flow_of(entry.kind), flow);
+    for (word, keys) in [("flow", keys::FLOW), ("part", keys::PART)] {
+        defs.insert(word.into(), any_flow(keys));
+        for entry in ENTRIES {
+            let own: Vec<Key> = keys.iter().copied().chain(entry.flow.iter().map(Key::from)).collect();
+            let mut flow = table(&own);
+            flow["description"] = json!(format!("a flow of `{}`", entry.kind));
+            if word == "flow" {
+                by_discipline(&mut flow, "part", None);
+            }
+            defs.insert(flow_of(word, entry.kind), flow);
+        }
     }
     let mut file = table(keys::FILE);
     file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
@@ -28,8 +33,8 @@ pub fn schema() -> Value {
     file
 }
 
-fn flow_of(kind: &str) -> String {
-    format!("flow-{kind}")
+fn flow_of(word: &str, kind: &str) -> String {
+    format!("{word}-{kind}")
 }
 
 /// A table with these keys and no others.
@@ -63,6 +68,7 @@ fn property(key: &Key) -> Value {
             links
         }
         Holds::Named(keys::FLOW) => named(&json!({ "$ref": "#/$defs/flow" })),
+        Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
         Holds::Rules => {
@@ -124,8 +130,8 @@ fn scheduler() -> Value {
 }
 
 /// A flow that two directions may share: what any discipline takes.
-fn any_flow() -> Value {
-    let mut out = table(keys::FLOW);
+fn any_flow(keys: &[Key]) -> Value {
+    let mut out = table(keys);
     let mut own: Vec<&Param> = ENTRIES.iter().flat_map(|e| e.flow).collect();
     own.sort_by_key(|p| p.name);
     for same in own.chunk_by(|a, b| a.name == b.name) {
@@ -135,19 +141,21 @@ fn any_flow() -> Value {
     out
 }
 
-/// If the scheduler of this table is of a kind, so are its flows.
-fn by_discipline(out: &mut Value, unless: &Value) {
+/// If the scheduler of this table is of a kind, so are its flows, each a `word`.
+fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
     let rules: Vec<Value> = ENTRIES
         .iter()
         .map(|entry| {
             let kind = json!({ "properties": { "scheduler": { "properties": { "kind": { "const": entry.kind } } } } });
-            let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(entry.kind)) }));
+            let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(word, entry.kind)) }));
             let mut flows = json!({ "properties": { "flow": flows } });
             // What it cannot do without, it needs flows for.
             if entry.flow.iter().any(|p| p.default.is_none()) {
                 flows["required"] = json!(["flow"]);
             }
-            json!({ "if": { "allOf": [kind, { "required": ["scheduler"] }, { "not": unless }] }, "then": flows })
+            let mut all = vec![kind, json!({ "required": ["scheduler"] })];
+            all.extend(unless.map(|unless| json!({ "not": unless })));
+            json!({ "if": { "allOf": all }, "then": flows })
         })
         .collect();
     out["allOf"] = json!(rules);
@@ -171,7 +179,7 @@ fn link() -> Value {
     };
     let any = [own("up"), own("down")].concat();
     let unless = json!({ "anyOf": any });
-    by_discipline(&mut out, &unless);
+    by_discipline(&mut out, "flow", Some(&unless));
     out
 }
 
@@ -182,7 +190,7 @@ fn direction() -> Value {
     }
     // Its flows may be the link's, or the link's scheduler serve its flows.
     let unless = json!({ "not": { "required": ["flow"] } });
-    by_discipline(&mut out, &unless);
+    by_discipline(&mut out, "flow", Some(&unless));
     // Without flows of its own nothing is known of them here.
     out
 }

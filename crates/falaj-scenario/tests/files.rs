@@ -124,3 +124,41 @@ fn endings_of_other_systems_change_nothing() {
     let errors = parse("\u{feff}[link.a]\r\nrate = \"x\"\r\n", "a.toml").expect_err("no rate");
     assert_eq!((errors.problems()[0].line, errors.problems()[0].column), (2, 8));
 }
+
+/// A flow within a flow takes what both match, and has its own share.
+#[test]
+fn a_divided_flow_is_known_by_its_parts() {
+    let text = r#"
+[link.up]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a]
+match = ["udp dport 5000-5999", "tcp"]
+kind = "A"
+phase = "1ms"
+scheduler = { kind = "drr" }
+[link.up.flow.a.flow.calls]
+match = "udp dport 5900-6100"
+[link.up.flow.a.flow.rest]
+match = "any"
+queue = "7p"
+[link.up.flow.b]
+match = "any"
+kind = "A"
+phase = "1ms"
+[traffic.calls]
+flow = "a/calls"
+model = "cbr"
+rate = "1mbit"
+size = "500B"
+"#;
+    let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
+    let up = &scenario.links[0].up;
+    let names: Vec<&str> = up.flows.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["a/calls", "a/rest", "b"]);
+    assert_eq!(up.flows[0].matches, [falaj_scenario::parse_match("udp dport 5900-5999").unwrap()]);
+    assert_eq!(up.flows[1].matches.len(), 2);
+    assert_eq!(up.setup.leaves().len(), 3);
+    assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queue::Limit::Packets(7));
+    assert_eq!(scenario.traffic[0].flow, 0);
+}

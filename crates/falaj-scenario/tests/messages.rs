@@ -50,7 +50,7 @@ phase = "1ms"
             3 | scheduler = { kind = "drr", tail = "skip" }
               |                             ^^^^
               |
-              = help: `tail` is for `scheduler = { kind = "virtual-links" }`
+              = help: `tail` is for the scheduler `virtual-links`
               = help: allowed: `kind`
 
             error: flow `x` has no key `phase`
@@ -60,7 +60,7 @@ phase = "1ms"
               | ^^^^^
               |
               = help: `phase` is for flows of the scheduler `virtual-links`
-              = help: allowed: `match`, `need`, `quantum`, `queue`
+              = help: allowed: `flow`, `match`, `need`, `quantum`, `queue`, `scheduler`
         "#]],
     );
 }
@@ -2276,6 +2276,146 @@ match = "any"
               |              ^^^^^
               |
               = help: a name has 1 to 64 letters, digits, `-`, `_` or `.`
+        "#]],
+    );
+}
+
+#[test]
+fn a_part_that_no_packet_reaches_and_a_rest_that_nobody_takes() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a]
+match = "udp"
+kind = "A"
+phase = "1ms"
+scheduler = { kind = "drr" }
+[link.up.flow.a.flow.x]
+match = "tcp"
+quantum = "10B"
+[link.up.flow.a.flow.y]
+match = "udp dport 3"
+"#,
+        expect![[r#"
+            warning: no flow of link `up` takes the packets that match no rule
+             --> a.toml:1:1
+              |
+            1 | [link.up]
+              | ^^^^^^^^^ they are dropped
+              |
+              = help: a last flow with `match = "any"` takes them
+
+            error: no packet reaches flow `x`
+              --> a.toml:10:9
+               |
+            10 | match = "tcp"
+               |         ^^^^^
+               |
+               = help: what it matches is nothing that flow `a` matches
+
+            error: flow `x`: a quantum of 10 B is out of range
+              --> a.toml:11:11
+               |
+            11 | quantum = "10B"
+               |           ^^^^^
+               |
+               = help: at least 1514 B, the largest packet as the link accounts it; at most 1 GiB
+
+            error: the parts of flow `a` do not take all of it
+              --> a.toml:12:1
+               |
+            12 | [link.up.flow.a.flow.y]
+               | ^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: end them with one that has `match = "any"`
+        "#]],
+    );
+}
+
+#[test]
+fn a_divided_flow_with_a_queue() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a]
+match = "udp"
+kind = "A"
+phase = "1ms"
+queue = "9p"
+scheduler = { kind = "drr" }
+[link.up.flow.a.flow.x]
+match = "any"
+"#,
+        expect![[r#"
+            error: flow `a` is divided, so it has no queue
+             --> a.toml:8:1
+              |
+            8 | queue = "9p"
+              | ^^^^^
+              |
+              = help: its parts have: write `queue` there
+        "#]],
+    );
+}
+
+#[test]
+fn a_scheduler_with_nothing_to_divide() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a]
+match = "udp"
+kind = "A"
+phase = "1ms"
+scheduler = { kind = "drr" }
+"#,
+        expect![[r#"
+            error: flow `a` has a scheduler, but nothing to divide
+             --> a.toml:8:1
+              |
+            8 | scheduler = { kind = "drr" }
+              | ^^^^^^^^^
+              |
+              = help: add its parts, `[link.LINK.flow.FLOW.flow.PART]`, or leave the scheduler out
+        "#]],
+    );
+}
+
+#[test]
+fn phases_below_phases() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a]
+match = "udp"
+kind = "A"
+phase = "1ms"
+scheduler = { kind = "virtual-links" }
+[link.up.flow.a.flow.x]
+match = "any"
+kind = "A"
+phase = "1ms"
+"#,
+        expect![[r#"
+            warning: no flow of link `up` takes the packets that match no rule
+             --> a.toml:1:1
+              |
+            1 | [link.up]
+              | ^^^^^^^^^ they are dropped
+              |
+              = help: a last flow with `match = "any"` takes them
+
+            error: flow `a`: its scheduler: `kind`: does not divide a flow: its phases are times on the link itself
+             --> a.toml:8:13
+              |
+            8 | scheduler = { kind = "virtual-links" }
+              |             ^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: choose another discipline here; it may stand above
         "#]],
     );
 }

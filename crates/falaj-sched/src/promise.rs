@@ -33,9 +33,10 @@ impl Promise {
     /// much later (Le Boudec and Thiran 2001, theorem 1.4.2 for a rate-latency server).
     pub(crate) fn after(self, latency: Span) -> Promise {
         let later = |bound: Bound| Bound { delay: bound.delay + latency, ..bound };
+        let condition = "packets that found room; C is the rate promised above, and the latency there is added";
         Promise {
             latency: self.latency + latency,
-            delay: later(self.delay),
+            delay: Bound { condition, ..later(self.delay) },
             others: self.others.into_iter().map(later).collect(),
             ..self
         }

@@ -165,6 +165,21 @@ fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server
     Ok(Box::new(Station::new(&alone, fifo)))
 }
 
+/// Would `kind` and all that stands below its flows be built from `setup`?
+pub fn check(kind: &str, setup: &Setup) -> Result<(), Refused> {
+    struct Whole<'a>(&'a Setup);
+    impl Visitor for Whole<'_> {
+        type Output = Result<(), Refused>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            if self.0.flows.iter().any(|f| f.inner.is_some()) {
+                Tree::new(self.0, discipline)?;
+            }
+            Ok(())
+        }
+    }
+    registry::build(kind, setup, Whole(setup))?
+}
+
 /// Builds what stands below a flow: a station, or a tree in its turn.
 fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refused> {
     struct Builder<'a>(&'a Setup);

@@ -75,7 +75,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     let mut engine = Engine::new(&experiment.pipes)?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
-    let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.flows.len()];
+    let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.leaves().len()];
     let mut delays: Vec<Vec<Meter>> = experiment.pipes.iter().map(of_pipe).collect();
     let mut record = |out: &mut Vec<Output>, end: Time| {
         for output in out.drain(..) {

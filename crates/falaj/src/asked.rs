@@ -49,7 +49,7 @@ fn direction(d: &Direction, way: &str) -> String {
     if d.scheduler.kind != "fifo" {
         parts.push(d.scheduler.kind.to_owned());
     }
-    let limits: Vec<Limit> = d.setup.flows.iter().map(|f| f.limit).collect();
+    let limits: Vec<Limit> = d.setup.leaves().iter().map(|f| f.limit).collect();
     let shared = d.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == "fifo");
     match (shared, limits.as_slice()) {
         (Some(limit), _) => parts.push(format!("queue {}", queue(&d.setup, limit))),

@@ -70,7 +70,7 @@ const SPINS: Span = Span::from_micros(60);
 pub(crate) fn warn_of_spinning(link: &Link) {
     let mut told = Vec::new();
     for direction in [&link.up, &link.down] {
-        for (flow, setup) in direction.flows.iter().zip(&direction.setup.flows) {
+        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
             let times = direction.scheduler.flow.iter().filter(|p| p.kind == Kind::Span);
             for phase in times.filter_map(|p| setup.values.span(p.name)).filter(|&phase| phase < SPINS) {
                 if !told.contains(&(&flow.name, phase)) {

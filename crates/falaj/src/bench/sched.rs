@@ -9,7 +9,7 @@ use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
-use falaj_sched::station::Station;
+use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
 use serde_json::json;
 use std::process::ExitCode;

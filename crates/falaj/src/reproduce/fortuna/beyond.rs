@@ -1,11 +1,13 @@
 //! Beyond the paper: its rows with idle time lent, with tails carried over,
-//! and with both; no maximum may exceed its bound.
+//! and with both; then with the first link divided among a small part and the
+//! rest, by one queue and by DRR. No maximum may exceed its bound.
 
-use super::runs::{Effort, Server, run};
+use super::runs::{Effort, PARTS, Server, run};
 use super::tables::{Published, verdict};
 use crate::show;
 use crate::show::say;
 use anyhow::Result;
+use indicatif::ProgressBar;
 use serde::Serialize;
 
 pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 4 };
@@ -17,12 +19,15 @@ pub(super) const SERVERS: [Server; 4] = [
     Server::Clean { lend: true, carry: true },
 ];
 
-/// One link of a row under one server: Mbit/s and us.
+pub(super) const DIVIDED: [Server; 2] = [Server::Divided { drr: false }, Server::Divided { drr: true }];
+
+/// One link of a row, or a part of it, under one server: Mbit/s and us.
 #[derive(Serialize)]
 pub(super) struct Outcome {
     pub(super) row: usize,
     pub(super) types: String,
-    pub(super) link: usize,
+    /// `2`; the parts of the first are `1/small` and `1/rest`.
+    pub(super) link: String,
     pub(super) input: u64,
     pub(super) server: String,
     pub(super) out: f64,
@@ -32,21 +37,36 @@ pub(super) struct Outcome {
     pub(super) verdict: &'static str,
 }
 
-/// By row, then link, then server.
-pub(super) fn outcomes(published: &Published, effort: Effort) -> Result<Vec<Outcome>> {
-    let bar = show::progress((published.rows.len() * SERVERS.len() * effort.seeds) as u64, "beyond");
+/// All that is run, in both tables.
+pub(super) fn outcomes(published: &Published, effort: Effort) -> Result<[Vec<Outcome>; 2]> {
+    let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
+    let bar = show::progress(runs as u64, "beyond");
+    let both = [&SERVERS[..], &DIVIDED[..]].map(|servers| under(servers, published, effort, &bar));
+    bar.finish_and_clear();
+    let [links, parts] = both;
+    Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
+}
+
+/// By row, then link or part, then server.
+fn under(servers: &[Server], published: &Published, effort: Effort, bar: &ProgressBar) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for row in &published.rows {
         let links = row.links();
-        let runs = SERVERS.iter().map(|s| run(&links, *s, effort, &bar)).collect::<Result<Vec<_>>>()?;
-        for link in 0..links.len() {
-            for (server, run) in SERVERS.iter().zip(&runs) {
-                let Some(ours) = &run[link] else { continue };
+        let runs = servers.iter().map(|s| run(&links, *s, effort, bar)).collect::<Result<Vec<_>>>()?;
+        let mut names: Vec<(String, u64)> =
+            links.iter().enumerate().map(|(n, (_, input))| ((n + 1).to_string(), *input)).collect();
+        if matches!(servers[0], Server::Divided { .. }) {
+            let (_, input) = names.remove(0);
+            names.splice(0..0, PARTS.map(|(part, share)| (format!("1/{part}"), input * share / 100)));
+        }
+        for (n, (name, input)) in names.iter().enumerate() {
+            for (server, run) in servers.iter().zip(&runs) {
+                let Some(ours) = &run[n] else { continue };
                 outcomes.push(Outcome {
                     row: row.no,
                     types: row.types.clone(),
-                    link: link + 1,
-                    input: links[link].1,
+                    link: name.clone(),
+                    input: *input,
                     server: server.name(),
                     out: ours.out.mean,
                     avg: ours.avg.mean,
@@ -57,12 +77,11 @@ pub(super) fn outcomes(published: &Published, effort: Effort) -> Result<Vec<Outc
             }
         }
     }
-    bar.finish_and_clear();
     Ok(outcomes)
 }
 
-pub(super) fn broken(outcomes: &[Outcome]) -> usize {
-    outcomes.iter().filter(|o| o.verdict != "ok").count()
+pub(super) fn broken(outcomes: &[Vec<Outcome>; 2]) -> usize {
+    outcomes.iter().flatten().filter(|o| o.verdict != "ok").count()
 }
 
 /// `476.2; 12.3; 190 <= 202`.
@@ -72,19 +91,36 @@ pub(super) fn show(o: &Outcome) -> String {
     format!("{:.1}; {:.1}; {:.0} {relation} {bound}", o.out, o.avg, o.max)
 }
 
-pub(super) fn print(outcomes: &[Outcome]) {
+/// Title, column names and rows of each table, as text.
+pub(super) type Tables = [(&'static str, Vec<String>, Vec<Vec<String>>); 2];
+
+/// Both as tables: a row for each link, a column for each server.
+pub(super) fn tables(outcomes: &[Vec<Outcome>; 2]) -> Tables {
+    let table = |servers: &[Server], of: &[Outcome]| {
+        let header = ["no", "types", "link", "input"].map(str::to_owned).into_iter();
+        let rows = of.chunks(servers.len()).map(|of| {
+            let o = &of[0];
+            let mut row = vec![o.row.to_string(), o.types.clone(), o.link.clone(), o.input.to_string()];
+            row.extend(of.iter().map(show));
+            row
+        });
+        (header.chain(servers.iter().map(|s| s.name())).collect(), rows.collect())
+    };
+    let (links, parts) = (table(&SERVERS, &outcomes[0]), table(&DIVIDED, &outcomes[1]));
+    [
+        ("lending and carrying over", links.0, links.1),
+        ("the first link divided: a tenth of its load, and the rest", parts.0, parts.1),
+    ]
+}
+
+pub(super) fn print(outcomes: &[Vec<Outcome>; 2]) {
     let Effort { seconds, seeds } = EFFORT;
     say!(
-        "Beyond the paper: packet-wise, preset clean\n{seeds} seeds of {seconds} s; rate in Mbit/s; mean delay; maximum and its bound, in us"
+        "Beyond the paper: packet-wise, preset clean\n{seeds} seeds of {seconds} s; rate in Mbit/s; mean delay; maximum and its bound, in us\n"
     );
-    let rows = outcomes.chunks(SERVERS.len()).map(|of| {
-        let mut row = vec![of[0].row.to_string(), of[0].types.clone(), of[0].link.to_string(), of[0].input.to_string()];
-        row.extend(of.iter().map(show));
-        row
-    });
-    let names = SERVERS.map(Server::name);
-    let mut header = vec!["no", "types", "link", "input"];
-    header.extend(names.iter().map(String::as_str));
-    say!("{}\n", show::table(&header, rows));
-    say!("{} maxima: {} beyond their bound\n", outcomes.len(), broken(outcomes));
+    for (title, header, rows) in tables(outcomes) {
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        say!("{title}\n{}\n", show::table(&header, rows));
+    }
+    say!("{} maxima: {} beyond their bound\n", outcomes.iter().flatten().count(), broken(outcomes));
 }

@@ -21,7 +21,7 @@ fn colour(server: Server) -> RGBColor {
     match server {
         Server::PhaseWise => RGBColor(213, 94, 0),
         Server::PacketWise => RGBColor(0, 114, 178),
-        Server::PacketWiseSkip | Server::Clean { .. } => RGBColor(0, 158, 115),
+        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => RGBColor(0, 158, 115),
         Server::Drr(500) => RGBColor(230, 159, 0),
         Server::Drr(1500) => RGBColor(204, 121, 167),
         Server::Drr(_) => RGBColor(86, 180, 233),
@@ -40,7 +40,9 @@ where
             area.draw(&(EmptyElement::at(at) + Rectangle::new([(-5, -5), (5, 5)], style.stroke_width(1))))
         }
         Server::PacketWise => area.draw(&Circle::new(at, 3, style.filled())),
-        Server::PacketWiseSkip | Server::Clean { .. } => area.draw(&TriangleMarker::new(at, 5, style.filled())),
+        Server::PacketWiseSkip | Server::Clean { .. } | Server::Divided { .. } => {
+            area.draw(&TriangleMarker::new(at, 5, style.filled()))
+        }
         Server::Drr(500) => area.draw(&Cross::new(at, 4, style.stroke_width(2))),
         Server::Drr(1500) => area.draw(&Circle::new(at, 6, style.stroke_width(1))),
         Server::Drr(_) => {

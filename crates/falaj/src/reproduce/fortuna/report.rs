@@ -1,7 +1,7 @@
 //! One page that says it all and needs nothing else.
 
 use super::figures::FIGURES;
-use super::runs::{Effort, FIRST_SEED, Server};
+use super::runs::{Effort, FIRST_SEED};
 use super::tables::{Cell, TITLES};
 use super::{Results, beyond, figures, tables};
 use std::fmt::Write;
@@ -90,20 +90,19 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
              Mbit/s; mean delay; maximal delay and its bound, in µs. {}.</p>\n",
             effort(beyond::EFFORT)
         );
-        let names = beyond::SERVERS.map(Server::name);
-        let mut header = vec!["row", "types", "link", "input"];
-        header.extend(names.iter().map(String::as_str));
-        let rows = outcomes.chunks(names.len()).map(|of| {
-            let mut row = vec![
-                ("", of[0].row.to_string()),
-                ("", of[0].types.clone()),
-                ("", of[0].link.to_string()),
-                ("", of[0].input.to_string()),
-            ];
-            row.extend(of.iter().map(|o| (if o.verdict == "ok" { "first" } else { "MISSED" }, beyond::show(o))));
-            row
-        });
-        html.push_str(&table(&header, rows));
+        for (title, header, rows) in beyond::tables(outcomes) {
+            let header: Vec<&str> = header.iter().map(String::as_str).collect();
+            let _ = writeln!(html, "<h3>{title}</h3>");
+            let class = |n: usize, cell: &str| match n {
+                0..4 => "",
+                _ if cell.contains(" > ") => "MISSED",
+                _ => "first",
+            };
+            let rows = rows
+                .into_iter()
+                .map(|row| row.into_iter().enumerate().map(|(n, cell)| (class(n, &cell), cell)).collect::<Vec<_>>());
+            html.push_str(&table(&header, rows));
+        }
     }
     html.push_str("</body></html>\n");
     html

@@ -33,6 +33,11 @@ pub(super) enum Server {
         lend: bool,
         carry: bool,
     },
+    /// The same, plain, with the first link divided: a tenth of its load is
+    /// one part, the rest another; behind one queue, or by DRR.
+    Divided {
+        drr: bool,
+    },
 }
 
 impl Server {
@@ -46,6 +51,8 @@ impl Server {
             Server::Clean { lend: true, carry: false } => "lending".into(),
             Server::Clean { lend: false, carry: true } => "tail carried".into(),
             Server::Clean { lend: true, carry: true } => "both".into(),
+            Server::Divided { drr: false } => "one queue".into(),
+            Server::Divided { drr: true } => "DRR within".into(),
         }
     }
 
@@ -57,7 +64,9 @@ impl Server {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "paper", tail = "skip""#
             }
             Server::Drr(_) => r#"kind = "drr""#,
-            Server::Clean { carry: false, .. } => r#"kind = "virtual-links", serve = "packet-wise", preset = "clean""#,
+            Server::Clean { carry: false, .. } | Server::Divided { .. } => {
+                r#"kind = "virtual-links", serve = "packet-wise", preset = "clean""#
+            }
             Server::Clean { carry: true, .. } => {
                 r#"kind = "virtual-links", serve = "packet-wise", preset = "clean", tail = "carry""#
             }
@@ -73,6 +82,9 @@ impl Server {
         }
     }
 }
+
+/// The parts of a divided link: their names, and the share of its load.
+pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
 
 /// A virtual link: its type, and the Mbit/s that are offered to it.
 pub(super) type Link = (char, u64);
@@ -91,12 +103,31 @@ pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, effort:
         let n = i + 1;
         let rule = if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
         // Writing to a string never fails.
-        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}queue = \"20p\"\n", server.flow(*kind));
-        if *mbit > 0 {
-            let _ = write!(
-                text,
-                "\n[traffic.v{n}]\nflow = \"v{n}\"\nmodel = \"poisson\"\nrate = \"{mbit}mbit\"\nsize = \"500B\"\n"
-            );
+        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}", server.flow(*kind));
+        let source = |name: &str, flow: &str, kbit: u64| {
+            format!(
+                "\n[traffic.{name}]\nflow = \"{flow}\"\nmodel = \"poisson\"\nrate = \"{kbit}kbit\"\nsize = \"500B\"\n"
+            )
+        };
+        match server {
+            Server::Divided { drr } if i == 0 => {
+                let scheduler = if drr { "kind = \"drr\"" } else { "kind = \"fifo\", queue = \"20p\"" };
+                let _ = writeln!(text, "scheduler = {{ {scheduler} }}");
+                for (part, share) in PARTS {
+                    let rule = if part == "rest" { "any".to_owned() } else { rule.clone() };
+                    let _ = write!(
+                        text,
+                        "\n[link.virtual.flow.v{n}.flow.{part}]\nmatch = \"{rule}\"\nqueue = \"10p\"\n{}",
+                        source(part, &format!("v{n}/{part}"), mbit * 10 * share)
+                    );
+                }
+            }
+            _ => {
+                text.push_str("queue = \"20p\"\n");
+                if *mbit > 0 {
+                    text.push_str(&source(&format!("v{n}"), &format!("v{n}"), mbit * 1000));
+                }
+            }
         }
     }
     text
@@ -128,7 +159,7 @@ impl Ours {
     }
 }
 
-/// Runs a scenario; `None` for a link to which nothing was offered.
+/// Runs a scenario: its links, or their parts; `None` for those to which nothing was offered.
 pub(super) fn run(
     links: &[Link],
     server: Server,
@@ -156,5 +187,5 @@ pub(super) fn run(
             bound: promise.map(|p| p.delay.delay.as_micros_f64()),
         })
     };
-    Ok((0..links.len()).map(link).collect())
+    Ok((0..scenario.links[0].up.flows.len()).map(link).collect())
 }
