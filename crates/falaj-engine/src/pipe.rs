@@ -55,12 +55,17 @@ impl Counters {
     }
 }
 
+/// Queues whose heads may be looked at while something waits.
+const FEW: usize = 64;
+
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>);
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>);
     fn due(&self) -> Time;
+    /// No unit that is not decided yet is due before this, unless one arrives.
+    fn next_due(&self) -> Time;
     fn counters(&self, flow: FlowId) -> &Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
 }
@@ -239,6 +244,25 @@ impl<D: Discipline> Pipe for Of<D> {
             Link::NotBefore(then) => then,
             Link::Sending { end, .. } => end,
         }
+    }
+
+    fn next_due(&self) -> Time {
+        let then = match self.link {
+            Link::Idle => return Time::NEVER,
+            // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
+            Link::Sending { end, .. } => end,
+            // One of the heads goes first, and is due when its last bit has left. Where that takes long to find out, it
+            // is not worth knowing.
+            Link::NotBefore(then) if self.counters.len() > FEW => then,
+            Link::NotBefore(then) => {
+                let head = |q| self.queues.first(FlowId(q)).map(|packet| packet.bytes);
+                let queues = if self.shared { 1 } else { self.counters.len() as u32 };
+                let shortest = (0..queues).filter_map(head).min();
+                // The wire may end a nanosecond before the airtime, which is rounded up.
+                shortest.map_or(then, |bytes| then + Span(self.wire.airtime(bytes).0.saturating_sub(1)))
+            }
+        };
+        then + self.delay
     }
 
     fn counters(&self, flow: FlowId) -> &Counters {
