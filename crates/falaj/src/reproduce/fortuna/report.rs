@@ -3,7 +3,7 @@
 use super::figures::FIGURES;
 use super::runs::{Effort, FIRST_SEED, Server};
 use super::tables::{Cell, TITLES};
-use super::{Results, beyond, figures, tables};
+use super::{Results, beyond, figures, live, tables};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -105,8 +105,32 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
         });
         html.push_str(&table(&header, rows));
     }
+    if let Some(live) = &results.live {
+        live_of(&mut html, live);
+    }
     html.push_str("</body></html>\n");
     html
+}
+
+fn live_of(html: &mut String, live: &live::Results) {
+    let _ = write!(
+        html,
+        "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are ten times as long here. \
+         Of the thread that forwards: what ended its sleeps, how often it slept (voluntary context switches), its CPU \
+         time in percent of a core and for each packet, and what of it passed busily waiting. Delays are nominal \
+         (last bit in to last bit out), beside end to end on the machine's clock. Figures of one run on one machine.</p>\n",
+        escape(&live.title())
+    );
+    for (header, rows) in [
+        (&live::THREAD[..], live.thread_rows().collect::<Vec<_>>()),
+        (&live::TENANTS[..], live.tenant_rows().collect()),
+    ] {
+        let rows = rows.into_iter().map(|row| row.into_iter().map(|text| ("", text)).collect());
+        html.push_str(&table(header, rows));
+    }
+    for line in live.lost() {
+        let _ = writeln!(html, "<p>{}</p>", escape(&line));
+    }
 }
 
 fn tables_of(html: &mut String, cells: &[Cell]) {
