@@ -428,7 +428,7 @@ fn section_ii_b(_: &Users) {
     for o in outcomes {
         let count = |key: &str| number(&o[key]);
         assert_eq!(o["over"], "namespaces");
-        assert!(count("elapsed_ns") >= 500e6 && count("cpu_ns") <= count("elapsed_ns"), "{o}");
+        assert!((450e6..5e9).contains(&count("elapsed_ns")) && count("cpu_ns") <= count("elapsed_ns"), "{o}");
         assert!(count("spun_ns") <= count("elapsed_ns"), "{o}");
         if o["load"] == "idle" {
             assert_eq!(count("packets"), 0.0, "{o}");
