@@ -12,6 +12,7 @@
 //! loads are a tenth: all delays are ten times the paper's, and nothing else is
 //! another. Shorter and longer phases stand beside.
 
+use super::claims::{self, Claim};
 use super::runs::{Effort, FIRST_SEED, Link, Scale, Server, scenario_text};
 use super::tables::SERVERS;
 use crate::file;
@@ -113,7 +114,7 @@ pub(super) struct Outcome {
     load: &'static str,
     shape: String,
     phase_ns: u64,
-    server: String,
+    pub(super) server: String,
     over: &'static str,
     /// Of the forwarding thread, while the sources sent. Sleeps that ended for
     /// what was due, for a packet, for falaj's own progress.
@@ -146,6 +147,7 @@ struct Lost {
 pub(super) struct Results {
     plan: Plan,
     pub(super) outcomes: Vec<Outcome>,
+    pub(super) claims: Vec<Claim>,
 }
 
 /// Sends everything through everything, one after the other.
@@ -162,7 +164,8 @@ pub(super) fn run(plan: &Plan) -> Result<Results> {
             }
         }
     }
-    Ok(Results { plan: plan.clone(), outcomes })
+    let claims = claims::live(&outcomes);
+    Ok(Results { plan: plan.clone(), outcomes, claims })
 }
 
 fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Outcome> {
@@ -240,6 +243,14 @@ impl Outcome {
 
     pub(super) fn timer_wakes_a_second(&self) -> f64 {
         self.a_second(self.woken_by_timer)
+    }
+
+    pub(super) fn timer_wakes_for_100_packets(&self) -> f64 {
+        self.woken_by_timer as f64 * 100.0 / self.packets as f64
+    }
+
+    pub(super) fn phase(&self) -> Span {
+        Span(self.phase_ns)
     }
 
     pub(super) fn is(&self, load: Load) -> bool {
@@ -355,11 +366,14 @@ impl Results {
         say!("{}\n", show::table(&THREAD, self.thread_rows()));
         say!("{}\n", show::table(&TENANTS, self.tenant_rows()));
         self.lost().for_each(|line| say!("{line}"));
+        if !self.claims.is_empty() {
+            claims::print(&self.claims);
+        }
     }
 
     pub(super) fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes,
+            "duration_ns": self.plan.duration.0, "seed": FIRST_SEED, "outcomes": self.outcomes, "claims": self.claims,
         })
     }
 }

@@ -45,6 +45,7 @@ impl Results {
         self.cells.as_ref().is_none_or(|cells| tables::missed(cells) == 0)
             && self.figures.as_ref().is_none_or(|(_, claims)| claims::missed(claims) == 0)
             && self.beyond.as_ref().is_none_or(|outcomes| beyond::broken(outcomes) == 0)
+            && self.live.as_ref().is_none_or(|live| claims::missed(&live.claims) == 0)
     }
 
     fn print(&self) {
@@ -93,6 +94,8 @@ impl Results {
         }
         if let Some(live) = &self.live {
             json["live"] = live.json();
+            summary["live_claims"] = json!(live.claims.len());
+            summary["live_claims_missed"] = json!(claims::missed(&live.claims));
         }
         json["summary"] = summary;
         json
@@ -194,7 +197,7 @@ mod tests {
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<claims::Claim> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
         for figure in FIGURES {
-            assert!(claims.iter().any(|c| c.figure == figure.no), "nothing is claimed of figure {}", figure.no);
+            assert!(claims.iter().any(|c| c.figure == Some(figure.no)), "nothing is claimed of figure {}", figure.no);
         }
         assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
         let results =
