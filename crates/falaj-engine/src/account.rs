@@ -4,7 +4,8 @@
 /// quanta and sizes alike.
 ///
 /// Lengths here are those of UDP over IPv4 without options; another protocol's
-/// payload is counted as if its headers were as long.
+/// payload is counted as if its headers were as long. A VLAN tag is not counted,
+/// at no layer: `tc` does not either, and a tagged packet is no larger for its link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Account {
     /// The transport's payload: 28 bytes less than the IP packet.

@@ -182,6 +182,13 @@ impl Engine {
         self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
     }
 
+    /// No unit that is still to be decided is due before this, unless one
+    /// arrives: whoever hands units over may sleep until then, and events that
+    /// only move a phase on wake nobody.
+    pub fn next_due(&self) -> Time {
+        self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
+    }
+
     /// What happened to a flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> &Counters {
         self.pipes[pipe.0 as usize].counters(flow)

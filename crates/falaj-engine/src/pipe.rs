@@ -64,6 +64,8 @@ pub(crate) trait Pipe: Send + Any {
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>);
     fn due(&self) -> Time;
+    /// No unit that is not decided yet is due before this, unless one arrives.
+    fn next_due(&self) -> Time;
     fn counters(&self, flow: FlowId) -> &Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     fn flows(&self) -> usize;
@@ -239,6 +241,21 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::NotBefore(then) => then,
             Link::Sending { end, .. } => end,
         }
+    }
+
+    fn next_due(&self) -> Time {
+        let then = match self.link {
+            Link::Idle => return Time::NEVER,
+            // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
+            Link::Sending { end, .. } => end,
+            // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
+            // before the airtime, which is rounded up.
+            Link::NotBefore(then) => {
+                let airtime = |bytes| Span(self.wire.airtime(bytes).0.saturating_sub(1));
+                then + self.server.shortest_head().map_or(Span::ZERO, airtime)
+            }
+        };
+        then + self.spec.delay
     }
 
     fn counters(&self, flow: FlowId) -> &Counters {

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Arrival, emits, run};
+use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -101,4 +103,33 @@ fn packet_wise_links_take_turns_and_tails_end_the_cycle() {
     assert_eq!(order(&wait, FULL), "A1@4 B1@8 A2@12 B2@16 A3@24 B3@28");
     let skip = virtual_links("packet-wise", "skip", &["A", "A"]);
     assert_eq!(order(&skip, FULL), "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24");
+}
+
+/// Phases of links without packets are no events, and what is due then is due
+/// when its last bit is out; who arrives meanwhile finds its phase where it is.
+#[test]
+fn a_wait_ends_when_somebody_can_send() {
+    let at = |bytes: u64| Time(bytes * 8);
+    let unit = |flow: u32| Unit { flow: FlowId(flow), handle: flow, bytes: 4 };
+    let mut engine = Engine::new(&[virtual_links("phase-wise", "wait", &["A", "B", "A", "A"])]).unwrap();
+    let mut out = Vec::new();
+    assert_eq!((engine.next_event(), engine.next_due()), (Time::NEVER, Time::NEVER));
+    // In the first link's phase; the last one's begins at 20, behind those of two links of type A.
+    engine.input(PipeId(0), unit(3), at(1), &mut out);
+    assert_eq!(engine.next_event(), at(20));
+    let due = engine.next_due();
+    assert!(due <= at(24) && due + Span(1) >= at(24), "{due:?}");
+    assert!(out.is_empty());
+    // The third link's phase has begun at 10: it may send at once.
+    engine.input(PipeId(0), unit(2), at(13), &mut out);
+    assert_eq!((engine.next_event(), engine.next_due()), (at(17), at(17)));
+    engine.poll(at(100), &mut out);
+    let ends: Vec<(u32, u64)> = out
+        .iter()
+        .filter_map(|o| match o {
+            falaj_engine::Output::Emit(e) => Some((e.handle, e.end.0 / 8)),
+            falaj_engine::Output::Drop(_) => None,
+        })
+        .collect();
+    assert_eq!(ends, [(2, 17), (3, 24)]);
 }

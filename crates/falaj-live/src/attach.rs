@@ -47,7 +47,6 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Fo
         Attached {
             port: Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)),
             pipe: PipeId(pipe_of(towards)),
-            delay: d.delay,
             leaves_at: from.other().index(),
         }
     };
@@ -79,7 +78,7 @@ pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock) -> io::R
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();
             let pipe = PipeId(sending.flow.pipe);
-            ports.push(Attached { port: Box::new(port), pipe, delay: d.delay, leaves_at });
+            ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }
     Ok(Forwarder::new(clock, engine, &flows(link), ports))

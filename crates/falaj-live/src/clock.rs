@@ -1,6 +1,7 @@
 //! The one clock: CLOCK_MONOTONIC, the same for every process of the machine.
 
 use falaj_sched::time::{Span, Time};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds of CLOCK_MONOTONIC.
@@ -36,6 +37,27 @@ impl Clock {
     /// How long until an instant; nothing if it has passed.
     pub fn until(&self, t: Time) -> Span {
         t.since(self.now())
+    }
+}
+
+/// What this thread has cost so far, as the kernel counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPU time.
+    pub cpu: Span,
+    /// How often it went to sleep of its own accord (voluntary context switches).
+    pub slept: u64,
+    /// How often it had to leave the processor to others (involuntary ones).
+    pub preempted: u64,
+}
+
+/// What this thread has cost so far.
+pub fn thread_usage() -> Usage {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("every Linux has it");
+    Usage {
+        cpu: Span(thread_cpu()),
+        slept: usage.voluntary_context_switches() as u64,
+        preempted: usage.involuntary_context_switches() as u64,
     }
 }
 

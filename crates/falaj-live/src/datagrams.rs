@@ -8,7 +8,6 @@ use crate::buffer;
 use crate::clock::{Clock, monotonic};
 use crate::poll::Watch;
 use crate::priority::{self, Rank};
-use crate::sandbox::INTERFACE;
 use falaj_engine::calendar::Calendar;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -137,9 +136,6 @@ pub struct EndReport {
     /// Datagrams that came here and were lost because the receiver did not read
     /// them in time: no fault of the link's.
     pub overflowed: u64,
-    /// Packets that this end's interface lost because the link did not read
-    /// them in time; of whatever kind, so without a flow.
-    pub unread: u64,
 }
 
 /// What was sent of a source.
@@ -182,7 +178,7 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
         let sending = scope.spawn(|| send(plan, &senders));
         let received = receive(plan, &receivers)?;
         let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
-        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum(), unread: unread() })
+        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum() })
     })
 }
 
@@ -194,15 +190,6 @@ fn bind(addresses: impl Iterator<Item = SocketAddr>) -> io::Result<BTreeMap<Sock
         Err(e) => Err(io::Error::new(e.kind(), format!("cannot have the UDP address {at}: {e}"))),
     };
     addresses.into_iter().map(bound).collect()
-}
-
-/// Packets that the link's interface, if there is one here, has dropped on their way out.
-fn unread() -> u64 {
-    /// The column of /proc/net/dev, counted after the interface's name.
-    const DROPPED_OUTGOING: usize = 11;
-    let text = std::fs::read_to_string("/proc/net/dev").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'));
-    line.and_then(|line| line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()).unwrap_or(0)
 }
 
 /// Sends each datagram at its instant, or a little later where the machine is;

@@ -57,9 +57,6 @@ pub struct Attached {
     pub port: Box<dyn Port>,
     /// Where its units go in.
     pub pipe: PipeId,
-    /// That pipe's propagation delay: what it decides at an instant is due no
-    /// earlier than this much later, so that the loop may sleep until then.
-    pub delay: Span,
     /// The port, by its index, where they come out.
     pub leaves_at: usize,
 }
@@ -87,10 +84,10 @@ pub struct Losses {
     pub unreadable: u64,
     /// There was no memory for them.
     pub no_memory: u64,
-    /// Nobody read them in time at the entrance. Whoever holds the far side of
-    /// the interface knows; the forwarder does not.
+    /// Nobody read them in time at the entrance. Who holds the sandbox knows
+    /// ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
     pub unread: u64,
-    /// They came to a receiver that did not read them in time; as `unread`.
+    /// They came to a receiver that did not read them in time; the receiver knows.
     pub overflowed: u64,
 }
 
@@ -106,6 +103,19 @@ impl Losses {
             (self.overflowed, "were not read in time by the receiver"),
         ]
     }
+}
+
+/// What woke the loop, and what it did awake.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Awake {
+    /// Sleeps that ended because something was due soon.
+    pub by_timer: u64,
+    /// Sleeps that ended because there was a packet, be it at once.
+    pub by_packet: u64,
+    /// Sleeps that ended for whoever called: a deadline, another descriptor.
+    pub by_caller: u64,
+    /// Time awake with nothing to do but to look at ports and clock.
+    pub spun: Span,
 }
 
 /// Why the loop came back.
@@ -132,8 +142,6 @@ pub struct Forwarder {
     clock: Clock,
     engine: Engine,
     ports: Vec<Attached>,
-    /// The shortest of the pipes' delays.
-    shortest_delay: Span,
     watch: Watch,
     pool: Pool,
     /// The port that each handle came in at.
@@ -143,6 +151,7 @@ pub struct Forwarder {
     sequence: u64,
     flows: Vec<Vec<LiveFlow>>,
     losses: Losses,
+    awake: Awake,
 }
 
 impl Forwarder {
@@ -164,7 +173,6 @@ impl Forwarder {
         Forwarder {
             clock,
             engine,
-            shortest_delay: ports.iter().map(|p| p.delay).min().unwrap_or(Span::ZERO),
             ports,
             watch: Watch::default(),
             pool: Pool::new(size, memory),
@@ -174,6 +182,7 @@ impl Forwarder {
             sequence: 0,
             flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             losses: Losses::default(),
+            awake: Awake::default(),
         }
     }
 
@@ -188,11 +197,20 @@ impl Forwarder {
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
         let mut had_turn = false;
+        // Since when there has been nothing to do.
+        let mut spinning: Option<Time> = None;
         loop {
             let now = self.clock.now();
+            if let Some(since) = spinning.take() {
+                self.awake.spun += now.since(since);
+            }
             self.engine.poll(now, &mut self.out);
             self.note();
-            had_turn &= !self.release(now)?;
+            let released = self.release(now)?;
+            had_turn &= !released;
+            if !released {
+                spinning = Some(now);
+            }
             if had_turn && self.next_due().since(now) < NEAR {
                 std::hint::spin_loop();
                 continue;
@@ -202,16 +220,36 @@ impl Forwarder {
             }
             // Under load reading tells what is there, and is cheaper than asking first.
             if !busy || now.since(looked) > LOOK {
-                let sleep = if busy { Span::ZERO } else { self.wake(deadline).since(now) };
+                let wake = self.wake();
+                let sleep = if busy { Span::ZERO } else { wake.min(deadline).since(now) };
                 self.watch.look(sleep)?;
                 looked = now;
+                if sleep > Span::ZERO {
+                    spinning = None;
+                    self.note_what_woke(wake <= deadline);
+                }
                 if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(self.ports.len() + i)) {
                     return Ok(Woken::Readable(i));
                 }
             }
             busy = self.receive(busy)?;
             had_turn = true;
+            if busy {
+                spinning = None;
+            }
         }
+    }
+
+    /// Counts what ended a sleep that was to end for what is due, or for the caller's deadline.
+    fn note_what_woke(&mut self, for_what_is_due: bool) {
+        let ports = self.ports.len();
+        let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
+        let count = match readable {
+            Some(i) if i < ports => &mut self.awake.by_packet,
+            None if for_what_is_due => &mut self.awake.by_timer,
+            _ => &mut self.awake.by_caller,
+        };
+        *count += 1;
     }
 
     /// When the next unit is to be handed over.
@@ -219,11 +257,11 @@ impl Forwarder {
         self.releases.peek().map_or(Time::NEVER, |r| r.0.due)
     }
 
-    /// When to be awake again if nothing arrives. What the engine has still to
-    /// decide is due no earlier than a link's delay after its next event.
-    fn wake(&self, deadline: Time) -> Time {
-        let due = self.next_due().min(self.engine.next_event() + self.shortest_delay);
-        Time(due.0.saturating_sub(SPIN.0)).min(deadline)
+    /// When to be awake again if nothing arrives. Decisions wait until what they
+    /// may decide is due.
+    fn wake(&self) -> Time {
+        let due = self.next_due().min(self.engine.next_due());
+        Time(due.0.saturating_sub(SPIN.0))
     }
 
     /// Reads a unit from each port, or from those seen readable; says whether there was one.
@@ -333,6 +371,11 @@ impl Forwarder {
     /// What was lost outside the engine.
     pub fn losses(&self) -> Losses {
         self.losses
+    }
+
+    /// What woke the loop so far, and what it did awake.
+    pub fn awake(&self) -> Awake {
+        self.awake
     }
 
     /// Anything left on its way?

@@ -38,6 +38,11 @@ impl Watch {
         }
     }
 
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Had this one something to read, or to complain about?
     #[inline]
     pub(crate) fn is_readable(&self, i: usize) -> bool {

@@ -47,13 +47,26 @@ pub struct TapPort {
 }
 
 const ETHERNET: usize = 14;
+/// More where the frame has a VLAN tag.
+const TAG: usize = 4;
+
+/// Bytes before the network's packet. A VLAN tag is no part of that packet and
+/// is not charged: Linux neither counts it to a device's mtu nor, where the
+/// device inserts it, in `tc`. Of two tags the inner one counts.
+fn header(frame: &[u8]) -> usize {
+    match frame.get(12..14) {
+        // 802.1Q and 802.1ad.
+        Some([0x81, 0x00] | [0x88, 0xa8]) => ETHERNET + TAG,
+        _ => ETHERNET,
+    }
+}
 
 impl TapPort {
-    /// `mtu` bounds a unit unless the kernel may hand over larger ones (`tso`).
+    /// `mtu` bounds a unit, a VLAN tag beside, unless the kernel may hand over larger ones (`tso`).
     /// Of a frame that is longer (whoever lives behind the interface may raise
     /// its mtu) so much is read that the link finds it too large.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account, mtu: u32, tso: bool) -> TapPort {
-        let longest = if tso { Tap::MAX_UNIT } else { Tap::VNET_HEADER + 18 + mtu as usize };
+        let longest = if tso { Tap::MAX_UNIT } else { Tap::VNET_HEADER + ETHERNET + TAG + mtu as usize + 1 };
         TapPort { end, tap, classifier, account, longest }
     }
 }
@@ -70,7 +83,7 @@ impl Port for TapPort {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
         let frame = &buffer[Tap::VNET_HEADER.min(length)..length];
-        let network = frame.len().saturating_sub(ETHERNET) as u32;
+        let network = frame.len().saturating_sub(header(frame)) as u32;
         Ok(Some(Received { length, bytes: self.account.from_ip(network), flow: self.classifier.flow(frame) }))
     }
 
@@ -80,5 +93,56 @@ impl Port for TapPort {
 
     fn readable(&self) -> BorrowedFd<'_> {
         self.tap.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    const MTU: u32 = 1500;
+
+    /// A port that reads what is sent to the socket; as from a TAP, one unit at a time, cut off where it is too long.
+    fn port(account: Account) -> (TapPort, UnixDatagram) {
+        let (kernel, tap) = UnixDatagram::pair().unwrap();
+        tap.set_nonblocking(true).unwrap();
+        let all = Classifier::new([&[falaj_engine::classifier::Match::ANY][..]]);
+        (TapPort::new(End::Near, Tap::adopt(tap.into()), all, account, MTU, false), kernel)
+    }
+
+    /// What a frame with these tags around an IP packet of so many bytes is charged.
+    fn charged(account: Account, tags: &[[u8; 2]], packet: usize) -> u32 {
+        let (mut port, kernel) = port(account);
+        let mut unit = vec![0; Tap::VNET_HEADER + 12];
+        tags.iter().for_each(|tag| unit.extend([tag[0], tag[1], 0, 5]));
+        unit.extend([0x08, 0x00]);
+        unit.resize(unit.len() + packet, 0x45);
+        kernel.send(&unit).unwrap();
+        let mut buffer = vec![0; port.longest()];
+        let received = port.receive(&mut buffer).unwrap().unwrap();
+        assert_eq!(received.flow, Some(FlowId(0)));
+        received.bytes
+    }
+
+    #[test]
+    fn a_vlan_tag_is_beside_the_mtu() {
+        const Q: [u8; 2] = [0x81, 0x00];
+        const AD: [u8; 2] = [0x88, 0xa8];
+        for account in Account::NAMES.iter().filter_map(|name| Account::from_name(name)) {
+            let largest = account.largest(MTU);
+            for tags in [&[][..], &[Q], &[AD]] {
+                for packet in [100, 1499, 1500] {
+                    assert_eq!(charged(account, tags, packet), account.from_ip(packet as u32), "{tags:?}");
+                }
+                // A byte more is too large, however many more.
+                for packet in [1501, 1504, 1600, 9000] {
+                    assert!(charged(account, tags, packet) > largest, "{packet} {tags:?}");
+                }
+            }
+            // The second tag is what the first one carries, and has to fit.
+            assert_eq!(charged(account, &[AD, Q], 1496), largest);
+            assert!(charged(account, &[AD, Q], 1497) > largest);
+        }
     }
 }

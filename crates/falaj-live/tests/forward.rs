@@ -145,8 +145,7 @@ fn link(rate: Rate, delay: Span, memory: usize) -> io::Result<(Forwarder, [Outsi
     let clock = Clock::from_zero(monotonic());
     let (near, near_port) = Outside::port(clock)?;
     let (far, far_port) = Outside::port(clock)?;
-    let attached =
-        |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), delay, leaves_at: 1 - i as usize };
+    let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
     Ok((Forwarder::with_memory(clock, engine(rate, delay), &[1, 1], ports, memory), [near, far]))
 }
@@ -311,7 +310,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
         receiver.set_nonblocking(true)?;
         let port = RelayPort::new(receiver.local_addr()?, FLOW, Account::L2)?;
         ways.push(port.address()?);
-        ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), delay, leaves_at: i });
+        ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }
     let mut forwarder = Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), &[1, 1], ports);
     for number in 0..50_u8 {

@@ -15,8 +15,16 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio, exit};
 use std::time::{Duration, Instant};
 
-use falaj_live::sandbox::{End, Event, Exit, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
+use falaj_engine::PipeId;
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::forward::Losses;
+use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
 use falaj_live::tap::Tap;
+use falaj_scenario::Scenario;
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
 use nix::libc;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -42,6 +50,8 @@ const CASES: &[Case] = &[
     ("tcp_in_large_units", tcp_tso, true),
     ("tcp_in_packets", tcp_packets, true),
     ("bursts_wait_for_the_reader", bursts, false),
+    ("what_the_reader_misses_is_counted", missed, true),
+    ("a_full_frame_may_have_a_vlan_tag", tagged, true),
     ("small_and_large_mtu", mtu, false),
     ("veth_joins_without_the_caller", veth, true),
     ("veth_without_privilege", unprivileged, false),
@@ -583,6 +593,33 @@ fn bursts(users: UserNamespace) {
     assert_eq!(crossed.kinds.of("ipv4/17"), 5000);
 }
 
+fn missed(users: UserNamespace) {
+    const SENT: usize = 20_000;
+    let mut sandbox = start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), ..spec(users) });
+    assert_eq!(sandbox.unread(), Some(0));
+    sandbox.go(End::Near).unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let crossed = forward(&mut sandbox, &[End::Near], |_| {});
+    let (read, unread) = (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
+    assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
+    // Multicast reports of the kernel's own may have been among them.
+    assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
+}
+
+fn tagged(users: UserNamespace) {
+    let link = &Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).links[0];
+    let (near, mut said) = captured(probe(&["tagged", "10"]));
+    let mut sandbox = start(Spec { near, tso: false, ..spec(users) });
+    let clock = Clock::from_zero(monotonic());
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock).unwrap();
+    sandbox.go(End::Near).unwrap();
+    assert_eq!(line(&mut said), "sent");
+    forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();
+    let counters = forwarder.counters(PipeId(0), FlowId(0));
+    assert!(counters.sent >= 10, "{counters:?}");
+    assert_eq!((counters.dropped(), forwarder.losses()), (0, Losses::default()), "{counters:?}");
+}
+
 fn mtu(users: UserNamespace) {
     for (mtu, longest) in [(576, 576), (1280, 1280), (9000, 9000), (65521, 65521)] {
         let (far, mut server) = captured(probe(&["tcp-receive", "10.77.0.2", "2"]));
@@ -925,6 +962,35 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
                 socket.send_to(b"hello", "10.77.0.2:9").unwrap();
             }
             std::thread::sleep(Duration::from_millis(600));
+        }
+        // Full-size frames with a VLAN tag each.
+        ("tagged", [count]) => {
+            let index = nix::net::if_::if_nametoindex(INTERFACE).unwrap();
+            // SAFETY: the call has no preconditions.
+            let socket = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+            assert!(socket >= 0, "{}", io::Error::last_os_error());
+            // SAFETY: an address of zeros is a valid one.
+            let mut to: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+            to.sll_family = libc::AF_PACKET as u16;
+            to.sll_ifindex = index as i32;
+            let mut frame = [End::Far.mac(), End::Near.mac()].concat();
+            frame.extend([0x81, 0x00, 0, 5, 0x08, 0x00]);
+            frame.resize(1518, 0);
+            for _ in 0..count.parse().unwrap() {
+                // SAFETY: frame and address outlive the call, the lengths are theirs.
+                let sent = unsafe {
+                    libc::sendto(
+                        socket,
+                        frame.as_ptr().cast(),
+                        frame.len(),
+                        0,
+                        (&raw const to).cast(),
+                        size_of_val(&to) as libc::socklen_t,
+                    )
+                };
+                assert_eq!(sent, 1518, "{}", io::Error::last_os_error());
+            }
+            println!("sent");
         }
         ("tcp-receive", [address, megabytes]) => {
             let listener = TcpListener::bind(SocketAddr::new(address.parse().unwrap(), 5001)).unwrap();

@@ -144,7 +144,7 @@ const MTU: Key = key(
     "mtu",
     Holds::BytesIn { min: MTU_MIN as u64, max: MTU_MAX as u64 },
     Default("1500B"),
-    "largest IP packet that passes",
+    "largest IP packet that passes; a VLAN tag is beside it",
 );
 const ACCOUNT: Key = key(
     "account",

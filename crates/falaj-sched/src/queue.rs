@@ -189,6 +189,11 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.extend(more.map(|&limit| Record::new(limit)));
     }
 
+    /// Number of queues.
+    pub(crate) fn len(&self) -> usize {
+        self.flows.records.len()
+    }
+
     /// What the discipline sees.
     #[inline]
     pub fn flows(&mut self) -> &mut Flows<S, T> {

@@ -11,6 +11,9 @@ use crate::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// So many heads are quickly looked at.
+const FEW: u32 = 16;
+
 /// Why a packet did not get in: its queue has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full;
@@ -25,6 +28,11 @@ pub trait Server: Send {
     fn next(&mut self, now: Time, wire: &Wire) -> Answer;
     /// Length of the packet that would be taken from `queue`.
     fn head(&mut self, queue: FlowId) -> Option<u32>;
+    /// Length of the shortest packet that may be the next to go; `None` where
+    /// that is not known, or takes long to find out.
+    fn shortest_head(&self) -> Option<u32> {
+        None
+    }
     /// The head of `queue` goes on the wire, as [`next`](Server::next) said.
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent);
     /// The last bit has left: only now does the packet leave its queue.
@@ -108,6 +116,12 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     fn head(&mut self, queue: FlowId) -> Option<u32> {
         self.queues.flows().head(queue)
+    }
+
+    fn shortest_head(&self) -> Option<u32> {
+        let queues = self.queues.len() as u32;
+        let heads = (0..queues.min(FEW)).filter_map(|q| self.queues.first(FlowId(q)).map(|packet| packet.bytes));
+        heads.min().filter(|_| queues <= FEW)
     }
 
     #[inline]

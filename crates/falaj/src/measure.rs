@@ -4,10 +4,10 @@
 use crate::show;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
-use falaj_live::clock::{Clock, monotonic};
+use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
 use falaj_live::ends;
-use falaj_live::forward::{Forwarder, LiveFlow, Losses, Woken};
+use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
 use falaj_scenario::{Link, Scenario};
@@ -29,6 +29,45 @@ pub(crate) struct Measured {
     pub(crate) losses: Losses,
     /// Where the packets went: `namespaces` or `loopback`.
     pub(crate) over: &'static str,
+    /// What the forwarding thread did and cost while the sources sent.
+    pub(crate) thread: Thread,
+}
+
+/// What the forwarding thread did and cost.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Thread {
+    /// How long it was watched.
+    pub(crate) elapsed: Span,
+    /// What woke it.
+    pub(crate) awake: Awake,
+    /// What the kernel counted.
+    pub(crate) usage: Usage,
+}
+
+impl Thread {
+    /// From the thread's beginning, or any other instant.
+    fn until_now(forwarder: &Forwarder) -> Thread {
+        let elapsed = forwarder.clock().now().since(Time::ZERO);
+        Thread { elapsed, awake: forwarder.awake(), usage: thread_usage() }
+    }
+
+    fn since(self, then: Thread) -> Thread {
+        let (now, was) = (self.awake, then.awake);
+        Thread {
+            elapsed: self.elapsed - then.elapsed,
+            awake: Awake {
+                by_timer: now.by_timer - was.by_timer,
+                by_packet: now.by_packet - was.by_packet,
+                by_caller: now.by_caller - was.by_caller,
+                spun: now.spun - was.spun,
+            },
+            usage: Usage {
+                cpu: self.usage.cpu - then.usage.cpu,
+                slept: self.usage.slept - then.usage.slept,
+                preempted: self.usage.preempted - then.usage.preempted,
+            },
+        }
+    }
 }
 
 /// A flow as it was measured.
@@ -56,8 +95,12 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
     match sandbox_of(&scenario.links[link]) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, what),
         Err(error) => {
-            eprintln!("falaj: {error}");
-            eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
+            // Who measures again and again need not hear it each time.
+            static TOLD: std::sync::Once = std::sync::Once::new();
+            TOLD.call_once(|| {
+                eprintln!("falaj: {error}");
+                eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
+            });
             over_loopback(scenario, &scenario.links[link], plans, what)
         }
     }
@@ -150,12 +193,14 @@ fn in_namespaces(
     }
     drop(pipes.to);
     let mut progress = Progress::new(scenario, what);
+    let mut watched = Watched::new(scenario);
     let mut open = [true; 2];
     while open.contains(&true) {
         let waiting: Vec<End> = End::BOTH.into_iter().filter(|e| open[e.index()]).collect();
         let fds: Vec<_> = waiting.iter().map(|&e| sandbox.control_fd(e)).collect();
-        let woken = forwarder.run(clock.now() + Span::from_millis(100), &fds)?;
+        let woken = forwarder.run(watched.next(clock.now() + progress.step()), &fds)?;
         progress.update(&forwarder);
+        watched.look(&forwarder);
         let Woken::Readable(i) = woken else { continue };
         match sandbox.read_event(waiting[i])? {
             Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
@@ -168,7 +213,7 @@ fn in_namespaces(
     }
     progress.end();
     let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
-    Ok(collect(&forwarder, &reports, "namespaces"))
+    Ok(collect(&forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
 }
 
 fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what: &'static str) -> Result<Measured> {
@@ -187,9 +232,11 @@ fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what
     }
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
+    let mut watched = Watched::new(scenario);
     while children.iter_mut().any(|c| matches!(c.try_wait(), Ok(None))) {
-        forwarder.run(clock.now() + Span::from_millis(20), &[])?;
+        forwarder.run(watched.next(clock.now() + Span::from_millis(20)), &[])?;
         progress.update(&forwarder);
+        watched.look(&forwarder);
     }
     progress.end();
     let mut reports = Vec::new();
@@ -200,7 +247,7 @@ fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what
         }
         reports.push(serde_json::from_slice(&output.stdout).context("the traffic's report cannot be read")?);
     }
-    Ok(collect(&forwarder, &reports, "loopback"))
+    Ok(collect(&forwarder, &reports, "loopback", None, watched.thread))
 }
 
 fn read_report(mut from: File) -> Result<EndReport> {
@@ -209,7 +256,13 @@ fn read_report(mut from: File) -> Result<EndReport> {
     serde_json::from_slice(&text).context("the traffic's report cannot be read")
 }
 
-fn collect(forwarder: &Forwarder, reports: &[EndReport], over: &'static str) -> Measured {
+fn collect(
+    forwarder: &Forwarder,
+    reports: &[EndReport],
+    over: &'static str,
+    unread: Option<u64>,
+    thread: Thread,
+) -> Measured {
     let of = |pipe: usize, flow: usize, link: LiveFlow| {
         let key = FlowKey { pipe: pipe as u32, flow: flow as u32 };
         let sent = || reports.iter().flat_map(|r| &r.sent).filter(|s| s.flow == key);
@@ -225,11 +278,11 @@ fn collect(forwarder: &Forwarder, reports: &[EndReport], over: &'static str) -> 
     let pipe =
         |(p, flows): (usize, Vec<LiveFlow>)| flows.into_iter().enumerate().map(|(f, flow)| of(p, f, flow)).collect();
     let losses = Losses {
-        unread: reports.iter().map(|r| r.unread).sum(),
+        unread: unread.unwrap_or(0),
         overflowed: reports.iter().map(|r| r.overflowed).sum(),
         ..forwarder.losses()
     };
-    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses, over }
+    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses, over, thread }
 }
 
 /// `falaj traffic-end`: one end of the traffic.
@@ -242,6 +295,44 @@ pub(crate) fn end() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The forwarding thread, watched from the sources' first instant to their last.
+struct Watched {
+    from: Time,
+    to: Time,
+    began: Option<Thread>,
+    done: bool,
+    thread: Thread,
+}
+
+impl Watched {
+    fn new(scenario: &Scenario) -> Watched {
+        let from = Time::ZERO + LEAD;
+        let to = from + scenario.run.duration;
+        Watched { from, to, began: None, done: false, thread: Thread::default() }
+    }
+
+    /// When to look again: at `then`, or before.
+    fn next(&self, then: Time) -> Time {
+        match self.began {
+            None => then.min(self.from),
+            Some(_) if !self.done => then.min(self.to),
+            Some(_) => then,
+        }
+    }
+
+    fn look(&mut self, forwarder: &Forwarder) {
+        let now = forwarder.clock().now();
+        match self.began {
+            None if now >= self.from => self.began = Some(Thread::until_now(forwarder)),
+            Some(began) if !self.done && now >= self.to => {
+                self.thread = Thread::until_now(forwarder).since(began);
+                self.done = true;
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Seconds gone and packets moved, a few times a second, on a terminal.
 struct Progress {
     bar: indicatif::ProgressBar,
@@ -251,6 +342,10 @@ struct Progress {
 impl Progress {
     fn new(scenario: &Scenario, what: &'static str) -> Progress {
         Progress { bar: show::progress(scenario.run.duration.0 / 100_000_000, what), zero: Time::ZERO + LEAD }
+    }
+    /// How long until somebody wants to see it move; where nobody looks nobody is woken for it.
+    fn step(&self) -> Span {
+        if self.bar.is_hidden() { Span::from_secs(3600) } else { Span::from_millis(100) }
     }
     fn update(&mut self, forwarder: &Forwarder) {
         self.bar.set_position(forwarder.clock().now().since(self.zero).0 / 100_000_000);

@@ -7,7 +7,7 @@ use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::{Forwarder, Woken};
+use falaj_live::forward::{Forwarder, Losses, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
@@ -112,7 +112,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
     if args.stats {
-        tell(&scenario, &forwarder);
+        tell(&scenario, &forwarder, &sandbox);
     }
     Ok(ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX)))
 }
@@ -144,7 +144,7 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
     }
 }
 
-fn tell(scenario: &Scenario, forwarder: &Forwarder) {
+fn tell(scenario: &Scenario, forwarder: &Forwarder, sandbox: &Sandbox) {
     let link = &scenario.links[0];
     let mut rows = Vec::new();
     for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
@@ -163,7 +163,12 @@ fn tell(scenario: &Scenario, forwarder: &Forwarder) {
     }
     let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
     eprintln!("{}", show::table(&header, rows));
-    for (n, why) in forwarder.losses().by_reason().into_iter().filter(|&(n, _)| n > 0) {
+    let unread = sandbox.unread();
+    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
+    for (n, why) in losses.by_reason().into_iter().filter(|&(n, _)| n > 0) {
         eprintln!("{n} packets {why}");
+    }
+    if unread.is_none() {
+        eprintln!("what was not read in time at the entrance is not known: /proc does not say");
     }
 }

@@ -26,12 +26,14 @@ const TESTS: &[Test] = &[
     ("a_delay_delays", delay, true),
     ("a_rate_limits", rate, true),
     ("a_scenario_sorts_packets_into_flows", sorts, false),
+    ("what_is_lost_at_the_entrance_is_told", entrance, true),
     ("a_link_that_cannot_be_is_refused", refused, false),
     ("it_starts_at_once", start_up, true),
     ("kill_9_leaves_nothing", kill_9, true),
     ("traffic_reports_what_it_sent", traffic, false),
     ("compare_keeps_its_bounds", compare, false),
     ("compare_with_ipv6_and_both_ways", both_ways, false),
+    ("section_ii_b_counts_what_wakes_it", section_ii_b, false),
     ("without_a_tap_packets_go_over_loopback", loopback, false),
 ];
 
@@ -228,6 +230,28 @@ fn sorts(users: &Users) {
     assert_eq!(offered("down a"), 0);
 }
 
+fn entrance(users: &Users) {
+    // While falaj stands still nobody reads, and the kernel keeps so many packets only.
+    let script = "read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
+    let mut child = users.command(&["--stats", "--", "sh", "-c", script, &me()]).stdin(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    std::thread::sleep(Duration::from_millis(200));
+    signal("STOP", child.id());
+    input.write_all(b"go\n").unwrap();
+    assert_eq!(said.next().as_deref(), Some("sent"));
+    signal("CONT", child.id());
+    input.write_all(b"stop\n").unwrap();
+    let ran: Ran = child.wait_with_output().unwrap().into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let line = ran.err.lines().find(|line| line.contains("were not read in time at the entrance"));
+    let count: u64 = line.unwrap_or_else(|| panic!("{ran:?}")).split_whitespace().next().unwrap().parse().unwrap();
+    assert!((5_000..20_010).contains(&count), "{}", ran.err);
+    // Where nothing is lost nothing is said.
+    let ran = users.ok(&["--stats", "--", "true"]);
+    assert!(!ran.err.contains("entrance"), "{}", ran.err);
+}
+
 fn refused(users: &Users) {
     for (flags, words) in [
         (&["--mtu", "65535B"][..], "MTU is out of range"),
@@ -384,6 +408,45 @@ fn both_ways(_: &Users) {
     }
 }
 
+fn section_ii_b(_: &Users) {
+    let ran = falaj(&[
+        "reproduce",
+        "fortuna",
+        "--live",
+        "--load",
+        "idle,light,row4",
+        "--phase",
+        "300us",
+        "--duration",
+        "300ms",
+        "--json",
+    ]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let json = ran.json();
+    let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
+    assert_eq!(outcomes.len(), 9, "three loads, three servers");
+    assert_eq!(json["summary"], serde_json::json!({ "live_claims": 2, "live_claims_missed": 0 }));
+    for o in outcomes {
+        let count = |key: &str| number(&o[key]);
+        assert_eq!(o["over"], "namespaces");
+        assert!((250e6..5e9).contains(&count("elapsed_ns")) && count("cpu_ns") <= count("elapsed_ns"), "{o}");
+        assert!(count("spun_ns") <= count("elapsed_ns"), "{o}");
+        if o["load"] == "idle" {
+            assert_eq!(count("packets"), 0.0, "{o}");
+            continue;
+        }
+        assert!(count("woken_by_timer") > 0.0 && count("woken_by_packet") > 0.0, "{o}");
+        assert!(count("voluntary_switches") > 0.0 && count("cpu_ns") > 0.0, "{o}");
+        let tenants = o["tenants"].as_array().expect("tenants");
+        let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();
+        assert_eq!(count("packets"), handed_over, "each packet that the link sent was handed over: {o}");
+        for t in tenants {
+            let [simulated, measured] = ["simulated", "measured"].map(|way| number(&t[way]["rate"]));
+            assert!((measured / simulated - 1.0).abs() < 0.05, "{t}");
+        }
+    }
+}
+
 const DOWN: &str = r#"
 [traffic.c]
 flow = "a"
@@ -511,6 +574,13 @@ fn probes(probe: &str, words: &[&str]) {
                 } else {
                     answer(b"!");
                 }
+            }
+        }
+        // So many datagrams, as fast as they go.
+        ("burst", [address, count]) => {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            for _ in 0..count.parse().expect("a number") {
+                socket.send_to(b"hello", at(address, PORT)).expect("sent");
             }
         }
         ("send", [address, port]) => {

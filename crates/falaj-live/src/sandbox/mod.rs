@@ -407,6 +407,19 @@ impl Sandbox {
         Ok(control::send(&self.sides[end.index()].control, Message::Signal(signal), None)?)
     }
 
+    /// Packets that both sides' interfaces lost on their way out because nobody read them in time: the kernel keeps so
+    /// many and drops the rest, which only it has seen. `None` if it does not say.
+    pub fn unread(&self) -> Option<u64> {
+        /// The column of /proc/net/dev, counted after the interface's name.
+        const DROPPED_OUTGOING: usize = 11;
+        let of = |end| -> Option<u64> {
+            let text = fs::read_to_string(format!("/proc/{}/net/dev", self.pid(end))).ok()?;
+            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
+            line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
+        };
+        Some(of(End::Near)? + of(End::Far)?)
+    }
+
     /// The number of a side's first process, for `nsenter --target` and the like.
     pub fn pid(&self, end: End) -> i32 {
         self.sides[end.index()].init.pid

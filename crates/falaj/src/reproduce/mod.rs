@@ -2,8 +2,10 @@
 
 mod fortuna;
 
+use crate::file;
 use anyhow::Result;
 use clap::ValueEnum;
+use falaj_sched::time::Span;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,11 +18,13 @@ Exit status 1 if a claim fails, or a cell is missed that is not on the closed li
 
 Examples:
   falaj reproduce fortuna --out report
-  falaj reproduce fortuna --figure 12 --out report")]
+  falaj reproduce fortuna --figure 12 --out report
+  falaj reproduce fortuna --live
+  falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
     /// Which paper.
     paper: Paper,
-    /// Its tables. Without --tables, --figures, --figure or --beyond: tables and figures.
+    /// Its tables. Without --tables, --figures, --figure, --beyond or --live: tables and figures.
     #[arg(long)]
     tables: bool,
     /// Its figures.
@@ -32,11 +36,24 @@ pub(crate) struct Args {
     /// What the paper does not have: its rows with idle time lent and tails carried over.
     #[arg(long)]
     beyond: bool,
+    /// Section II.B on real packets: what wakes the server, how long it spins, what it costs, phase-wise and
+    /// packet-wise, beside what simulation says of rates and delays.
+    #[arg(long)]
+    live: bool,
+    /// What is sent, live; more than one with a comma between.
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["idle", "light", "row7", "row4", "row14"])]
+    load: Vec<fortuna::Load>,
+    /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's time.
+    #[arg(long, value_delimiter = ',', requires = "live", value_parser = file::parse_duration, default_values = ["60us", "300us", "3ms"])]
+    phase: Vec<Span>,
+    /// How long each is measured, live.
+    #[arg(long, requires = "live", value_parser = file::parse_duration, default_value = "2s")]
+    duration: Span,
     /// Write a page with all of it, the figures as SVG and the numbers as JSON into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints the scenario file of this row of the tables instead of running anything.
-    #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond", "out", "json"])]
+    #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond", "live", "out", "json"])]
     scenario: Option<usize>,
     /// Print JSON.
     #[arg(long)]

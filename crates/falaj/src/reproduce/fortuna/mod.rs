@@ -8,6 +8,7 @@
 //! | [`tables`] | Tables I-IV, every cell |
 //! | [`figures`], [`claims`], `draw` | Figures 5-13: their runs, what they show, their pictures |
 //! | [`beyond`] | what the paper does not have: lending, carry-over |
+//! | [`live`] | Section II.B on real packets: wake-ups and CPU time |
 //! | [`report`] | one page with all of it |
 
 mod beyond;
@@ -15,6 +16,7 @@ mod claims;
 #[cfg(feature = "plots")]
 mod draw;
 mod figures;
+mod live;
 mod report;
 mod runs;
 mod tables;
@@ -27,12 +29,15 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(super) use live::Load;
+
 /// What was asked for, and came out.
 struct Results {
     source: String,
     cells: Option<Vec<tables::Cell>>,
     figures: Option<(Sweep, Vec<claims::Claim>)>,
     beyond: Option<[Vec<beyond::Outcome>; 2]>,
+    live: Option<live::Results>,
 }
 
 impl Results {
@@ -40,6 +45,7 @@ impl Results {
         self.cells.as_ref().is_none_or(|cells| tables::missed(cells) == 0)
             && self.figures.as_ref().is_none_or(|(_, claims)| claims::missed(claims) == 0)
             && self.beyond.as_ref().is_none_or(|outcomes| beyond::broken(outcomes) == 0)
+            && self.live.as_ref().is_none_or(|live| claims::missed(&live.claims) == 0)
     }
 
     fn print(&self) {
@@ -56,6 +62,9 @@ impl Results {
         }
         if let Some(outcomes) = &self.beyond {
             beyond::print(outcomes);
+        }
+        if let Some(live) = &self.live {
+            live.print();
         }
     }
 
@@ -83,6 +92,11 @@ impl Results {
             summary["bounds"] = json!(outcomes.iter().flatten().count());
             summary["bounds_broken"] = json!(beyond::broken(outcomes));
         }
+        if let Some(live) = &self.live {
+            json["live"] = live.json();
+            summary["live_claims"] = json!(live.claims.len());
+            summary["live_claims_missed"] = json!(claims::missed(&live.claims));
+        }
         json["summary"] = summary;
         json
     }
@@ -104,12 +118,15 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(out) = &args.out {
         std::fs::create_dir_all(out).with_context(|| format!("cannot make the directory {}", out.display()))?;
     }
-    let everything = !(args.tables || args.figures || args.beyond || one.is_some());
+    let everything = !(args.tables || args.figures || args.beyond || args.live || one.is_some());
     let wanted: Vec<&Figure> = match one {
         Some(figure) if !args.figures => vec![figure],
         None if !args.figures && !everything => Vec::new(),
         _ => FIGURES.iter().collect(),
     };
+    // Live first: namespaces are made while the program has one thread.
+    let plan = live::Plan { loads: args.load.clone(), phases: args.phase.clone(), duration: args.duration };
+    let live = args.live.then(|| live::run(&plan)).transpose()?;
     let cells = (args.tables || everything).then(|| tables::cells(&published)).transpose()?;
     let figures = if wanted.is_empty() {
         None
@@ -119,7 +136,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         Some((sweep, claims))
     };
     let beyond = args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT)).transpose()?;
-    let results = Results { source: published.source, cells, figures, beyond };
+    let results = Results { source: published.source, cells, figures, beyond, live };
     if args.json {
         say!("{}", serde_json::to_string_pretty(&results.json())?);
     } else {
@@ -180,10 +197,11 @@ mod tests {
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<claims::Claim> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
         for figure in FIGURES {
-            assert!(claims.iter().any(|c| c.figure == figure.no), "nothing is claimed of figure {}", figure.no);
+            assert!(claims.iter().any(|c| c.figure == Some(figure.no)), "nothing is claimed of figure {}", figure.no);
         }
         assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
-        let results = Results { source: "A & B".into(), cells: None, figures: Some((sweep, claims)), beyond: None };
+        let results =
+            Results { source: "A & B".into(), cells: None, figures: Some((sweep, claims)), beyond: None, live: None };
         let pictures = pictures(&results, &wanted).unwrap();
         if cfg!(feature = "plots") {
             assert_eq!(pictures.len(), FIGURES.len());

@@ -1,9 +1,10 @@
 //! One page that says it all and needs nothing else.
 
+use super::claims::Claim;
 use super::figures::FIGURES;
 use super::runs::{Effort, FIRST_SEED};
 use super::tables::{Cell, TITLES};
-use super::{Results, beyond, figures, tables};
+use super::{Results, beyond, figures, live, tables};
 use std::fmt::Write;
 
 const STYLE: &str = "\
@@ -48,7 +49,7 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
          <title>Fortuna and Chydzinski, reproduced</title><style>\n{STYLE}\n</style></head><body>\n\
          <h1>Fortuna and Chydzinski, reproduced</h1>\n<p>{}</p>\n\
          <p>1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson arrivals. falaj {}.</p>\n\
-         <pre>{}</pre>\n<p>A seed decides a run: the same command gives the same numbers, bit for bit.</p>\n",
+         <pre>{}</pre>\n<p>A seed decides a simulated run: the same command gives the same numbers, bit for bit.</p>\n",
         escape(&results.source),
         env!("CARGO_PKG_VERSION"),
         escape(command)
@@ -65,22 +66,14 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
              set beside an independent model's values.</p>\n",
             effort(figures::EFFORT)
         );
-        for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == f.no)) {
+        for figure in FIGURES.iter().filter(|f| claims.iter().any(|c| c.figure == Some(f.no))) {
             let _ = writeln!(html, "<h3>Figure {}: {}</h3>", figure.no, figure.title);
             if let Some((_, svg)) = pictures.iter().find(|(no, _)| *no == figure.no) {
                 let class = if figure.links.len() == 1 { "one" } else { "two" };
                 let label = format!("<svg role=\"img\" aria-label=\"Figure {}: {}\" ", figure.no, figure.title);
                 let _ = writeln!(html, "<figure class=\"{class}\">{}</figure>", svg.replacen("<svg ", &label, 1));
             }
-            let rows = claims.iter().filter(|c| c.figure == figure.no).map(|c| {
-                vec![
-                    ("words", c.claim.clone()),
-                    ("", format!("{:.2} {}", c.ours, c.unit.replace("us", "µs"))),
-                    ("", c.threshold.show()),
-                    (c.verdict, c.verdict.to_owned()),
-                ]
-            });
-            html.push_str(&table(&["claim", "ours", "threshold", "verdict"], rows));
+            html.push_str(&claims_of(claims.iter().filter(|c| c.figure == Some(figure.no))));
         }
     }
     if let Some(outcomes) = &results.beyond {
@@ -104,8 +97,45 @@ pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &st
             html.push_str(&table(&header, rows));
         }
     }
+    if let Some(live) = &results.live {
+        live_of(&mut html, live);
+    }
     html.push_str("</body></html>\n");
     html
+}
+
+fn claims_of<'c>(claims: impl Iterator<Item = &'c Claim>) -> String {
+    let rows = claims.map(|c| {
+        vec![
+            ("words", c.claim.clone()),
+            ("", format!("{:.2} {}", c.ours, c.unit.replace("us", "µs"))),
+            ("", c.threshold.show()),
+            (c.verdict, c.verdict.to_owned()),
+        ]
+    });
+    table(&["claim", "ours", "threshold", "verdict"], rows)
+}
+
+fn live_of(html: &mut String, live: &live::Results) {
+    let _ = write!(
+        html,
+        "<h2>{}</h2>\n<p>Phases of 300 µs are the paper's 30 µs at 1 Gbit/s; all its delays are ten times as long here. \
+         Of the thread that forwards: what ended its sleeps, how often it slept (voluntary context switches), its CPU \
+         time in percent of a core and for each packet, and what of it passed busily waiting. Delays are nominal \
+         (last bit in to last bit out), beside end to end on the machine's clock. Figures of one run on one machine.</p>\n",
+        escape(&live.title())
+    );
+    for (header, rows) in [
+        (&live::THREAD[..], live.thread_rows().collect::<Vec<_>>()),
+        (&live::TENANTS[..], live.tenant_rows().collect()),
+    ] {
+        let rows = rows.into_iter().map(|row| row.into_iter().map(|text| ("", text)).collect());
+        html.push_str(&table(header, rows));
+    }
+    for line in live.lost() {
+        let _ = writeln!(html, "<p>{}</p>", escape(&line));
+    }
+    html.push_str(&claims_of(live.claims.iter()));
 }
 
 fn tables_of(html: &mut String, cells: &[Cell]) {

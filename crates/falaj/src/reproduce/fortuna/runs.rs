@@ -4,6 +4,7 @@ use crate::file;
 use anyhow::Result;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::queue::FlowId;
+use falaj_sched::time::Span;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Progress, replicate};
 use falaj_traffic::interval::Estimate;
@@ -73,12 +74,12 @@ impl Server {
         }
     }
 
-    /// What the scenario says of a link of this type.
-    fn flow(self, kind: char) -> String {
+    /// What the scenario says of a link of this type with this phase.
+    fn flow(self, kind: char, phase: Span) -> String {
         match self {
             Server::Drr(quantum) => format!("quantum = \"{quantum}B\"\n"),
-            Server::Clean { lend: true, .. } => format!("kind = \"{kind}\"\nphase = \"30us\"\nlend = \"yes\"\n"),
-            _ => format!("kind = \"{kind}\"\nphase = \"30us\"\n"),
+            Server::Clean { lend: true, .. } => format!("kind = \"{kind}\"\nphase = \"{phase}\"\nlend = \"yes\"\n"),
+            _ => format!("kind = \"{kind}\"\nphase = \"{phase}\"\n"),
         }
     }
 }
@@ -89,21 +90,32 @@ pub(super) const PARTS: [(&str, u64); 2] = [("small", 10), ("rest", 90)];
 /// A virtual link: its type, and the Mbit/s that are offered to it.
 pub(super) type Link = (char, u64);
 
+/// The line's rate and the phase of each link; loads are Mbit/s in any case.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    pub(super) rate: &'static str,
+    pub(super) phase: Span,
+}
+
+/// The paper's.
+pub(super) const PUBLISHED: Scale = Scale { rate: "1gbit", phase: Span::from_micros(30) };
+
 /// The scenario file; the paper counts payload, and its packets are the largest
 /// there are.
-pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, effort: Effort) -> String {
+pub(super) fn scenario_text(title: &str, links: &[Link], server: Server, scale: Scale, effort: Effort) -> String {
     let mut text = format!(
         "# Fortuna and Chydzinski, {title}\n\n[run]\nduration = \"{}s\"\nseed = {FIRST_SEED}\nreplications = {}\n\n\
-         [link.virtual]\nrate = \"1gbit\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
+         [link.virtual]\nrate = \"{}\"\naccount = \"payload\"\nmtu = \"528B\"\nscheduler = {{ {} }}\n",
         effort.seconds,
         effort.seeds,
+        scale.rate,
         server.scheduler()
     );
     for (i, (kind, mbit)) in links.iter().enumerate() {
         let n = i + 1;
         let rule = if n == links.len() { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
         // Writing to a string never fails.
-        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}", server.flow(*kind));
+        let _ = write!(text, "\n[link.virtual.flow.v{n}]\nmatch = \"{rule}\"\n{}", server.flow(*kind, scale.phase));
         let source = |name: &str, flow: &str, kbit: u64| {
             format!(
                 "\n[traffic.{name}]\nflow = \"{flow}\"\nmodel = \"poisson\"\nrate = \"{kbit}kbit\"\nsize = \"500B\"\n"
@@ -166,7 +178,7 @@ pub(super) fn run(
     effort: Effort,
     bar: &indicatif::ProgressBar,
 ) -> Result<Vec<Option<Ours>>> {
-    let scenario = file::parse_quietly(&scenario_text("", links, server, effort), "fortuna")?;
+    let scenario = file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
     let done = |_| bar.inc(1);
     let progress = Progress { done: &done, stop: &AtomicBool::new(false) };

@@ -6,7 +6,7 @@
 //! and IV are I and II less the phase-wise server of an earlier paper, whose
 //! own table is therefore I - III.
 
-use super::runs::{Effort, Link, Ours, Server, run, scenario_text};
+use super::runs::{Effort, Link, Ours, PUBLISHED, Server, run, scenario_text};
 use crate::show;
 use crate::show::say;
 use anyhow::{Context, Result, bail};
@@ -94,7 +94,7 @@ pub(super) const SERVERS: [Server; 3] = [Server::PhaseWise, Server::PacketWise, 
 pub(super) fn scenario(published: &Published, no: usize) -> Result<String> {
     let row = published.rows.iter().find(|r| r.no == no).with_context(|| format!("there is no row {no}: 1 to 15"))?;
     let title = format!("Tables I-IV, row {}: links {}", row.no, row.types);
-    Ok(scenario_text(&title, &row.links(), Server::PacketWise, EFFORT))
+    Ok(scenario_text(&title, &row.links(), Server::PacketWise, PUBLISHED, EFFORT))
 }
 
 /// A published value is rounded to this.
