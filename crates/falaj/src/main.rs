@@ -4,7 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
-//! | [`check`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
@@ -21,6 +21,7 @@ mod compare;
 mod demo;
 mod explain;
 mod file;
+mod fmt;
 mod measure;
 mod pages;
 mod plan;
@@ -70,6 +71,8 @@ enum Command {
     Bench(bench::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),
+    /// Lay scenario files out in one way; comments and the order of keys stay.
+    Fmt(fmt::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
     /// Print the JSON Schema of the scenario file, for editors.
@@ -94,6 +97,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Check(args) => check::main(&args),
+        Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Schema(args) => explain::schema(&args),
         Command::Completions(args) => pages::completions(&args, Cli::command()),
