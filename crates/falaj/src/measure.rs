@@ -1,7 +1,9 @@
 //! A scenario on real packets: its sources as datagrams between two network
 //! namespaces (or, where there are none, two processes), through its link.
 
-use crate::show;
+use crate::asked::Asked;
+use crate::file;
+use crate::show::{self, note};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
@@ -16,10 +18,45 @@ use falaj_sched::time::{Span, Time};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The sources begin this long after the ends were started.
 const LEAD: Span = Span::from_millis(300);
+
+/// What the commands take that measure a scenario.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The scenario; it has one link.
+    file: PathBuf,
+    /// How long to measure, and to simulate beside it; else the scenario's.
+    #[arg(long, value_parser = file::parse_duration)]
+    duration: Option<Span>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Args {
+    /// The scenario that was asked for, said where that is wanted; it has one link.
+    pub(crate) fn scenario(&self) -> Result<Scenario> {
+        let mut scenario = file::read(&self.file)?;
+        scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
+        only_link(&scenario)?;
+        self.asked.tell(&scenario);
+        Ok(scenario)
+    }
+}
+
+/// The one link of a scenario that is to run live.
+pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
+    match scenario.links.len() {
+        1 => Ok(0),
+        n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
+    }
+}
 
 /// A scenario as it was measured.
 pub(crate) struct Measured {
@@ -56,8 +93,8 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
     match sandbox_of(&scenario.links[link]) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, what),
         Err(error) => {
-            eprintln!("falaj: {error}");
-            eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
+            note!("{error}");
+            note!("no network namespaces here: packets go over loopback sockets instead");
             over_loopback(scenario, &scenario.links[link], plans, what)
         }
     }
@@ -75,8 +112,8 @@ pub(crate) fn warn_of_spinning(link: &Link) {
             for phase in times.filter_map(|p| setup.values.span(p.name)).filter(|&phase| phase < SPINS) {
                 if !told.contains(&(&flow.name, phase)) {
                     told.push((&flow.name, phase));
-                    eprintln!(
-                        "falaj: warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    note!(
+                        "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
                         flow.name
                     );
                 }
