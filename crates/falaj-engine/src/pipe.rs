@@ -7,7 +7,7 @@
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
 use falaj_sched::discipline::{Answer, Discipline, Sent};
-use falaj_sched::params::{Refused, Setup};
+use falaj_sched::params::{Refusals, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Limit, Packet, Queues};
 use falaj_sched::rate::Wire;
@@ -85,7 +85,7 @@ struct Of<D: Discipline> {
 }
 
 /// Builds the pipe that `spec` asks for.
-pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refused> {
+pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
     struct Builder<'a>(PipeId, &'a PipeSpec);
     impl Visitor for Builder<'_> {
         type Output = Box<dyn Pipe>;

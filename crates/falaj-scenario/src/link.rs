@@ -195,7 +195,7 @@ fn direction(
     let rates = match registry::build(chosen.entry.kind, &setup, Promised { flows: flows.len() }) {
         Ok(rates) => rates,
         Err(refused) => {
-            problems.push(refusal(refused, tables, chosen, &flows));
+            problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
             return (None, names);
         }
     };

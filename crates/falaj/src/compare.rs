@@ -1,6 +1,6 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
-use crate::measure::{self, Measured, MeasuredFlow, measure, only_link};
+use crate::measure::{Measured, MeasuredFlow, Measuring, measure, only_link};
 use crate::plan::promises;
 use crate::show;
 use crate::show::say;
@@ -28,7 +28,7 @@ Example:
   falaj compare examples/tenants.toml --duration 5s")]
 pub(crate) struct Args {
     #[command(flatten)]
-    what: measure::Args,
+    what: Measuring,
 }
 
 /// A flow in all three views.

@@ -26,7 +26,7 @@ const LEAD: Span = Span::from_millis(300);
 
 /// What the commands take that measure a scenario.
 #[derive(clap::Args)]
-pub(crate) struct Args {
+pub(crate) struct Measuring {
     /// The scenario; it has one link.
     file: PathBuf,
     /// How long to measure, and to simulate beside it; else the scenario's.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     asked: Asked,
 }
 
-impl Args {
+impl Measuring {
     /// The scenario that was asked for, said where that is wanted; it has one link.
     pub(crate) fn scenario(&self) -> Result<Scenario> {
         let mut scenario = file::read(&self.file)?;

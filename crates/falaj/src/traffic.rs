@@ -1,6 +1,6 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
-use crate::measure::{self, Measured, measure, only_link};
+use crate::measure::{Measured, Measuring, measure, only_link};
 use crate::show;
 use crate::show::say;
 use crate::sim::{fed_flows, name_of};
@@ -15,7 +15,7 @@ use std::process::ExitCode;
 #[command(after_help = "Example:\n  falaj traffic examples/tenants.toml --duration 5s")]
 pub(crate) struct Args {
     #[command(flatten)]
-    what: measure::Args,
+    what: Measuring,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
