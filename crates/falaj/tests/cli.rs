@@ -80,11 +80,12 @@ fn ctrl_c_tells_what_is_known_so_far() {
     let (mut out, mut err) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     let known = number(&json["replications"]);
     assert!(0.0 < known && known < 10_000.0, "{json}");
+    assert_eq!(json["complete"], false);
     assert_eq!(err, format!("interrupted: {known} of 10000 replications\n"));
     assert_eq!(number(&flow(&json["flows"], "a")["offered"]), known * 300.0);
 }
@@ -99,7 +100,7 @@ fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
     let began = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(130));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(err.starts_with("interrupted: ") && err.contains(" of 36000s simulated"), "{err}");
     assert!(out.contains("delay mean"), "{out}");
@@ -501,8 +502,42 @@ fn what_was_asked_for_is_said() {
         "asked: 100mbit of l2 each way, 0ns each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
-    assert_eq!(falaj(&[&short[..], &["--quiet"]].concat()).err, "");
     assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));
+}
+
+#[test]
+fn quiet_silences_notes_and_no_errors() {
+    let unlikely = file("quiet.toml", "[link.a]\nrate = \"1gbit\"\n[link.a.flow.x]\nmatch = \"udp\"\n");
+    for command in ["check", "plan"] {
+        assert!(falaj(&[command, unlikely]).err.starts_with("warning: no flow of link `a` takes"), "{command}");
+        for args in [["-q", command, unlikely], [command, unlikely, "--quiet"]] {
+            let ran = falaj(&args);
+            assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}");
+            assert_eq!(ran.out, falaj(&[command, unlikely]).out, "results are the same");
+        }
+    }
+    let wrong = file("quiet-wrong.toml", "[link.a]\nrate = 1\n");
+    assert!(falaj(&["-q", "plan", wrong]).err.starts_with("error: `rate`"));
+    assert!(falaj(&["-q", "plan", "no-such.toml"]).err.starts_with("falaj: cannot read"));
+}
+
+#[test]
+fn exit_statuses_are_told() {
+    let ran = falaj(&["--help"]);
+    assert_eq!(ran.status, Some(0));
+    for status in ["0  ", "1  ", "2  ", "3  ", "130", "141"] {
+        assert!(ran.out.contains(&format!("\n  {status}  ")), "{status}: {}", ran.out);
+    }
+    assert!(!ran.out.contains('\u{1b}'), "no colours but on a terminal");
+}
+
+#[test]
+fn a_benchmark_is_json_alone() {
+    for args in [&["sim", "--only", "fifo"][..], &["sched"]] {
+        let ran = falaj(&[&["bench"], args, &["--millions", "0", "--repeat", "1", "--json"]].concat());
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}");
+        assert!(ran.json().as_array().is_some_and(|figures| figures.len() >= 3), "{ran:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `falaj reproduce`: a paper's numbers and figures, published beside ours.
 
 mod fortuna;
+#[cfg(feature = "png")]
+mod png;
 
 use anyhow::Result;
 use clap::ValueEnum;
@@ -32,7 +34,8 @@ pub(crate) struct Args {
     /// What the paper does not have: its rows with idle time lent and tails carried over.
     #[arg(long)]
     beyond: bool,
-    /// Write a page with all of it, the figures as SVG and the numbers as JSON into this directory.
+    /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
+    /// and the numbers as JSON into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints the scenario file of this row of the tables instead of running anything.

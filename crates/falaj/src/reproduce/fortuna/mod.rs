@@ -141,6 +141,8 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
     for (no, svg) in &pictures {
         put(&format!("figure-{no}.svg"), svg)?;
     }
+    #[cfg(feature = "png")]
+    super::png::write(out, &pictures)?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     put("fortuna.html", &report::page(results, &pictures, &format!("falaj {}", words.join(" "))))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;
