@@ -307,7 +307,7 @@ fn bad_options() {
         (&["run", tenants, "--rate", "1mbit", "--", "true"], "cannot be used with '--rate <RATE>'"),
         (&["run"], "<COMMAND>"),
         (&["simulate"], "sim"),
-        (&[], "Usage: falaj <COMMAND>"),
+        (&[], "Usage: falaj [OPTIONS] <COMMAND>"),
     ] {
         let ran = falaj(args);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{args:?}");
@@ -533,11 +533,9 @@ fn exit_statuses_are_told() {
 
 #[test]
 fn a_benchmark_is_json_alone() {
-    for args in [&["sim", "--only", "fifo"][..], &["sched"]] {
-        let ran = falaj(&[&["bench"], args, &["--millions", "0", "--repeat", "1", "--json"]].concat());
-        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}");
-        assert!(ran.json().as_array().is_some_and(|figures| figures.len() >= 3), "{ran:?}");
-    }
+    let ran = falaj(&["bench", "sim", "--only", "fifo", "--millions", "0", "--repeat", "1", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.json().as_array().map(Vec::len), Some(3), "{ran:?}");
 }
 
 #[test]

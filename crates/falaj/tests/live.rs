@@ -317,6 +317,13 @@ fn traffic(_: &Users) {
     for words in ["measured over namespaces: 300ms", "flow", "sent", "received", "lost", "rate", "delay mean", "p99"] {
         assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
     }
+
+    let short = TENANTS.replace("100mbit", "1gbit").replacen("500us", "50us", 1);
+    let short = ["traffic", file("short.toml", &short), "--duration", "100ms", "--json"];
+    let ran = falaj(&short);
+    assert!(ran.err.contains("flow `a` has a phase of 50us; below 60us a processor spins to keep it"), "{}", ran.err);
+    ran.json();
+    assert_eq!(falaj(&[&short[..], &["-q"]].concat()).err, "");
 }
 
 /// Runs `compare` and asserts what must hold on any machine; 3 says that this one is too busy.
