@@ -4,6 +4,7 @@
 use crate::asked::Asked;
 use crate::file;
 use crate::show::{self, note};
+use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
@@ -15,6 +16,7 @@ use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::params::Kind;
 use falaj_sched::time::{Span, Time};
+use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -196,8 +198,10 @@ fn in_namespaces(
         let Woken::Readable(i) = woken else { continue };
         match sandbox.read_event(waiting[i])? {
             Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
+            // A terminal's Ctrl-C reaches the ends.
+            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
             Some(Event::Exited(Exit::Signal(signal))) => {
-                bail!("interrupted: the traffic at end {} got signal {signal}", waiting[i])
+                bail!("the traffic at end {} got signal {signal}", waiting[i])
             }
             Some(_) => bail!("the traffic at end {} failed", waiting[i]),
             None => {}

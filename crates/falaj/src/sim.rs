@@ -49,13 +49,13 @@ pub(crate) struct Args {
 /// The exit status after Ctrl-C, as shells have it.
 pub(crate) const INTERRUPTED: u8 = 128 + 2;
 
-/// Ctrl-C came before there was anything to tell.
+/// Ctrl-C came before there was anything to tell: during what.
 #[derive(Debug)]
-pub(crate) struct Interrupted;
+pub(crate) struct Interrupted(pub(crate) &'static str);
 
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted before the first packet")
+        write!(f, "interrupted {}", self.0)
     }
 }
 impl std::error::Error for Interrupted {}
@@ -112,7 +112,7 @@ impl Replications {
         bar.finish_and_clear();
         stop.store(true, Ordering::Relaxed);
         if runs.is_empty() {
-            return Err(Interrupted.into());
+            return Err(Interrupted("before the first packet").into());
         }
         let done = runs.iter().filter(|r| r.complete).count();
         if done == 0 {

@@ -7,6 +7,7 @@
 
 use super::median;
 use crate::show::{self, say};
+use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
@@ -18,6 +19,7 @@ use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -217,6 +219,7 @@ fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -
         for end in running.clone() {
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
+                Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while streaming").into()),
                 Some(_) => bail!("the TCP stream failed at end {end}"),
                 None => {}
             }
