@@ -15,7 +15,7 @@ use toml_parser::parser::{Event, EventKind, parse_document};
 /// Columns that a line with an array may have, without the comment behind it.
 pub const WIDTH: usize = 100;
 
-/// What [`format`] does, a rule in each line.
+/// What [`format()`] does, a rule in each line.
 pub const RULES: &[&str] = &[
     "the order of tables and keys, every comment, and what values say stay as they are",
     "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
