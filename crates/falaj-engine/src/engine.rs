@@ -2,7 +2,7 @@
 
 use crate::calendar::Calendar;
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
-use falaj_sched::params::Refused;
+use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
@@ -94,7 +94,7 @@ pub struct Prepared {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unfit {
     /// The discipline refuses its new setup.
-    Refused(Refused),
+    Refused(Refusals),
     /// It has fewer flows than the pipe has now.
     Fewer {
         /// As many as there are now.
@@ -114,7 +114,7 @@ impl std::error::Error for Unfit {}
 
 impl Engine {
     /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
-    pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refused)> {
+    pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refusals)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
             pipe::build(id, spec).map_err(|refused| (id, refused))

@@ -7,7 +7,7 @@
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
 use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::params::{Refused, Setup};
+use falaj_sched::params::{Refusals, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
@@ -113,10 +113,10 @@ struct Of<S: Server> {
 }
 
 /// Builds the pipe that `spec` asks for.
-pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refused> {
+pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
     struct Builder<'a>(PipeId, &'a PipeSpec);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Pipe>, Refused>;
+        type Output = Result<Box<dyn Pipe>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let Builder(id, spec) = self;
             if spec.setup.flows.iter().any(|f| f.inner.is_some()) {

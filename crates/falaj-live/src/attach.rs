@@ -10,7 +10,7 @@ use crate::sandbox::{End, Sandbox};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_scenario::{Direction, Link, Towards};
-use falaj_sched::params::Refused;
+use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -29,7 +29,7 @@ fn pipe(direction: &Direction, large: bool) -> PipeSpec {
     pipe
 }
 
-fn engine(link: &Link, large: bool) -> Result<Engine, Refused> {
+fn engine(link: &Link, large: bool) -> Result<Engine, Refusals> {
     Engine::new(&[pipe(&link.up, large), pipe(&link.down, large)]).map_err(|(_, refused)| refused)
 }
 
@@ -38,7 +38,7 @@ fn flows(link: &Link) -> [usize; 2] {
 }
 
 /// The link between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Forwarder, Refused> {
+pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Forwarder, Refusals> {
     let large = takes_large_units(link);
     let engine = engine(link, large)?;
     let attach = |(towards, from): (Towards, End)| {

@@ -38,10 +38,12 @@
 //! | `unlikely` | values that are legal but hardly meant |
 //! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
+//! | `format` | one way to write the file |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
 mod diagnostics;
+mod format;
 pub mod keys;
 mod link;
 mod matching;
@@ -57,6 +59,7 @@ mod units;
 mod unlikely;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
+pub use format::{RULES, WIDTH, format};
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;

@@ -24,6 +24,10 @@ pub(crate) struct Known {
     pub(crate) link: Option<Link>,
     /// The flows' names up and down; `None`: not known.
     pub(crate) flows: [Option<Vec<String>>; 2],
+    /// What the flows up and down are promised, as far as it is known.
+    pub(crate) promised: [Vec<Option<Rate>>; 2],
+    /// `account` is written up and down: whoever wrote it knows what counts.
+    pub(crate) account: [bool; 2],
 }
 
 /// The discipline that was chosen for a direction.
@@ -62,6 +66,7 @@ pub(crate) fn link<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, pro
 
     let mut out = [None, None];
     let mut names = [None, None];
+    let mut promised = [Vec::new(), Vec::new()];
     for n in [0, 1] {
         let (tables, others) = (both[n], both[1 - n]);
         let flows = flow_table(tables);
@@ -76,11 +81,12 @@ pub(crate) fn link<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, pro
             (Some(_), Some(other)) => other.entry.flow.iter().map(Key::from).collect(),
             _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
         };
-        (out[n], names[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, problems);
+        (out[n], names[n], promised[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, problems);
     }
     let [up, down] = out;
     let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
-    Known { name: name.to_owned(), link, flows: names }
+    let account = both.map(|tables| tables.iter().any(|t| t.means("account")));
+    Known { name: name.to_owned(), link, flows: names, promised, account }
 }
 
 fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) -> Option<Chosen<'a>> {
@@ -168,7 +174,8 @@ fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
     table.iter().flat_map(names).collect()
 }
 
-type Side = (Option<Direction>, Option<Vec<String>>);
+/// A direction, the names of its flows, and what they are promised.
+type Side = (Option<Direction>, Option<Vec<String>>, Vec<Option<Rate>>);
 
 fn direction(
     tables: &[&Fields<'_>],
@@ -211,17 +218,17 @@ fn direction(
         Some(chosen),
     ) = (rate, delay, mtu, account, flows, scheduler, chosen)
     else {
-        return (None, names);
+        return (None, names, Vec::new());
     };
     let (Ok(mtu), Some(account)) = (u32::try_from(mtu), Account::from_name(account)) else {
-        return (None, names);
+        return (None, names, Vec::new());
     };
     if flows.is_empty() {
         // Without flows the link is one; what its discipline needs to know of
         // a flow then has to have a default.
         match all(tables, chosen.entry, problems) {
             Some(flow) => flows.push(flow),
-            None => return (None, names),
+            None => return (None, names, Vec::new()),
         }
     }
     let setup = Setup {
@@ -233,17 +240,17 @@ fn direction(
     let rates = match registry::build(chosen.entry.kind, &setup, Promised { flows: flows.len() }) {
         Ok(rates) => rates,
         Err(refused) => {
-            problems.push(refusal(refused, tables, chosen, &flows));
-            return (None, names);
+            problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
+            return (None, names, Vec::new());
         }
     };
     let mut setup = setup;
     if !divided(&mut setup, &rates, &mut flows, problems) {
-        return (None, names);
+        return (None, names, Vec::new());
     }
     if let Err(refused) = tree::check(chosen.entry.kind, &setup) {
-        problems.push(refusal(refused, tables, chosen, &flows));
-        return (None, names);
+        problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
+        return (None, names, Vec::new());
     }
     let place = |field: Option<&Field<'_>>, header: &Range<usize>| match field {
         Some(field) => (field.at.clone(), false),
@@ -275,7 +282,7 @@ fn direction(
         problems.push(tail.problem(at, &fields.what));
     }
     let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
-    (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names)
+    (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names, rates)
 }
 
 /// Reads the parameters of a discipline.
@@ -305,7 +312,7 @@ fn divided(setup: &mut Setup, rates: &[Option<Rate>], flows: &mut [FlowRead<'_>]
             flows: parts.iter().map(|p| p.setup.clone()).collect(),
         };
         if let Err(refused) = registry::build(chosen.entry.kind, &below, Promised { flows: parts.len() }) {
-            problems.push(refusal(refused, &[&flow.fields], chosen, parts));
+            problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, parts)));
             good = false;
         }
         for part in parts.iter() {

@@ -51,9 +51,14 @@ fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Sc
     each(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
         sources.push(traffic::source(name, table, at, &links, run.map(|r| r.duration), problems));
     });
+    let read: Vec<_> = sources.iter().flatten().collect();
+    for (n, known) in links.iter().enumerate() {
+        traffic::counted(n, known, &read, problems);
+    }
 
     let links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
-    Some(Scenario { links, traffic: sources.into_iter().collect::<Option<_>>()?, run: run? })
+    let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
+    Some(Scenario { links, traffic, run: run? })
 }
 
 /// Calls `read` for each named table under `key`, with where its header is.

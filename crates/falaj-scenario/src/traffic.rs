@@ -7,6 +7,7 @@ use crate::model::{Source, Towards};
 use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
+use crate::unlikely;
 use falaj_sched::params::{Value, Values};
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::Model;
@@ -18,7 +19,7 @@ use toml::de::DeTable;
 /// these.
 pub const STAMP: u32 = 32;
 
-/// Reads `[traffic.NAME]`. `duration` is the run's, if known.
+/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known.
 pub(crate) fn source<'a>(
     name: &str,
     table: &'a DeTable<'a>,
@@ -26,7 +27,7 @@ pub(crate) fn source<'a>(
     links: &[Known],
     duration: Option<Span>,
     problems: &mut Vec<Problem>,
-) -> Option<Source> {
+) -> Option<(Source, Range<usize>)> {
     let fields = fields(table, at, format!("traffic {}", quoted(name)), keys::TRAFFIC, &[], problems);
     let mut given = Values::default();
     let mut named = [("link", None), ("flow", None)];
@@ -68,7 +69,36 @@ pub(crate) fn source<'a>(
 
     let Some(Value::Rate(rate)) = given.get("rate") else { return None };
     let ((start, stop), model, size) = (times?, model?, size?);
-    whole.then(|| Source { name: name.to_owned(), link, flow, towards, model, rate, size, start, stop })
+    let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
+    whole.then(|| (Source { name: name.to_owned(), link, flow, towards, model, rate, size, start, stop }, at))
+}
+
+/// Warns where it is headers that decide whether the traffic of a link fits,
+/// and nothing says that they were thought of.
+pub(crate) fn counted(n: usize, known: &Known, sources: &[&(Source, Range<usize>)], problems: &mut Vec<Problem>) {
+    let Some(link) = &known.link else { return };
+    for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
+        if known.account[way] {
+            continue;
+        }
+        let direction = link.direction(towards);
+        let mut warn = |flow: Option<usize>, limit| {
+            let of = |s: &&&(Source, Range<usize>)| {
+                (s.0.link, s.0.towards) == (n, towards) && flow.is_none_or(|flow| s.0.flow == flow)
+            };
+            let mine: Vec<_> = sources.iter().filter(of).collect();
+            let specs: Vec<&Source> = mine.iter().map(|s| &s.0).collect();
+            let headers = unlikely::headers(&specs, direction.account, limit)?;
+            let flow = flow.map(|flow| direction.flows[flow].name.as_str());
+            problems.push(headers.problem(mine.first()?.1.clone(), &known.name, flow));
+            Some(())
+        };
+        let promised = known.promised[way].iter().enumerate().filter_map(|(flow, rate)| Some((flow, (*rate)?)));
+        let told = promised.filter_map(|(flow, rate)| warn(Some(flow), rate)).count();
+        if told == 0 {
+            warn(None, direction.setup.rate);
+        }
+    }
 }
 
 /// The index of the name that was given, or of the only one there is.

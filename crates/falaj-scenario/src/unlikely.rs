@@ -2,6 +2,9 @@
 //! to write.
 
 use crate::diagnostics::Problem;
+use crate::model::Source;
+use crate::units::quoted;
+use falaj_engine::account::Account;
 use falaj_sched::params::Setup;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -69,7 +72,13 @@ impl ShortQueue {
     pub(crate) fn problem(&self, at: Range<usize>, what: &str, unset: bool, of_a_flow: bool) -> Problem {
         let which = if unset { "is not set here: it is" } else { "holds" };
         Problem::warning(at, format!("{what}: its queue is less than a tenth of what is on its way on the link"))
-            .label(format!("`queue` {which} {}; {} x {} is {}B", self.limit, self.rate, self.delay, self.product))
+            .label(format!(
+                "`queue` {which} {}; {} x {} is {}",
+                self.limit,
+                rate(self.rate),
+                self.delay,
+                bytes(self.product)
+            ))
             .help(if of_a_flow {
                 format!("one TCP connection needs about `queue = \"{}p\"` to use that rate", self.packets)
             } else {
@@ -124,5 +133,144 @@ impl LongTail {
             .label(format!("{} are too short for {} B", self.tail, self.largest))
             .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
             .help("or give the rest away: `tail = \"skip\"` in the scheduler")
+    }
+}
+
+/// A rate for people: as it is written, unless that has more digits than anybody reads.
+fn rate(rate: Rate) -> String {
+    readable(&rate.to_string()).unwrap_or_else(|| {
+        let units = [(1_000_000_000, "Gbit/s"), (1_000_000, "Mbit/s"), (1_000, "kbit/s")];
+        rounded(rate.0, &units, "bit/s")
+    })
+}
+
+/// The same for a number of bytes.
+fn bytes(bytes: u64) -> String {
+    let text = format!("{bytes}B");
+    readable(&text).unwrap_or_else(|| rounded(bytes, &[(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")], "B"))
+}
+
+/// `text`, if it has no more than four digits that count.
+fn readable(text: &str) -> Option<String> {
+    let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+    let count = digits.trim_matches('0').len();
+    let short = digits.len() <= 6;
+    (count <= 4 && short).then(|| text.to_owned())
+}
+
+/// `about 311.1 Mbit/s`: a digit behind the point; `5 MB`, where that is all of it.
+fn rounded(value: u64, units: &[(u64, &str)], least: &str) -> String {
+    match units.iter().find(|(unit, _)| value >= *unit) {
+        Some((unit, name)) => {
+            let tenths = (u128::from(value) * 10 + u128::from(unit / 2)) / u128::from(*unit);
+            let about = if tenths * u128::from(*unit) == u128::from(value) * 10 { "" } else { "about " };
+            match tenths % 10 {
+                0 => format!("{about}{} {name}", tenths / 10),
+                rest => format!("{about}{}.{rest} {name}", tenths / 10),
+            }
+        }
+        None => format!("{value} {least}"),
+    }
+}
+
+/// Headers that decide whether a flow's traffic fits.
+pub(crate) struct Headers {
+    /// What the sources send as it is written, with headers or without.
+    written: Rate,
+    /// The same, if what is written were of payload; or the payload of what is written.
+    other: Rate,
+    fits: bool,
+    /// What headers add to the payload, in percent.
+    added: f64,
+    limit: Rate,
+    account: Account,
+    /// The first source's size, and what it is with headers around it.
+    size: (u32, u32),
+}
+
+/// Below this many percent nobody counts headers.
+const HEADERS: f64 = 10.0;
+
+/// Traffic of small packets that fits in `limit` only as the link counts it,
+/// but not as payload with headers around it; or that does not fit by its
+/// headers alone. The sources share the direction whose account this is.
+pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Option<Headers> {
+    let size = sources.first()?.size;
+    if limit.is_unlimited() || limit.0 == 0 {
+        return None;
+    }
+    let sum = |of: &dyn Fn(&Source) -> Option<(u32, u32)>| {
+        sources.iter().try_fold(0u64, |sum, s| {
+            let (to, from) = of(s)?;
+            let rate = u128::from(s.spec().mean_rate().0) * u128::from(to) / u128::from(from.max(1));
+            Some(sum.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX)))
+        })
+    };
+    let written = sum(&|_| Some((1, 1)))?;
+    let payload = sum(&|s| Some((account.udp_payload(s.size)?, s.size)))?;
+    let around = sum(&|s| Some((account.from_udp(s.size), s.size)))?;
+    let fits = written <= limit.0;
+    let (other, added) = if fits {
+        (around, around as f64 / written.max(1) as f64)
+    } else {
+        (payload, written as f64 / payload.max(1) as f64)
+    };
+    let added = (added - 1.0) * 100.0;
+    ((other <= limit.0) != fits && added >= HEADERS).then_some(Headers {
+        written: Rate(written),
+        other: Rate(other),
+        fits,
+        added,
+        limit,
+        account,
+        size: (size, account.from_udp(size)),
+    })
+}
+
+impl Headers {
+    /// `flow` is whose promise the limit is; `None`: the link's rate.
+    pub(crate) fn problem(&self, at: Range<usize>, link: &str, flow: Option<&str>) -> Problem {
+        let (written, other, limit, added) = (rate(self.written), rate(self.other), rate(self.limit), self.added);
+        let (who, limit) = match flow {
+            Some(flow) => (format!("flow {}", quoted(flow)), format!("the {limit} that it is promised")),
+            None => (format!("link {}", quoted(link)), format!("its {limit}")),
+        };
+        let layer = self.account.name();
+        let meant = format!("`account = \"{layer}\"` in the link's table says that this is meant");
+        let (size, whole) = self.size;
+        if self.fits {
+            Problem::warning(at, format!("{who}: its traffic fits only if `rate` and `size` count headers"))
+                .label(format!("as payload it takes {added:.0} % more: {other}, beyond {limit}"))
+                .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
+                .help(format!(
+                    "an application's {size} B of payload are `size = \"{whole}B\"`, and its `rate` grows alike"
+                ))
+        } else {
+            Problem::warning(at, format!("{who}: its traffic does not fit, by its headers alone"))
+                .label(format!("{written} are beyond {limit}; {added:.0} % on top of {other} of payload are headers"))
+                .help(format!("{meant}: a rate and a size count Ethernet, IP and UDP headers"))
+                .help("`account = \"payload\"`, if all these rates and sizes are to count payload")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_read() {
+        for (bits, text) in [
+            (100_000_000, "100mbit"),
+            (1_250_000_000, "1.25gbit"),
+            (311_111_111, "about 311.1 Mbit/s"),
+            (37_888_000, "about 37.9 Mbit/s"),
+            (999_960_001, "about 1000 Mbit/s"),
+            (12_345, "about 12.3 kbit/s"),
+        ] {
+            assert_eq!(rate(Rate(bits)), text);
+        }
+        assert_eq!((bytes(5000).as_str(), bytes(500_000).as_str()), ("5000B", "500000B"));
+        assert_eq!((bytes(777_777).as_str(), bytes(25_000_000).as_str()), ("about 777.8 kB", "25 MB"));
     }
 }

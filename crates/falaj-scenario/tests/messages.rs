@@ -420,10 +420,10 @@ queue = "100B"
 "#,
         expect![[r#"
             error: scheduler `virtual-links`: a phase divides the time of a link, and an unlimited link takes none
-             --> a.toml:3:22
+             --> a.toml:2:8
               |
-            3 | scheduler = { kind = "virtual-links" }
-              |                      ^^^^^^^^^^^^^^^
+            2 | rate = "unlimited"
+              |        ^^^^^^^^^^^
               |
               = help: give the link a `rate`, or choose `fifo`
         "#]],
@@ -1213,7 +1213,7 @@ delay = "40ms"
              --> a.toml:1:1
               |
             1 | [link.a]
-              | ^^^^^^^^ `queue` is not set here: it is 20p; 1gbit x 40ms is 5000000B
+              | ^^^^^^^^ `queue` is not set here: it is 20p; 1gbit x 40ms is 5 MB
               |
               = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
@@ -1230,7 +1230,7 @@ scheduler = { kind = "fifo", queue = "64kB" }
              --> a.toml:4:38
               |
             4 | scheduler = { kind = "fifo", queue = "64kB" }
-              |                                      ^^^^^^ `queue` holds 64000B; 1gbit x 40ms is 5000000B
+              |                                      ^^^^^^ `queue` holds 64000B; 1gbit x 40ms is 5 MB
               |
               = help: one TCP connection needs about `scheduler = { kind = "fifo", queue = "3303p" }` to use that rate
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
@@ -1257,10 +1257,166 @@ queue = "300p"
              --> a.toml:7:9
               |
             7 | queue = "4p"
-              |         ^^^^ `queue` holds 4p; 33.333333mbit x 40ms is 166666B
+              |         ^^^^ `queue` holds 4p; about 33.3 Mbit/s x 40ms is about 166.7 kB
               |
               = help: one TCP connection needs about `queue = "111p"` to use that rate
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
+        "#]],
+    );
+}
+
+const VOICE: &str = r#"[link.a]
+rate = "1mbit"
+scheduler = { kind = "drr" }
+[link.a.flow.voice]
+match = "udp"
+[link.a.flow.rest]
+match = "any"
+[traffic.one]
+flow = "voice"
+model = "cbr"
+rate = "224kbit"
+size = "160B"
+[traffic.two]
+flow = "voice"
+model = "cbr"
+rate = "224kbit"
+size = "160B"
+"#;
+
+#[test]
+fn headers_that_decide() {
+    warnings(
+        VOICE,
+        expect![[r#"
+        warning: flow `voice`: its traffic fits only if `rate` and `size` count headers
+          --> a.toml:11:8
+           |
+        11 | rate = "224kbit"
+           |        ^^^^^^^^^ as payload it takes 26 % more: 565.6kbit, beyond the 500kbit that it is promised
+           |
+           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: an application's 160 B of payload are `size = "202B"`, and its `rate` grows alike
+    "#]],
+    );
+    warnings(
+        &VOICE.replace("224k", "300k"),
+        expect![[r#"
+        warning: flow `voice`: its traffic does not fit, by its headers alone
+          --> a.toml:11:8
+           |
+        11 | rate = "300kbit"
+           |        ^^^^^^^^^ 600kbit are beyond the 500kbit that it is promised; 36 % on top of 442.5kbit of payload are headers
+           |
+           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: `account = "payload"`, if all these rates and sizes are to count payload
+    "#]],
+    );
+    // Without a promise it is the link's rate that counts.
+    warnings(
+        &VOICE.replace("224k", "450k").replace("drr", "fifo"),
+        expect![[r#"
+        warning: link `a`: its traffic fits only if `rate` and `size` count headers
+          --> a.toml:11:8
+           |
+        11 | rate = "450kbit"
+           |        ^^^^^^^^^ as payload it takes 26 % more: about 1.1 Mbit/s, beyond its 1mbit
+           |
+           = help: `account = "l2"` in the link's table says that this is meant: a rate and a size count Ethernet, IP and UDP headers
+           = help: an application's 160 B of payload are `size = "202B"`, and its `rate` grows alike
+    "#]],
+    );
+}
+
+#[test]
+fn headers_that_decide_nothing() {
+    let silent = |text: &str| {
+        let (_, warnings) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(warnings.is_empty(), "{warnings}\n{text}");
+    };
+    // 565.7 kbit/s with headers, and 442.5 kbit/s without.
+    silent(&VOICE.replace("224k", "190k"));
+    silent(&VOICE.replace("224k", "350k"));
+    // Whoever writes what counts, knows it.
+    for account in ["payload", "ip", "l2", "l1"] {
+        silent(&VOICE.replace("\"1mbit\"", &format!("\"1mbit\"\naccount = \"{account}\"")));
+    }
+    // 42 of 1500 bytes.
+    silent(&VOICE.replace("224k", "249k").replace("160B", "1500B"));
+    // A burst is no mean.
+    silent(&VOICE.replace("\"cbr\"", "\"on-off\"\non = \"1ms\"\noff = \"9ms\""));
+    silent(&VOICE.replace("\"1mbit\"", "\"unlimited\"").replace("drr", "fifo"));
+}
+
+#[test]
+fn a_discipline_refuses_all_flows_at_once() {
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "udp"
+kind = "A"
+phase = "1us"
+queue = "100B"
+[link.a.flow.y]
+match = "any"
+kind = "B"
+phase = "2us"
+"#,
+        expect![[r#"
+            error: flow `x`: a phase of 1us is shorter than one packet of 1514 B, which takes 121.12us at 100mbit
+             --> a.toml:7:9
+              |
+            7 | phase = "1us"
+              |         ^^^^^
+              |
+              = help: at least `121.12us`; or a smaller `mtu`
+
+            error: flow `x`: a queue of 100B never admits a packet of 1514 B
+             --> a.toml:8:9
+              |
+            8 | queue = "100B"
+              |         ^^^^^^
+              |
+              = help: at least `1p` or `1514B`
+
+            error: flow `y`: a phase of 2us is shorter than one packet of 1514 B, which takes 121.12us at 100mbit
+              --> a.toml:12:9
+               |
+            12 | phase = "2us"
+               |         ^^^^^
+               |
+               = help: at least `121.12us`; or a smaller `mtu`
+        "#]],
+    );
+    errors(
+        r#"[link.a]
+rate = "100mbit"
+scheduler = { kind = "drr" }
+[link.a.flow.x]
+match = "udp"
+quantum = "1B"
+[link.a.flow.y]
+match = "any"
+quantum = "2B"
+"#,
+        expect![[r#"
+            error: flow `x`: a quantum of 1 B is out of range
+             --> a.toml:6:11
+              |
+            6 | quantum = "1B"
+              |           ^^^^
+              |
+              = help: at least 1514 B, the largest packet as the link accounts it; at most 1 GiB
+
+            error: flow `y`: a quantum of 2 B is out of range
+             --> a.toml:9:11
+              |
+            9 | quantum = "2B"
+              |           ^^^^
+              |
+              = help: at least 1514 B, the largest packet as the link accounts it; at most 1 GiB
         "#]],
     );
 }
@@ -2034,10 +2190,10 @@ phase = "1ms"
 "#,
         expect![[r#"
             error: scheduler `virtual-links`: a phase divides the time of a link, and an unlimited link takes none
-             --> a.toml:3:22
+             --> a.toml:2:8
               |
-            3 | scheduler = { kind = "virtual-links" }
-              |                      ^^^^^^^^^^^^^^^
+            2 | rate = "unlimited"
+              |        ^^^^^^^^^^^
               |
               = help: give the link a `rate`, or choose `fifo`
         "#]],

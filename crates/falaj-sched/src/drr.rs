@@ -7,8 +7,8 @@
 //! ended ("lazy reset"): a packet that came meanwhile keeps the flow's turn.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::params::{Kind, Param, Refused, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, without_room};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
@@ -58,14 +58,14 @@ pub struct DrrFlow {
 impl Drr {
     /// Validates the setup: a quantum below the largest packet would make a
     /// decision cost more than O(1).
-    pub fn new(setup: &Setup) -> Result<Drr, Refused> {
+    pub fn new(setup: &Setup) -> Result<Drr, Refusals> {
         finite_rate(setup, "deficit round robin")?;
-        room_for_one(setup)?;
+        let mut refused = without_room(setup);
         let mut quanta = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
             let quantum = f.values.bytes("quantum").unwrap_or(u64::from(setup.largest));
             if quantum < u64::from(setup.largest) || quantum > u64::from(u32::MAX / 4) {
-                return Err(Refused {
+                refused.push(Refused {
                     flow: Some(flow),
                     param: "quantum",
                     what: format!("a quantum of {quantum} B is out of range"),
@@ -77,6 +77,7 @@ impl Drr {
             }
             quanta.push(quantum as u32);
         }
+        Refusals::of(refused)?;
         Ok(Drr {
             quanta,
             head: END,

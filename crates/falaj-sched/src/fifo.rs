@@ -2,8 +2,8 @@
 //! every other discipline is compared with.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::params::{Kind, Param, Refused, Setup};
-use crate::promise::{Bound, NoPromise, Promise, admits_one, full_queue, room_for_one};
+use crate::params::{Kind, Param, Refusals, Setup};
+use crate::promise::{Bound, NoPromise, Promise, admits_one, full_queue, without_room};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
@@ -36,10 +36,11 @@ pub struct Fifo {
 
 impl Fifo {
     /// Validates the setup.
-    pub fn new(setup: &Setup) -> Result<Fifo, Refused> {
-        room_for_one(setup)?;
+    pub fn new(setup: &Setup) -> Result<Fifo, Refusals> {
+        let mut refused = without_room(setup);
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
-        admits_one(setup, limit, None)?;
+        refused.extend(admits_one(setup, limit, None).err());
+        Refusals::of(refused)?;
         let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
         Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), largest: setup.largest, full_queue })
     }

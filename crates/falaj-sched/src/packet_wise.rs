@@ -17,7 +17,7 @@
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::flow_set::FlowSet;
-use crate::params::{Refused, Setup};
+use crate::params::{Refusals, Setup};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{BIT_NANOS, Wire};
@@ -131,7 +131,7 @@ pub struct Residual {
 
 impl PacketWise {
     /// Validates the setup. The first cycle begins at time zero.
-    pub fn new(setup: &Setup) -> Result<PacketWise, Refused> {
+    pub fn new(setup: &Setup) -> Result<PacketWise, Refusals> {
         let (config, rules) = (VirtualLinks::new(setup)?, Rules::of(setup));
         let n = config.links.len();
         let of = |wanted: &dyn Fn(&Link) -> bool| {

@@ -221,3 +221,47 @@ impl core::fmt::Display for Refused {
     }
 }
 impl core::error::Error for Refused {}
+
+/// All that a discipline refuses of a setup: at least one thing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusals(Vec<Refused>);
+
+impl Refusals {
+    /// An error, if anything is refused.
+    pub(crate) fn of(refused: Vec<Refused>) -> Result<(), Refusals> {
+        if refused.is_empty() { Ok(()) } else { Err(Refusals(refused)) }
+    }
+}
+
+impl From<Refused> for Refusals {
+    fn from(refused: Refused) -> Refusals {
+        Refusals(alloc::vec![refused])
+    }
+}
+
+impl FromIterator<Refused> for Refusals {
+    fn from_iter<I: IntoIterator<Item = Refused>>(all: I) -> Refusals {
+        Refusals(all.into_iter().collect())
+    }
+}
+impl IntoIterator for Refusals {
+    type Item = Refused;
+    type IntoIter = alloc::vec::IntoIter<Refused>;
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl core::fmt::Display for Refusals {
+    /// One below the other.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        for (n, refused) in self.0.iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            refused.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+impl core::error::Error for Refusals {}

@@ -8,7 +8,7 @@
 //! has. The phases that went by are counted when a packet arrives.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::params::{Refused, Setup};
+use crate::params::{Refusals, Setup};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
@@ -34,7 +34,7 @@ pub struct PhaseWise {
 
 impl PhaseWise {
     /// Validates the setup. The first link's phase begins at time zero.
-    pub fn new(setup: &Setup) -> Result<PhaseWise, Refused> {
+    pub fn new(setup: &Setup) -> Result<PhaseWise, Refusals> {
         let config = VirtualLinks::new(setup)?;
         config.only_phases(setup)?;
         let idle_cycle = config.links.iter().filter(|l| l.kind == Type::A).map(|l| l.phase).sum();

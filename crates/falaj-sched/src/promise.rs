@@ -71,7 +71,7 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refus
     if setup.rate.is_unlimited() {
         return Err(Refused {
             flow: None,
-            param: "kind",
+            param: "rate",
             what: format!("{what} divides the time of a link, and an unlimited link takes none"),
             help: "give the link a `rate`, or choose `fifo`".into(),
         });
@@ -79,12 +79,10 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refus
     Ok(())
 }
 
-/// Refuses a flow's queue in which not even one packet of the largest size fits.
-pub(crate) fn room_for_one(setup: &Setup) -> Result<(), Refused> {
-    for (flow, f) in setup.flows.iter().enumerate() {
-        admits_one(setup, f.limit, Some(flow))?;
-    }
-    Ok(())
+/// Refuses the flows' queues in which not even one packet of the largest size fits.
+pub(crate) fn without_room(setup: &Setup) -> Vec<Refused> {
+    let flows = setup.flows.iter().enumerate();
+    flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
 }
 
 /// The same for one limit, of `flow` or of the scheduler.

@@ -1,7 +1,7 @@
 //! The disciplines by name. A new one is a new file and one line here.
 
 use crate::discipline::Discipline;
-use crate::params::{Param, Refused, Setup};
+use crate::params::{Param, Refusals, Setup};
 use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise};
 
 /// What is said of a discipline where people choose one.
@@ -40,7 +40,7 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
 ///
 /// # Panics
 /// If there is no such kind: [`entry`] tells.
-pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Output, Refused> {
+pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Output, Refusals> {
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),

@@ -14,7 +14,7 @@
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fifo::Fifo;
-use crate::params::{FlowSetup, Inner, Refused, Setup, Values};
+use crate::params::{FlowSetup, Inner, Refusals, Refused, Setup, Values};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Packet, Queues};
 use crate::rate::Wire;
@@ -66,20 +66,18 @@ pub struct Tree<D: Discipline> {
 
 impl<D: Discipline + 'static> Tree<D> {
     /// Builds the children of `setup` below a discipline that was built from it.
-    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refused> {
-        let refused = |what| Refused {
+    pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
+        let refused = |what: &str| Refused {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
             param: "scheduler",
-            what,
+            what: what.into(),
             help: "choose `virtual-links` or `drr` above, or leave the flows undivided".into(),
         };
         if discipline.shared_queue().is_some() {
-            return Err(refused("a discipline with one queue for all flows has none to divide".into()));
+            return Err(refused("a discipline with one queue for all flows has none to divide").into());
         }
         if TypeId::of::<D::Tag>() != TypeId::of::<()>() {
-            return Err(refused(
-                "a discipline that tags packets when they arrive does not see them arrive here".into(),
-            ));
+            return Err(refused("a discipline that tags packets at their arrival does not see them arrive here").into());
         }
         let mut heads = Queues::new(&limits(setup, &discipline));
         discipline.start(heads.flows());
@@ -142,34 +140,36 @@ impl<D: Discipline + 'static> Tree<D> {
 }
 
 /// The server of a flow that has flows of its own.
-fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> Result<Box<dyn Server>, Refused> {
+fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> Result<Box<dyn Server>, Refusals> {
     let promised = above.service(FlowId(f as u32)).ok().map(|p| p.rate).filter(|r| r.0 > 0);
     let share = Setup { rate: promised.unwrap_or(setup.rate), largest: setup.largest, ..inner.setup.clone() };
     // What is wrong below is told of the flow above; its name tells the rest.
-    serve(inner.kind, &share).map_err(|refused| {
+    serve(inner.kind, &share).map_err(|all| {
+        let refused = all.into_iter().next().expect("a refusal has a reason");
         let below = refused.flow.map_or("its scheduler".into(), |n| format!("flow {} below it", n + 1));
         let what = format!("{below}: `{}`: {}", refused.param, refused.what);
-        Refused { flow: Some(f), param: "scheduler", what, help: refused.help }
+        Refused { flow: Some(f), param: "scheduler", what, help: refused.help }.into()
     })
 }
 
 /// The server of a flow that is just a queue.
-fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refused> {
+fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refusals> {
     let alone = Setup {
         rate: setup.rate,
         largest: setup.largest,
         scheduler: Values::default(),
         flows: vec![FlowSetup::new(Values::default(), flow.limit)],
     };
-    let fifo = Fifo::new(&alone).map_err(|refused| Refused { flow: Some(f), ..refused })?;
+    let of_the_flow = |refused| Refused { flow: Some(f), ..refused };
+    let fifo = Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
     Ok(Box::new(Station::new(&alone, fifo)))
 }
 
 /// Would `kind` and all that stands below its flows be built from `setup`?
-pub fn check(kind: &str, setup: &Setup) -> Result<(), Refused> {
+pub fn check(kind: &str, setup: &Setup) -> Result<(), Refusals> {
     struct Whole<'a>(&'a Setup);
     impl Visitor for Whole<'_> {
-        type Output = Result<(), Refused>;
+        type Output = Result<(), Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 Tree::new(self.0, discipline)?;
@@ -181,10 +181,10 @@ pub fn check(kind: &str, setup: &Setup) -> Result<(), Refused> {
 }
 
 /// Builds what stands below a flow: a station, or a tree in its turn.
-fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refused> {
+fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
     struct Builder<'a>(&'a Setup);
     impl Visitor for Builder<'_> {
-        type Output = Result<Box<dyn Server>, Refused>;
+        type Output = Result<Box<dyn Server>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             if let Some(why) = discipline.only_on_a_link() {
                 let help = "choose another discipline here; it may stand above".into();
@@ -193,7 +193,8 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refused> {
                     param: "kind",
                     what: format!("does not divide a flow: {why}"),
                     help,
-                });
+                }
+                .into());
             }
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(Box::new(Tree::new(self.0, discipline)?));

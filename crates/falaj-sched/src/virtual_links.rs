@@ -13,8 +13,8 @@
 //! links. The formulas are the paper's with its misprints put right: (1) as
 //! printed has `ceil(b C/MTU)`, which is no number of phases.
 
-use crate::params::{Kind, Param, Refused, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::params::{Kind, Param, Refusals, Refused, Setup};
+use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, without_room};
 use crate::queue::{FlowId, Limit};
 use crate::rate::{BIT_NANOS, Rate};
 use crate::registry::Entry;
@@ -131,9 +131,9 @@ pub(crate) enum Serve {
 
 impl VirtualLinks {
     /// Validates the setup; a phase shorter than the largest packet would never send it.
-    pub fn new(setup: &Setup) -> Result<VirtualLinks, Refused> {
+    pub fn new(setup: &Setup) -> Result<VirtualLinks, Refusals> {
         finite_rate(setup, "a phase")?;
-        room_for_one(setup)?;
+        let mut refused = without_room(setup);
         let largest = setup.largest_airtime();
         let mut links = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
@@ -149,7 +149,7 @@ impl VirtualLinks {
             };
             let phase = f.values.span("phase").ok_or_else(|| missing("phase"))?;
             if phase < largest {
-                return Err(Refused {
+                refused.push(Refused {
                     flow: Some(flow),
                     param: "phase",
                     what: format!(
@@ -160,7 +160,7 @@ impl VirtualLinks {
                 });
             }
             if phase > Span::from_secs(3600) {
-                return Err(Refused {
+                refused.push(Refused {
                     flow: Some(flow),
                     param: "phase",
                     what: format!("a phase of {phase} is longer than an hour"),
@@ -169,6 +169,7 @@ impl VirtualLinks {
             }
             links.push(Link { kind, phase, limit: f.limit, lends: f.values.choice("lend") == Some("yes") });
         }
+        Refusals::of(refused)?;
         let tail = match setup.scheduler.choice("tail") {
             Some("skip") => Tail::Skip,
             Some("carry") => Tail::Carry,
@@ -184,27 +185,25 @@ impl VirtualLinks {
     }
 
     /// Refuses what a server that attends whole phases does not do.
-    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refused> {
+    pub(crate) fn only_phases(&self, setup: &Setup) -> Result<(), Refusals> {
+        let mut refused = Vec::new();
+        let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
         let given = [("start", setup.scheduler.choice("start")), ("preset", setup.scheduler.choice("preset"))];
         for (param, word) in given {
             if let Some(word) = word.filter(|&word| word != "clean") {
                 let what = format!("`{word}` is a rule of the packet-wise server");
-                let help = "leave it out, or choose `serve = \"packet-wise\"`".into();
-                return Err(Refused { flow: None, param, what, help });
+                refused.push(Refused { flow: None, param, what, help: packet_wise() });
             }
         }
-        let packet_wise = || "leave it out, or choose `serve = \"packet-wise\"`".into();
         if self.tail == Tail::Carry {
             let what = "a phase-wise server carries no tails over".into();
-            return Err(Refused { flow: None, param: "tail", what, help: packet_wise() });
+            refused.push(Refused { flow: None, param: "tail", what, help: packet_wise() });
         }
-        match self.links.iter().position(|l| l.lends) {
-            None => Ok(()),
-            Some(flow) => {
-                let what = "a phase-wise server lends no idle time".into();
-                Err(Refused { flow: Some(flow), param: "lend", what, help: packet_wise() })
-            }
+        for (flow, _) in self.links.iter().enumerate().filter(|(_, l)| l.lends) {
+            let what = "a phase-wise server lends no idle time".into();
+            refused.push(Refused { flow: Some(flow), param: "lend", what, help: packet_wise() });
         }
+        Refusals::of(refused)
     }
 
     /// The paper's guarantees to link `f`, corrected, and those of what goes

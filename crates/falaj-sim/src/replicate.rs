@@ -2,7 +2,7 @@
 
 use crate::simulate::{Experiment, Run, simulate};
 use falaj_engine::PipeId;
-use falaj_sched::params::Refused;
+use falaj_sched::params::Refusals;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -23,11 +23,11 @@ pub fn replicate(
     seed: u64,
     replications: usize,
     progress: &Progress<'_>,
-) -> Result<Vec<Run>, (PipeId, Refused)> {
+) -> Result<Vec<Run>, (PipeId, Refusals)> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(replications.max(1));
     let (next, done) = (AtomicUsize::new(0), Mutex::new(0));
     let runs: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
-    let work = || -> Result<(), (PipeId, Refused)> {
+    let work = || -> Result<(), (PipeId, Refusals)> {
         while !progress.stop.load(Ordering::Relaxed) {
             let i = next.fetch_add(1, Ordering::Relaxed);
             if i >= replications {

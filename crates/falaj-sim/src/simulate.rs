@@ -4,7 +4,7 @@ use falaj_engine::calendar::Calendar;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::params::Refused;
+use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -71,7 +71,7 @@ const LOOK: u64 = 4096;
 
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
-pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refused)> {
+pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
     let mut engine = Engine::new(&experiment.pipes)?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;

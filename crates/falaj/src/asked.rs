@@ -11,15 +11,12 @@ pub(crate) struct Asked {
     /// Say on standard error what was asked for, as it was understood; on a terminal it is said anyway.
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
-    /// Do not say it.
-    #[arg(short, long)]
-    quiet: bool,
 }
 
 impl Asked {
     /// Says it, if wanted.
     pub(crate) fn tell(&self, scenario: &Scenario) {
-        if self.verbose || (!self.quiet && std::io::stderr().is_terminal()) {
+        if self.verbose || (!crate::show::quiet() && std::io::stderr().is_terminal()) {
             for line in lines(scenario) {
                 eprintln!("asked: {line}");
             }

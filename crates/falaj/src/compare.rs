@@ -1,19 +1,17 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
-use crate::asked::Asked;
-use crate::measure::{Measured, MeasuredFlow, measure};
+use crate::measure::{Measured, MeasuredFlow, Measuring, measure, only_link};
 use crate::plan::promises;
+use crate::show;
 use crate::show::say;
-use crate::sim::{Replications, Simulated, fed_flows, name_of};
-use crate::traffic::{nanos, only_link, tell_losses};
-use crate::{file, show};
+use crate::sim::{INTERRUPTED, Replications, Simulated, fed_flows, name_of};
+use crate::traffic::{losses, nanos, tell_losses};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
 use falaj_scenario::Scenario;
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
 use serde_json::{Value as Json, json};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `compare` takes.
@@ -23,21 +21,14 @@ Checked: the nominal delay of every packet, simulated and measured, is within it
 Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
 
 Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
-release error exceeds a tenth of the smallest bound, or a flow had no packet that got through.
+release error exceeds a tenth of the smallest bound, or a flow had no packet that got through; 130
+Ctrl-C ended the simulation, and what was simulated until then is compared.
 
 Example:
   falaj compare examples/tenants.toml --duration 5s")]
 pub(crate) struct Args {
-    /// The scenario; it has one link.
-    file: PathBuf,
-    /// How long to simulate and to measure; else the scenario's.
-    #[arg(long, value_parser = file::parse_duration)]
-    duration: Option<Span>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    asked: Asked,
+    what: Measuring,
 }
 
 /// A flow in all three views.
@@ -91,6 +82,8 @@ pub(crate) struct Comparison {
     measured: Measured,
     title: String,
     duration: Span,
+    /// Ctrl-C ended the simulation.
+    pub(crate) interrupted: bool,
 }
 
 impl Comparison {
@@ -121,11 +114,16 @@ impl Comparison {
             measured.over,
             d = scenario.run.duration,
         );
-        Ok(Comparison { rows, measured, title, duration: scenario.run.duration })
+        Ok(Comparison { rows, measured, title, duration: scenario.run.duration, interrupted: simulated.interrupted() })
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
         verdict(&self.rows)
+    }
+
+    /// The verdict, unless Ctrl-C came before it.
+    pub(crate) fn exit(&self) -> ExitCode {
+        if self.interrupted { ExitCode::from(INTERRUPTED) } else { self.verdict().exit() }
     }
 
     /// The signature table, the columns beside it, and the verdict.
@@ -246,7 +244,10 @@ impl Comparison {
             Verdict::Broken => "broken",
             Verdict::Inconclusive => "inconclusive",
         };
-        json!({ "over": self.measured.over, "flows": flows, "verdict": verdict })
+        json!({
+            "over": self.measured.over, "flows": flows, "lost_elsewhere": losses(&self.measured),
+            "complete": !self.interrupted, "verdict": verdict,
+        })
     }
 }
 
@@ -261,16 +262,14 @@ impl Verdict {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let mut scenario = file::read(&args.file)?;
-    scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
-    args.asked.tell(&scenario);
+    let scenario = args.what.scenario()?;
     let comparison = Comparison::of(&scenario, "measuring")?;
-    if args.json {
+    if args.what.json {
         say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
     } else {
         comparison.print();
     }
-    Ok(comparison.verdict().exit())
+    Ok(comparison.exit())
 }
 
 #[cfg(test)]

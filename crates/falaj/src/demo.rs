@@ -26,9 +26,15 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
     let first = Comparison::of(&divided, "measuring")?;
     first.print();
+    if first.interrupted {
+        return Ok(first.exit());
+    }
     say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
     let second = Comparison::of(&shared, "measuring")?;
     second.print();
+    if second.interrupted {
+        return Ok(second.exit());
+    }
 
     say!("\nWhat isolation is worth to tenant a, measured:");
     let a = |c: &Comparison| -> Vec<String> {

@@ -1,10 +1,10 @@
 //! Scenario files from the command line.
 
+use crate::show;
 use anyhow::{Context, Result};
 use falaj_scenario::{Diagnostics, Scenario, parse_span};
 use falaj_sched::time::Span;
 use std::fmt;
-use std::io::IsTerminal;
 use std::path::Path;
 
 /// The scenario is wrong, and the person was told why.
@@ -50,11 +50,10 @@ pub(crate) fn parse_quietly(text: &str, name: &str) -> Result<Scenario> {
     }
 }
 
-/// Diagnostics, on standard error; in colour where somebody looks.
+/// Diagnostics, on standard error; in colour where somebody looks. Warnings alone are notes.
 pub(crate) fn tell(diagnostics: &Diagnostics) {
-    let colour = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    if !diagnostics.is_empty() {
-        eprintln!("{}", diagnostics.render(colour));
+    if !diagnostics.is_empty() && (diagnostics.has_errors() || !show::quiet()) {
+        eprintln!("{}", diagnostics.render(show::colour_wanted()));
     }
 }
 

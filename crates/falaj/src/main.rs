@@ -4,13 +4,13 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
-//! | [`check`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
-//! | [`show`], [`mod@file`] | numbers as people read them, tables; scenario files |
+//! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`asked`] | what was asked for, said before a run |
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ mod compare;
 mod demo;
 mod explain;
 mod file;
+mod fmt;
 mod measure;
 mod pages;
 mod plan;
@@ -39,11 +40,21 @@ use std::process::ExitCode;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    /// Say results and errors alone: no notes, warnings or progress.
+    #[arg(short, long, global = true)]
+    quiet: bool,
 }
 
 const EXIT: &str = "\
-Exit status: 0 all is well; 1 a promise was broken, a plan refused or a number not reproduced;
-2 the input is wrong or this machine cannot do it; 3 inconclusive. `falaj run` has the command's.
+Exit status:
+  0    all is well
+  1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
+  2    no answer: the input is wrong, or this machine cannot do it
+  3    inconclusive: this machine was too busy to tell (compare)
+  130  interrupted by Ctrl-C; what was known until then is printed (sim, compare, demo)
+  141  whoever read the output went away
+`falaj run` has its command's. Results are on standard output, all else on standard error;
+colours and progress are for terminals, and NO_COLOR is heeded.
 
 Try:
   falaj demo
@@ -70,6 +81,8 @@ enum Command {
     Bench(bench::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),
+    /// Lay scenario files out in one way; comments and the order of keys stay.
+    Fmt(fmt::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
     /// Print the JSON Schema of the scenario file, for editors.
@@ -84,7 +97,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let cli = Cli::parse();
+    if cli.quiet {
+        show::be_quiet();
+    }
+    let outcome = match cli.command {
         Command::Sim(args) => sim::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(args),
@@ -94,6 +111,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Check(args) => check::main(&args),
+        Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Schema(args) => explain::schema(&args),
         Command::Completions(args) => pages::completions(&args, Cli::command()),
@@ -105,6 +123,6 @@ fn main() -> ExitCode {
         if error.downcast_ref::<file::Told>().is_none() {
             eprintln!("falaj: {error:#}");
         }
-        ExitCode::from(2)
+        ExitCode::from(if error.is::<sim::Interrupted>() { sim::INTERRUPTED } else { 2 })
     })
 }

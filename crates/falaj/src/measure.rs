@@ -1,7 +1,10 @@
 //! A scenario on real packets: its sources as datagrams between two network
 //! namespaces (or, where there are none, two processes), through its link.
 
-use crate::show;
+use crate::asked::Asked;
+use crate::file;
+use crate::show::{self, note};
+use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -13,13 +16,49 @@ use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::params::Kind;
 use falaj_sched::time::{Span, Time};
+use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 
 /// The sources begin this long after the ends were started.
 const LEAD: Span = Span::from_millis(300);
+
+/// What the commands take that measure a scenario.
+#[derive(clap::Args)]
+pub(crate) struct Measuring {
+    /// The scenario; it has one link.
+    file: PathBuf,
+    /// How long to measure, and to simulate beside it; else the scenario's.
+    #[arg(long, value_parser = file::parse_duration)]
+    duration: Option<Span>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+impl Measuring {
+    /// The scenario that was asked for, said where that is wanted; it has one link.
+    pub(crate) fn scenario(&self) -> Result<Scenario> {
+        let mut scenario = file::read(&self.file)?;
+        scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
+        only_link(&scenario)?;
+        self.asked.tell(&scenario);
+        Ok(scenario)
+    }
+}
+
+/// The one link of a scenario that is to run live.
+pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
+    match scenario.links.len() {
+        1 => Ok(0),
+        n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
+    }
+}
 
 /// A scenario as it was measured.
 pub(crate) struct Measured {
@@ -98,8 +137,8 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
             TOLD.call_once(|| {
-                eprintln!("falaj: {error}");
-                eprintln!("falaj: no network namespaces here: packets go over loopback sockets instead");
+                note!("{error}");
+                note!("no network namespaces here: packets go over loopback sockets instead");
             });
             over_loopback(scenario, &scenario.links[link], plans, what)
         }
@@ -118,8 +157,8 @@ pub(crate) fn warn_of_spinning(link: &Link) {
             for phase in times.filter_map(|p| setup.values.span(p.name)).filter(|&phase| phase < SPINS) {
                 if !told.contains(&(&flow.name, phase)) {
                     told.push((&flow.name, phase));
-                    eprintln!(
-                        "falaj: warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    note!(
+                        "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
                         flow.name
                     );
                 }
@@ -204,8 +243,10 @@ fn in_namespaces(
         let Woken::Readable(i) = woken else { continue };
         match sandbox.read_event(waiting[i])? {
             Some(Event::Exited(Exit::Code(0))) => open[waiting[i].index()] = false,
+            // A terminal's Ctrl-C reaches the ends.
+            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
             Some(Event::Exited(Exit::Signal(signal))) => {
-                bail!("interrupted: the traffic at end {} got signal {signal}", waiting[i])
+                bail!("the traffic at end {} got signal {signal}", waiting[i])
             }
             Some(_) => bail!("the traffic at end {} failed", waiting[i]),
             None => {}

@@ -1,8 +1,7 @@
 //! `falaj run`: a command behind an emulated link.
 
 use crate::asked::Asked;
-use crate::measure::warn_of_spinning;
-use crate::traffic::only_link;
+use crate::measure::{only_link, warn_of_spinning};
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;

@@ -6,6 +6,29 @@ use falaj_sched::time::Span;
 use falaj_traffic::interval::Estimate;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is said but results and errors.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Was `--quiet` given?
+pub(crate) fn quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Says what is no result and no error, on standard error, unless `--quiet` was given.
+macro_rules! note {
+    ($($words:tt)*) => {
+        if !$crate::show::quiet() {
+            eprintln!("falaj: {}", format_args!($($words)*));
+        }
+    };
+}
+pub(crate) use note;
 
 /// `println!`, except that a reader who has seen enough (`falaj plan … | head -1`)
 /// ends the program quietly, with the status of one that SIGPIPE killed.
@@ -127,9 +150,15 @@ pub(crate) fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>
     table
 }
 
-/// May we draw progress? Only where somebody looks.
+/// May we draw progress? Only where somebody looks, and wants it.
 pub(crate) fn progress_wanted() -> bool {
-    std::io::stderr().is_terminal()
+    io::stderr().is_terminal() && !quiet()
+}
+
+/// May we use colours on standard error? Not where NO_COLOR (<https://no-color.org>) or the terminal says no.
+pub(crate) fn colour_wanted() -> bool {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    io::stderr().is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// A progress bar on a terminal, nothing elsewhere.

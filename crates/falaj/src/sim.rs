@@ -14,6 +14,7 @@ use falaj_traffic::meter::Meter;
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
 use signal_hook::flag;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +22,11 @@ use std::sync::{Arc, OnceLock};
 
 /// What `sim` takes.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  falaj sim examples/tenants.toml --duration 30s --replications 16")]
+#[command(after_help = "\
+Exit status: 0; 130 after Ctrl-C, with what was simulated until then.
+
+Example:
+  falaj sim examples/tenants.toml --duration 30s --replications 16")]
 pub(crate) struct Args {
     /// The scenario.
     file: PathBuf,
@@ -40,6 +45,20 @@ pub(crate) struct Args {
     #[command(flatten)]
     asked: Asked,
 }
+
+/// The exit status after Ctrl-C, as shells have it.
+pub(crate) const INTERRUPTED: u8 = 128 + 2;
+
+/// Ctrl-C came before there was anything to tell: during what.
+#[derive(Debug)]
+pub(crate) struct Interrupted(pub(crate) &'static str);
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "interrupted {}", self.0)
+    }
+}
+impl std::error::Error for Interrupted {}
 
 /// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
 /// the second one during a simulation, and any outside.
@@ -74,6 +93,8 @@ pub(crate) struct Simulated {
 /// All replications of a scenario; fewer than asked for if interrupted.
 pub(crate) struct Replications {
     runs: Vec<Run>,
+    /// How many were asked for.
+    asked: usize,
 }
 
 impl Replications {
@@ -91,7 +112,7 @@ impl Replications {
         bar.finish_and_clear();
         stop.store(true, Ordering::Relaxed);
         if runs.is_empty() {
-            bail!("interrupted before the first packet");
+            return Err(Interrupted("before the first packet").into());
         }
         let done = runs.iter().filter(|r| r.complete).count();
         if done == 0 {
@@ -99,12 +120,21 @@ impl Replications {
         } else if done < replications {
             eprintln!("interrupted: {done} of {replications} replications");
         }
-        Ok(Replications { runs })
+        Ok(Replications { runs, asked: replications })
     }
 
     /// How long each was, in simulated time.
     pub(crate) fn duration(&self) -> Span {
         self.runs[0].duration
+    }
+
+    /// Did Ctrl-C end them?
+    pub(crate) fn interrupted(&self) -> bool {
+        self.runs.len() < self.asked || self.runs.iter().any(|r| !r.complete)
+    }
+
+    fn exit(&self) -> ExitCode {
+        if self.interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
     }
 
     /// How many there are.
@@ -205,15 +235,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "duration_ns": runs.duration().0,
                 "seed": scenario.run.seed,
                 "replications": runs.len(),
+                "complete": !runs.interrupted(),
                 "flows": json,
             }))?
         );
-        return Ok(ExitCode::SUCCESS);
+        return Ok(runs.exit());
     }
     say!("simulated: {} x {}, seed {}; means with 95 % intervals", runs.len(), runs.duration(), scenario.run.seed);
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
-    Ok(ExitCode::SUCCESS)
+    Ok(runs.exit())
 }
 
 fn row(name: &str, f: &Simulated) -> Vec<String> {

@@ -1,47 +1,26 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
-use crate::asked::Asked;
-use crate::measure::{Measured, measure};
+use crate::measure::{Measured, Measuring, measure, only_link};
+use crate::show;
 use crate::show::say;
 use crate::sim::{fed_flows, name_of};
-use crate::{file, show};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use falaj_live::ends::pipe_of;
-use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
-use serde_json::json;
-use std::path::PathBuf;
+use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 
 /// What `traffic` takes.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  falaj traffic examples/tenants.toml --duration 5s")]
 pub(crate) struct Args {
-    /// The scenario; it has one link.
-    file: PathBuf,
-    /// How long; else the scenario's.
-    #[arg(long, value_parser = file::parse_duration)]
-    duration: Option<Span>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
     #[command(flatten)]
-    asked: Asked,
-}
-
-/// The one link of a scenario that is to run live.
-pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
-    match scenario.links.len() {
-        1 => Ok(0),
-        n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
-    }
+    what: Measuring,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let mut scenario = file::read(&args.file)?;
-    scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
+    let scenario = args.what.scenario()?;
     let link = only_link(&scenario)?;
-    args.asked.tell(&scenario);
     let measured = measure(&scenario, link, "sending")?;
     let rows = || {
         fed_flows(&scenario)
@@ -49,7 +28,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .map(|at| (name_of(&scenario, at), &measured.flows[pipe_of(at.1) as usize][at.2]))
     };
     let seconds = scenario.run.duration.as_secs_f64();
-    if args.json {
+    if args.what.json {
         let flows: Vec<_> = rows()
             .map(|(name, f)| {
                 json!({
@@ -60,9 +39,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .collect();
         say!(
             "{}",
-            serde_json::to_string_pretty(
-                &json!({ "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows })
-            )?
+            serde_json::to_string_pretty(&json!({
+                "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows,
+                "lost_elsewhere": losses(&measured),
+            }))?
         );
         return Ok(ExitCode::SUCCESS);
     }
@@ -100,4 +80,10 @@ pub(crate) fn tell_losses(measured: &Measured) {
             say!("{n} packets {why}");
         }
     }
+}
+
+/// The same as JSON.
+pub(crate) fn losses(measured: &Measured) -> Vec<Json> {
+    let lost = measured.losses.by_reason().into_iter().filter(|(n, _)| *n > 0);
+    lost.map(|(n, why)| json!({ "packets": n, "why": why })).collect()
 }

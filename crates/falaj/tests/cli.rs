@@ -80,11 +80,12 @@ fn ctrl_c_tells_what_is_known_so_far() {
     let (mut out, mut err) = (String::new(), String::new());
     child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(0), "{err}");
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
     assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
     let json: serde_json::Value = serde_json::from_str(&out).unwrap();
     let known = number(&json["replications"]);
     assert!(0.0 < known && known < 10_000.0, "{json}");
+    assert_eq!(json["complete"], false);
     assert_eq!(err, format!("interrupted: {known} of 10000 replications\n"));
     assert_eq!(number(&flow(&json["flows"], "a")["offered"]), known * 300.0);
 }
@@ -99,7 +100,7 @@ fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
     let began = Instant::now();
     let output = child.wait_with_output().unwrap();
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert!(output.status.success());
+    assert_eq!(output.status.code(), Some(130));
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(err.starts_with("interrupted: ") && err.contains(" of 36000s simulated"), "{err}");
     assert!(out.contains("delay mean"), "{out}");
@@ -306,7 +307,7 @@ fn bad_options() {
         (&["run", tenants, "--rate", "1mbit", "--", "true"], "cannot be used with '--rate <RATE>'"),
         (&["run"], "<COMMAND>"),
         (&["simulate"], "sim"),
-        (&[], "Usage: falaj <COMMAND>"),
+        (&[], "Usage: falaj [OPTIONS] <COMMAND>"),
     ] {
         let ran = falaj(args);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{args:?}");
@@ -383,6 +384,86 @@ fn a_check_tells_everything_at_once() {
 }
 
 #[test]
+fn the_examples_are_laid_out_as_fmt_does_it() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut files: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(examples).expect("there are examples") {
+        files.push(entry.unwrap().path().to_str().unwrap().to_owned());
+    }
+    files.retain(|file| file.ends_with(".toml"));
+    files.push(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tenants.toml").to_owned());
+    assert!(files.len() > 1);
+    let args: Vec<&str> = ["fmt", "--check"].into_iter().chain(files.iter().map(String::as_str)).collect();
+    let ran = falaj(&args);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
+}
+
+#[test]
+fn a_file_is_laid_out_anew_or_left_alone() {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let odd = "# why\n[link.a]\nrate='10mbit' # slow\n";
+    let path = directory.join(file("odd.toml", odd));
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let ran = falaj(&["fmt", "--check", "odd.toml"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(1), ""));
+    expect![[r#"
+        --- odd.toml
+        +++ odd.toml, formatted
+        @@ -1,3 +1,3 @@
+         # why
+         [link.a]
+        -rate='10mbit' # slow
+        +rate = "10mbit"  # slow
+    "#]]
+    .assert_eq(&ran.out);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), odd, "nothing is written");
+    let json = falaj(&["fmt", "--check", "odd.toml", "--json"]);
+    assert_eq!((json.status, &json.json()["files"][0]["changed"]), (Some(1), &true.into()));
+
+    let link = directory.join("odd-link.toml");
+    let _ = std::fs::remove_file(&link);
+    symlink("odd.toml", &link).unwrap();
+    let ran = falaj(&["fmt", "odd-link.toml"]);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "odd-link.toml\n", ""));
+    assert!(link.is_symlink(), "the link stays");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "# why\n[link.a]\nrate = \"10mbit\"  # slow\n");
+    assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    let again = falaj(&["fmt", "odd.toml", "odd-link.toml"]);
+    assert_eq!((again.status, again.out.as_str()), (Some(0), ""));
+
+    let broken = "[link.a]\nrate =\n";
+    let ran = falaj(&["fmt", file("broken.toml", broken), "no-such.toml", file("odd.toml", odd)]);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), "odd.toml\n"), "the others are done");
+    assert!(ran.err.contains("--> broken.toml:2:7\n"), "{}", ran.err);
+    assert!(ran.err.contains("cannot read no-such.toml"), "{}", ran.err);
+    assert_eq!(std::fs::read_to_string(directory.join("broken.toml")).unwrap(), broken);
+    let left = std::fs::read_dir(directory).unwrap();
+    assert!(!left.into_iter().any(|entry| entry.unwrap().file_name().to_str().unwrap().starts_with(".falaj-")));
+}
+
+#[test]
+fn standard_input_is_laid_out() {
+    let fmt = |args: &[&str], text: &str| -> common::Ran {
+        use std::io::Write;
+        let mut command = program(args);
+        let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap().into()
+    };
+    let ran = fmt(&["fmt", "-"], "a=1");
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "a = 1\n", ""));
+    let ran = fmt(&["fmt", "-"], "a=");
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
+    assert!(ran.err.contains("--> standard input:1:3"), "{}", ran.err);
+    assert_eq!(fmt(&["fmt", "--check", "-"], "a = 1\n").status, Some(0));
+    assert_eq!(fmt(&["fmt", "--check", "-"], "a=1").status, Some(1));
+    for args in [&["fmt", "-", "x.toml"][..], &["fmt", "-", "--json"]] {
+        assert_eq!(fmt(args, "a = 1").status, Some(2), "{args:?}");
+    }
+}
+
+#[test]
 fn keys_are_explained() {
     let ran = falaj(&["explain", "flow.phase"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
@@ -421,8 +502,40 @@ fn what_was_asked_for_is_said() {
         "asked: 100mbit of l2 each way, 0ns each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
-    assert_eq!(falaj(&[&short[..], &["--quiet"]].concat()).err, "");
     assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));
+}
+
+#[test]
+fn quiet_silences_notes_and_no_errors() {
+    let unlikely = file("quiet.toml", "[link.a]\nrate = \"1gbit\"\n[link.a.flow.x]\nmatch = \"udp\"\n");
+    for command in ["check", "plan"] {
+        assert!(falaj(&[command, unlikely]).err.starts_with("warning: no flow of link `a` takes"), "{command}");
+        for args in [["-q", command, unlikely], [command, unlikely, "--quiet"]] {
+            let ran = falaj(&args);
+            assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{args:?}");
+            assert_eq!(ran.out, falaj(&[command, unlikely]).out, "results are the same");
+        }
+    }
+    let wrong = file("quiet-wrong.toml", "[link.a]\nrate = 1\n");
+    assert!(falaj(&["-q", "plan", wrong]).err.starts_with("error: `rate`"));
+    assert!(falaj(&["-q", "plan", "no-such.toml"]).err.starts_with("falaj: cannot read"));
+}
+
+#[test]
+fn exit_statuses_are_told() {
+    let ran = falaj(&["--help"]);
+    assert_eq!(ran.status, Some(0));
+    for status in ["0  ", "1  ", "2  ", "3  ", "130", "141"] {
+        assert!(ran.out.contains(&format!("\n  {status}  ")), "{status}: {}", ran.out);
+    }
+    assert!(!ran.out.contains('\u{1b}'), "no colours but on a terminal");
+}
+
+#[test]
+fn a_benchmark_is_json_alone() {
+    let ran = falaj(&["bench", "sim", "--only", "fifo", "--millions", "0", "--repeat", "1", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert_eq!(ran.json().as_array().map(Vec::len), Some(3), "{ran:?}");
 }
 
 #[test]

@@ -28,6 +28,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
+const KINDS: [&str; 3] = ["fifo", "drr", "virtual-links"];
+const FLOWS: [u32; 5] = [1, 16, 64, 1024, 65_536];
 const LARGEST: u32 = 500;
 /// Packets that each flow keeps queued.
 const DEPTH: u32 = 4;
@@ -86,15 +88,18 @@ impl Visitor for Pairs {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut results = Vec::new();
-    for kind in ["fifo", "drr", "virtual-links"] {
-        for flows in [1, 16, 64, 1024, 65_536] {
+    let bar = show::progress((KINDS.len() * FLOWS.len() * args.repeat.max(1)) as u64, "serving");
+    for kind in KINDS {
+        for flows in FLOWS {
             let run = |_| {
-                registry::build(kind, &setup(flows), Pairs { setup: setup(flows), pairs: args.millions * 1_000_000 })
+                let pairs = Pairs { setup: setup(flows), pairs: args.millions * 1_000_000 };
+                registry::build(kind, &setup(flows), pairs).inspect(|_| bar.inc(1))
             };
             let figures = (0..args.repeat.max(1)).map(run).collect::<Result<Vec<f64>, _>>()?;
             results.push((kind, flows, median(figures)));
         }
     }
+    bar.finish_and_clear();
     if args.json {
         let all: Vec<_> =
             results.iter().map(|(kind, flows, ns)| json!({ "discipline": kind, "flows": flows, "ns": ns })).collect();

@@ -36,6 +36,8 @@ pub(crate) struct Args {
 /// Discipline and its scheduler's values.
 type Case = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
+const FLOWS: [u32; 3] = [2, 16, 64];
+
 const CASES: &[Case] = &[
     ("fifo", "fifo", &[]),
     ("drr", "drr", &[]),
@@ -75,8 +77,10 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut results = Vec::new();
-    for case in CASES.iter().filter(|c| args.only.as_ref().is_none_or(|only| c.0.contains(only))) {
-        for flows in [2, 16, 64] {
+    let cases: Vec<&Case> = CASES.iter().filter(|c| args.only.as_ref().is_none_or(|only| c.0.contains(only))).collect();
+    let bar = show::progress((cases.len() * FLOWS.len() * args.repeat.max(1)) as u64, "simulating");
+    for case in cases {
+        for flows in FLOWS {
             let experiment = experiment(case, flows, args.millions * 1_000_000);
             let mut rates = Vec::new();
             for seed in 0..args.repeat.max(1) {
@@ -86,10 +90,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 let used = cpu_nanos() - before;
                 let packets: u64 = run.pipes[0].iter().map(|f| f.counters.offered).sum();
                 rates.push(packets as f64 * 1e3 / used as f64);
+                bar.inc(1);
             }
             results.push((case.0, flows, median(rates)));
         }
     }
+    bar.finish_and_clear();
     if args.json {
         let all: Vec<_> = results
             .iter()

@@ -6,7 +6,8 @@
 //! read, from its first byte to its last.
 
 use super::median;
-use crate::show;
+use crate::show::{self, say};
+use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
@@ -18,6 +19,7 @@ use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use serde::{Deserialize, Serialize};
+use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -133,7 +135,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let ratios: serde_json::Map<_, _> =
             VERSIONS.iter().zip(&ratios).map(|(ip, r)| (format!("ipv{ip}"), (*r).into())).collect();
         let json = serde_json::json!({ "seconds": args.seconds, "series": series, "ratio_of_medians": ratios });
-        println!("{}", serde_json::to_string_pretty(&json)?);
+        say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(ExitCode::SUCCESS);
     }
     print(args, &series, &ratios);
@@ -141,7 +143,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 fn print(args: &Args, series: &[Series], ratios: &[f64]) {
-    println!("one TCP stream from a to b, {} s, {} times each, in turns; medians", args.seconds, args.repeat);
+    say!("one TCP stream from a to b, {} s, {} times each, in turns; medians", args.seconds, args.repeat);
     let rows = series.iter().enumerate().map(|(i, s)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
         let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
@@ -159,7 +161,7 @@ fn print(args: &Args, series: &[Series], ratios: &[f64]) {
         ]
     });
     let header = ["", "Gbit/s", "range", "of veth", "CPU sender", "receiver", "link", "sent again", "lost in link"];
-    println!("{}", show::table(&header, rows));
+    say!("{}", show::table(&header, rows));
 }
 
 /// One stream between two fresh namespaces.
@@ -217,6 +219,7 @@ fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -
         for end in running.clone() {
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
+                Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while streaming").into()),
                 Some(_) => bail!("the TCP stream failed at end {end}"),
                 None => {}
             }

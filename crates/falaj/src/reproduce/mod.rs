@@ -1,6 +1,8 @@
 //! `falaj reproduce`: a paper's numbers and figures, published beside ours.
 
 mod fortuna;
+#[cfg(feature = "png")]
+mod png;
 
 use crate::file;
 use anyhow::Result;
@@ -49,7 +51,8 @@ pub(crate) struct Args {
     /// How long each is measured, live.
     #[arg(long, requires = "live", value_parser = file::parse_duration, default_value = "2s")]
     duration: Span,
-    /// Write a page with all of it, the figures as SVG and the numbers as JSON into this directory.
+    /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
+    /// and the numbers as JSON into this directory.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints the scenario file of this row of the tables instead of running anything.

@@ -22,7 +22,7 @@ mod runs;
 mod tables;
 
 use super::Args;
-use crate::show::say;
+use crate::show::{note, say};
 use anyhow::{Context, Result};
 use figures::{FIGURES, Figure, Sweep};
 use serde_json::{Value, json};
@@ -158,10 +158,12 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
     for (no, svg) in &pictures {
         put(&format!("figure-{no}.svg"), svg)?;
     }
+    #[cfg(feature = "png")]
+    super::png::write(out, &pictures)?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     put("fortuna.html", &report::page(results, &pictures, &format!("falaj {}", words.join(" "))))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;
-    eprintln!("{}: fortuna.html, fortuna.json and {} figures", out.display(), pictures.len());
+    note!("{}: fortuna.html, fortuna.json and {} figures", out.display(), pictures.len());
     Ok(())
 }
 
@@ -174,7 +176,7 @@ fn pictures(results: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)
 #[cfg(not(feature = "plots"))]
 fn pictures(_: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
     if !wanted.is_empty() {
-        eprintln!(
+        note!(
             "no pictures: this program was built without them; get them with `cargo build --release --features plots`"
         );
     }

@@ -16,7 +16,8 @@ code,pre{font-family:ui-monospace,monospace;background:var(--soft);padding:.1em 
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
 th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
-.first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED,.known{color:var(--bad);font-weight:600}
+.first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED{color:var(--bad);font-weight:600}
+.known,.footnote{opacity:.75}.footnote{font-size:.85rem}
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
 figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
 
@@ -149,13 +150,12 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
         cells.len(),
         cells.len() - known - missed
     );
-    for c in cells.iter().filter(|c| c.verdict != "ok") {
+    // What is missed stands above the tables; of a known misprint a footnote tells.
+    let told = |html: &mut String, c: &Cell, class: &str, word: &str| {
         let why = c.why.as_deref().unwrap_or(c.rule);
         let _ = writeln!(
             html,
-            "<p class=\"{}\">{}: table {} row {} link {} {}: published {}, ours {:.2}; {}</p>",
-            c.verdict,
-            c.verdict,
+            "<p class=\"{class}\">{word} Table {} row {} link {} {}: published {}, ours {:.2}; {}</p>",
             c.table,
             c.row,
             c.link,
@@ -164,6 +164,9 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
             c.ours,
             escape(why)
         );
+    };
+    for c in cells.iter().filter(|c| c.verdict == "MISSED") {
+        told(html, c, "MISSED", "MISSED:");
     }
     for (name, title) in TITLES {
         let _ = writeln!(html, "<h3>{title}</h3>");
@@ -181,7 +184,7 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
                 row.push(("first", format!("{}", (c.published * 100.0).round() / 100.0)));
                 row.push(("", format!("{:.digits$}", c.ours)));
                 row.push(("", limit));
-                row.push((c.verdict, c.verdict.to_owned()));
+                row.push((c.verdict, if c.verdict == "known" { "*".to_owned() } else { c.verdict.to_owned() }));
             }
             row
         });
@@ -203,5 +206,8 @@ fn tables_of(html: &mut String, cells: &[Cell]) {
             "",
         ];
         html.push_str(&table(&header, rows));
+        for c in of_table.iter().filter(|c| c.verdict == "known") {
+            told(html, c, "footnote", "*");
+        }
     }
 }

@@ -1,0 +1,345 @@
+//! One way to write a scenario file: the layout changes, and nothing else.
+//!
+//! The text is laid out anew from the reader's own events instead of from a
+//! tree: the order of tables and keys, every comment, and how each value and
+//! key is written stay the file's.
+
+use crate::diagnostics::Diagnostics;
+use crate::syntax;
+use std::fmt::Write;
+use toml::de::DeTable;
+use toml_parser::Source;
+use toml_parser::decoder::Encoding;
+use toml_parser::parser::{Event, EventKind, parse_document};
+
+/// Columns that a line with an array may have, without the comment behind it.
+pub const WIDTH: usize = 100;
+
+/// What [`format()`] does, a rule in each line.
+pub const RULES: &[&str] = &[
+    "the order of tables and keys, every comment, and what values say stay as they are",
+    "`key = value` and `{ a = 1, b = 2 }` with single spaces; no indentation outside of arrays",
+    "one blank line before a table's header and the comment on it; elsewhere one at most",
+    "an array or an inline table with a comment in it, and an array that passes column 100, has a line for each element",
+    "comments behind neighbouring lines begin in one column, two after the longest of these lines",
+    "double quotes, unless the text would need escapes; lines end in a newline and in no blanks",
+];
+
+/// Lays `text` out anew; it need not be a right scenario. `file_name` is for messages alone.
+///
+/// # Errors
+/// What makes it no TOML.
+pub fn format(text: &str, file_name: &str) -> Result<String, Diagnostics> {
+    let (root, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        let problems = syntax::judge(text, root.get_ref(), &errors).problems;
+        return Err(Diagnostics::new(file_name, text, problems));
+    }
+    let source = Source::new(text);
+    let mut events: Vec<Event> = Vec::new();
+    // What is wrong was found above.
+    parse_document(&source.lex().into_vec(), &mut events, &mut ());
+    Ok(lay_out(&Reader { source, events, at: 0 }.lines()))
+}
+
+/// A line of the file, or a value of several.
+enum Line {
+    Blank,
+    /// A comment alone.
+    Comment(String),
+    /// A header, or a key and its value; and the comment behind it.
+    Code {
+        text: String,
+        comment: Option<String>,
+        header: bool,
+    },
+}
+
+/// A value, as far as its layout is concerned.
+enum Node {
+    /// As it will be written.
+    Scalar(String),
+    Array(Items),
+    Table(Items),
+}
+
+/// What stands between brackets or braces.
+#[derive(Default)]
+struct Items {
+    items: Vec<Item>,
+    /// Comments behind the last one, in lines of their own.
+    last: Vec<String>,
+}
+
+/// An element of an array; of an inline table, with its key.
+struct Item {
+    /// Comments in lines of their own.
+    before: Vec<String>,
+    key: Option<String>,
+    value: Node,
+    /// The comment behind it.
+    behind: Option<String>,
+}
+
+struct Reader<'a> {
+    source: Source<'a>,
+    events: Vec<Event>,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn next(&mut self) -> Option<Event> {
+        let event = self.events.get(self.at).copied();
+        self.at += 1;
+        event
+    }
+
+    fn text(&self, event: Event) -> &'a str {
+        self.source.get(event).map_or("", |raw| raw.as_str())
+    }
+
+    /// A key or a value, in double quotes where these change nothing else.
+    fn scalar(&self, event: Event) -> String {
+        let text = self.text(event);
+        let bare = text.strip_prefix('\'').and_then(|t| t.strip_suffix('\''));
+        match bare.filter(|bare| event.encoding() == Some(Encoding::LiteralString) && !bare.contains(['"', '\\'])) {
+            Some(bare) => format!("\"{bare}\""),
+            None => text.to_owned(),
+        }
+    }
+
+    fn comment(&self, event: Event) -> String {
+        self.text(event).trim_end().to_owned()
+    }
+
+    fn lines(mut self) -> Vec<Line> {
+        let mut lines = Vec::new();
+        // What stands in the current line so far; a header's brackets are on their way.
+        let mut code: Option<(String, bool)> = None;
+        let mut empty = true;
+        while let Some(event) = self.next() {
+            empty &= matches!(event.kind(), EventKind::Whitespace | EventKind::Newline);
+            let (text, _) = code.get_or_insert_default();
+            match event.kind() {
+                EventKind::StdTableOpen | EventKind::ArrayTableOpen => {
+                    let brackets = self.text(event).to_owned();
+                    code = Some((brackets, true));
+                }
+                EventKind::StdTableClose | EventKind::ArrayTableClose | EventKind::KeySep => {
+                    text.push_str(self.text(event));
+                }
+                EventKind::SimpleKey => text.push_str(&self.scalar(event)),
+                EventKind::KeyValSep => {
+                    text.push_str(" = ");
+                    let value = self.value();
+                    write_value(text, &value, 0);
+                }
+                EventKind::Comment => {
+                    let comment = self.comment(event);
+                    match code.take().filter(|(text, _)| !text.is_empty()) {
+                        Some((text, header)) => lines.push(Line::Code { text, comment: Some(comment), header }),
+                        None => lines.push(Line::Comment(comment)),
+                    }
+                }
+                EventKind::Newline => {
+                    match code.take().filter(|(text, _)| !text.is_empty()) {
+                        Some((text, header)) => lines.push(Line::Code { text, comment: None, header }),
+                        None if empty => lines.push(Line::Blank),
+                        None => {}
+                    }
+                    empty = true;
+                }
+                _ => {}
+            }
+        }
+        if let Some((text, header)) = code.filter(|(text, _)| !text.is_empty()) {
+            lines.push(Line::Code { text, comment: None, header });
+        }
+        lines
+    }
+
+    /// The value that comes next.
+    fn value(&mut self) -> Node {
+        while let Some(event) = self.next() {
+            match event.kind() {
+                EventKind::Scalar => return Node::Scalar(self.scalar(event)),
+                EventKind::ArrayOpen => return Node::Array(self.items(EventKind::ArrayClose)),
+                EventKind::InlineTableOpen => return Node::Table(self.items(EventKind::InlineTableClose)),
+                _ => {}
+            }
+        }
+        // A key without a value was an error.
+        Node::Scalar(String::new())
+    }
+
+    /// What stands before the bracket that closes.
+    fn items(&mut self, close: EventKind) -> Items {
+        let mut out = Items::default();
+        let (mut key, mut same_line) = (String::new(), false);
+        while let Some(event) = self.next() {
+            match event.kind() {
+                kind if kind == close => break,
+                EventKind::Newline => same_line = false,
+                EventKind::SimpleKey => key.push_str(&self.scalar(event)),
+                EventKind::KeySep => key.push('.'),
+                EventKind::Comment => {
+                    let comment = self.comment(event);
+                    match out.items.last_mut().filter(|_| same_line) {
+                        Some(item) => item.behind = Some(comment),
+                        None => out.last.push(comment),
+                    }
+                }
+                EventKind::Scalar | EventKind::ArrayOpen | EventKind::InlineTableOpen => {
+                    self.at -= 1;
+                    out.items.push(Item {
+                        before: std::mem::take(&mut out.last),
+                        key: Some(std::mem::take(&mut key)).filter(|key| !key.is_empty()),
+                        value: self.value(),
+                        behind: None,
+                    });
+                    same_line = true;
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+}
+
+impl Items {
+    fn has_comments(&self) -> bool {
+        !self.last.is_empty() || self.items.iter().any(|i| !i.before.is_empty() || i.behind.is_some())
+    }
+}
+
+/// The value in one line, where there are no comments and no texts of several lines in it.
+fn flat(node: &Node) -> Option<String> {
+    let (items, ends) = match node {
+        Node::Scalar(text) => return (!text.contains('\n')).then(|| text.clone()),
+        Node::Array(items) => (items, ["[", "]"]),
+        Node::Table(items) if items.items.is_empty() => (items, ["{", "}"]),
+        Node::Table(items) => (items, ["{ ", " }"]),
+    };
+    if items.has_comments() {
+        return None;
+    }
+    let flat = |item: &Item| {
+        let value = flat(&item.value)?;
+        Some(item.key.as_ref().map_or_else(|| value.clone(), |key| format!("{key} = {value}")))
+    };
+    let all = items.items.iter().map(flat).collect::<Option<Vec<_>>>()?;
+    Some([ends[0], &all.join(", "), ends[1]].concat())
+}
+
+/// Writes a value behind what stands in the last line of `out`; lines that it
+/// adds are indented by this much and more.
+fn write_value(out: &mut String, node: &Node, indent: usize) {
+    let column = out.rsplit('\n').next().map_or(0, |line| line.chars().count());
+    let (items, ends) = match node {
+        Node::Scalar(text) => return out.push_str(text),
+        Node::Array(items) => (items, ['[', ']']),
+        Node::Table(items) => (items, ['{', '}']),
+    };
+    match (node, flat(node)) {
+        (_, Some(flat)) if column + flat.chars().count() <= WIDTH => out.push_str(&flat),
+        // Without a comment, the braces of a table stay in one line, as TOML 1.0 has it.
+        (Node::Table(items), _) if !items.has_comments() => {
+            out.push_str("{ ");
+            for (n, item) in items.items.iter().enumerate() {
+                out.push_str(if n > 0 { ", " } else { "" });
+                write_item(out, item, indent);
+            }
+            out.push_str(" }");
+        }
+        _ => {
+            let inner = indent + 4;
+            out.push(ends[0]);
+            let own_line = |out: &mut String, indent: usize| {
+                // Writing to a string never fails.
+                let _ = write!(out, "\n{:indent$}", "");
+            };
+            for item in &items.items {
+                for comment in &item.before {
+                    own_line(out, inner);
+                    out.push_str(comment);
+                }
+                own_line(out, inner);
+                write_item(out, item, inner);
+                out.push(',');
+                if let Some(comment) = &item.behind {
+                    out.push_str("  ");
+                    out.push_str(comment);
+                }
+            }
+            for comment in &items.last {
+                own_line(out, inner);
+                out.push_str(comment);
+            }
+            own_line(out, indent);
+            out.push(ends[1]);
+        }
+    }
+}
+
+fn write_item(out: &mut String, item: &Item, indent: usize) {
+    if let Some(key) = &item.key {
+        out.push_str(key);
+        out.push_str(" = ");
+    }
+    write_value(out, &item.value, indent);
+}
+
+/// Sees to blank lines and to the columns of comments.
+fn lay_out(lines: &[Line]) -> String {
+    // Where a header begins, with the comment on it.
+    let mut heads = vec![false; lines.len()];
+    for (n, line) in lines.iter().enumerate() {
+        if matches!(line, Line::Code { header: true, .. }) {
+            let comments = lines[..n].iter().rev().take_while(|l| matches!(l, Line::Comment(_))).count();
+            heads[n - comments] = true;
+        }
+    }
+    let mut out = String::new();
+    let (mut n, mut blank) = (0, false);
+    while n < lines.len() {
+        if (blank || heads[n]) && !out.is_empty() && !matches!(lines[n], Line::Blank) {
+            out.push('\n');
+        }
+        blank = matches!(lines[n], Line::Blank);
+        match &lines[n] {
+            Line::Blank => n += 1,
+            Line::Comment(comment) => {
+                out.push_str(comment);
+                out.push('\n');
+                n += 1;
+            }
+            Line::Code { text, comment: None, .. } => {
+                out.push_str(text);
+                out.push('\n');
+                n += 1;
+            }
+            Line::Code { comment: Some(_), .. } => {
+                let run = commented(&lines[n..], &heads[n..]);
+                let width = |text: &str| text.rsplit('\n').next().map_or(0, |line| line.chars().count());
+                let longest = run.iter().map(|(text, _)| width(text)).max().unwrap_or(0);
+                for (text, comment) in &run {
+                    // Writing to a string never fails.
+                    let _ = writeln!(out, "{text}{:gap$}{comment}", "", gap = longest - width(text) + 2);
+                }
+                n += run.len();
+            }
+        }
+    }
+    out
+}
+
+/// The lines from the first one on that have comments behind them, and no blank between.
+fn commented<'l>(lines: &'l [Line], heads: &[bool]) -> Vec<(&'l str, &'l str)> {
+    let line = |(n, line): (usize, &'l Line)| match line {
+        Line::Code { text, comment: Some(comment), .. } if n == 0 || !heads[n] => {
+            Some((text.as_str(), comment.as_str()))
+        }
+        _ => None,
+    };
+    lines.iter().enumerate().map_while(line).collect()
+}
