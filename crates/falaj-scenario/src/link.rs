@@ -2,7 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
-use crate::model::{ALL, Direction, Flow, Link, Need, default_scheduler};
+use crate::model::{ALL, Bucket, Direction, Flow, Link, Need, default_scheduler};
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
@@ -275,6 +275,7 @@ fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Prob
     let mut matches = None;
     let mut limit = None;
     let mut need = Some(Need::default());
+    let mut envelope = Some(Vec::new());
     for key in keys::FLOW {
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
@@ -286,11 +287,15 @@ fn flow<'a>(name: &str, fields: Fields<'a>, own: &[Key], problems: &mut Vec<Prob
                 need = read_need(table, at, &fields.what, problems);
             }
             ("need", Got::Wrong) => need = None,
+            ("envelope", Got::Given(Datum::Tables(tables))) => {
+                envelope = read_envelope(&tables, &fields, problems);
+            }
+            ("envelope", Got::Wrong) => envelope = None,
             _ => {}
         }
     }
     let values = values(&[&fields], own.iter().copied(), problems);
-    let flow = Flow { name: name.to_owned(), matches: matches?, need: need? };
+    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
     Some(FlowRead { fields, flow, setup: FlowSetup { values: values?, limit: limit? } })
 }
 
@@ -302,6 +307,30 @@ fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems:
         _ => None,
     };
     Some(Need { rate, delay: values.span("delay") })
+}
+
+/// The token buckets of a flow, of which there is one at least.
+fn read_envelope<'a>(
+    tables: &[(&'a DeTable<'a>, Range<usize>)],
+    flow: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Bucket>> {
+    if tables.len() > keys::BUCKETS_MAX {
+        let at = flow.field("envelope").map_or(flow.at.clone(), |f| f.at.clone());
+        let why = format!("the envelope of {} has {} token buckets", flow.what, tables.len());
+        problems.push(Problem::error(at, why).help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)));
+        return None;
+    }
+    let read = tables.iter().map(|(table, at)| {
+        let fields = fields(table, at.clone(), format!("the envelope of {}", flow.what), keys::ENVELOPE, &[], problems);
+        let values = values(&[&fields], keys::ENVELOPE.iter().copied(), problems)?;
+        match (values.get("rate"), values.bytes("burst")) {
+            (Some(Value::Rate(rate)), Some(burst)) => Some(Bucket { rate, burst }),
+            _ => None,
+        }
+    });
+    // All of them first, to find all that is wrong.
+    read.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// The one flow of a direction that names none.
@@ -321,8 +350,7 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
     let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
     let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
     let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
-    let flow = Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() };
-    Some(FlowRead { fields: none, flow, setup: FlowSetup { values, limit } })
+    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup { values, limit } })
 }
 
 /// Warns of packets without a flow and of flows without packets.
