@@ -5,7 +5,7 @@ use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::Span;
 use num_bigint::BigInt;
 use num_rational::BigRational;
-use num_traits::Zero;
+use num_traits::{ToPrimitive, Zero};
 use std::fmt;
 
 /// An exact number: nanoseconds, bytes, or bytes in a nanosecond.
@@ -19,6 +19,16 @@ pub fn exact(n: impl Into<BigInt>) -> Exact {
 /// A rate in bytes a nanosecond.
 pub fn slope(rate: Rate) -> Exact {
     Exact::new(rate.0.into(), BIT_NANOS.into())
+}
+
+/// The nearest floating-point number, for people and pictures only.
+pub fn float(n: &Exact) -> f64 {
+    n.to_f64().unwrap_or(f64::INFINITY)
+}
+
+/// The next whole number that is no smaller, or the largest there is.
+pub fn whole(n: &Exact) -> u64 {
+    n.ceil().to_integer().to_u64().unwrap_or(if *n < Exact::zero() { 0 } else { u64::MAX })
 }
 
 /// A straight part of a curve, up to where the next one begins.

@@ -30,5 +30,5 @@ mod curve;
 mod distance;
 mod envelope;
 
-pub use curve::{Curve, Exact, NotACurve, Piece, exact, slope};
+pub use curve::{Curve, Exact, NotACurve, Piece, exact, float, slope, whole};
 pub use distance::Distance;
