@@ -275,7 +275,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `kind`, `lend`, `match`, `need`, `phase`, `queue`
+           = help: allowed: `envelope`, `kind`, `lend`, `match`, `need`, `phase`, `queue`
     "#]]
     .assert_eq(&ran.err);
 }

@@ -164,6 +164,9 @@ fn described(envelope: &Envelope, together: bool) -> String {
     if envelope.is_declared() {
         format!("{whose}{buckets}; as the file says")
     } else {
+        // Without the byte that rounding up may add.
+        let burst = float(&envelope.curve.pieces()[0].after);
+        let buckets = envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();
         format!("{whose}{buckets}; from {}", sources_named(&envelope.sources))
     }
 }
