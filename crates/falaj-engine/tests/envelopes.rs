@@ -8,7 +8,7 @@ use falaj_engine::{Engine, PipeId};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::Time;
-use falaj_theory::{Curve, exact};
+use falaj_theory::{Curve, exact, float};
 
 /// A token bucket that fills at `rate` up to `burst` bytes, exactly.
 #[derive(Clone, Debug)]
@@ -65,6 +65,39 @@ fn greedy(dice: &mut Dice, buckets: &mut [Bucket], largest: u32, horizon: u64) -
     all
 }
 
+/// A queue that all share serves them as one: what all send together is bound.
+#[test]
+fn a_shared_queue_serves_all_flows_as_one() {
+    let mut closest = 0f64;
+    for seed in 0..1_500 {
+        let mut dice = Dice::new(seed ^ 0xf1f0);
+        let mut spec = any_pipe(&mut dice);
+        spec.kind = "fifo";
+        spec.setup.flows.iter_mut().for_each(|f| f.limit = Limit::Packets(100_000));
+        let (largest, n) = (spec.setup.largest, spec.setup.flows.len() as u64);
+        let mut alone = spec.clone();
+        alone.setup.flows.truncate(1);
+        let promise = Engine::new(std::slice::from_ref(&alone)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
+        let service = Curve::rate_latency(promise.rate, promise.latency);
+        let (mut envelope, mut arrivals) = (Curve::zero(), Vec::new());
+        for f in 0..n as u32 {
+            let rate = Rate(dice.from(promise.rate.0 / 20 / n, promise.rate.0 / n));
+            let bucket = Bucket::new(rate, dice.from(largest.into(), 300));
+            envelope = envelope.sum(&Curve::token_bucket(rate, bucket.burst));
+            let own = greedy(&mut dice, &mut [bucket], largest, 20_000);
+            arrivals.extend(own.into_iter().map(|a| Arrival { flow: FlowId(f), ..a }));
+        }
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let delay = envelope.delay(&service).unwrap().length;
+        for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
+            let waited = e.end - e.arrival;
+            assert!(exact(waited.0) <= delay, "seed {seed}: {waited} > {delay} ns: {spec:?}");
+            closest = closest.max(waited.0 as f64 / float(&delay));
+        }
+    }
+    assert!(closest > 0.9, "{closest}");
+}
+
 #[test]
 fn neither_delay_nor_backlog_exceeds_its_distance() {
     let (mut bounded, mut tight_delay, mut tight_backlog) = (0, 0f64, 0f64);
@@ -117,7 +150,6 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
         }
         assert!(exact(longest) <= delay, "seed {seed}: {longest} ns > {delay}: {buckets:?} {promise:?} {spec:?}");
         assert!(exact(most) <= backlog, "seed {seed}: {most} B > {backlog}: {buckets:?} {promise:?} {spec:?}");
-        let float = |n: &falaj_theory::Exact| n.to_integer().to_string().parse::<f64>().unwrap();
         bounded += 1;
         tight_delay = tight_delay.max(longest as f64 / float(&delay));
         tight_backlog = tight_backlog.max(most as f64 / float(&backlog));

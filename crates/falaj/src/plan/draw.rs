@@ -184,7 +184,10 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         let ends = [(0.0, level), (width, level)].map(|at| frame.place(at));
         chart.draw_series(DashedLineSeries::new(ends, 5, 4, QUEUE.0.stroke_width(1)))?;
         let label = format!("queue {}: {}", flow.limit, show::bytes(level));
-        word(&mut chart, &label, frame.place((0.0, level)), (12, -5), (HPos::Left, VPos::Bottom), QUEUE.0)?;
+        // On the side where what is sent has not come to it yet, or is far above.
+        let early = envelope.is_some_and(|e| height(e, 0.3 * width) > level);
+        let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
+        word(&mut chart, &label, frame.place((end, level)), (aside, -5), (h, VPos::Bottom), QUEUE.0)?;
     }
     chart.draw_series(LineSeries::new(frame.points(picture.service), SERVED.0.stroke_width(3)))?;
     if let Some(envelope) = envelope {
@@ -202,11 +205,9 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     named(chart, frame, Some(picture.service), "served at least", SERVED.0)?;
     let (Some(d), Some(backlog)) = (&flow.distances, &flow.backlog) else {
         // Below the service curve there is nothing else.
-        let why = match &flow.envelope {
-            Ok(_) => "it may send more than it is served: only the queue bounds its delay",
-            Err(_) => "nothing says what it sends: only the queue bounds its delay",
-        };
-        return word(chart, why, frame.place((frame.width, 0.0)), (-8, -10), (HPos::Right, VPos::Bottom), QUEUE.0);
+        let corner = frame.place((frame.width, 0.0));
+        let why = "only the queue bounds its delay";
+        return word(chart, why, corner, (-8, -10), (HPos::Right, VPos::Bottom), QUEUE.0);
     };
     let (at, wait, level) = (float(&d.delay.at), float(&d.delay.length), float(&d.delay.level));
     arrow(chart, frame.place((at, level)), frame.place((at + wait, level)), (6, 0))?;
@@ -218,7 +219,8 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     // is room in it; or the one above, where what is sent at most has climbed.
     let (roomy, high) = (then > 0.3 * frame.width, level - (top - amount) > 0.16 * frame.tall);
     let (from, aside, v) = match (high, roomy) {
-        (true, _) => ((at, level), (12, 7), VPos::Top),
+        (true, true) => ((at, level), (12, 7), VPos::Top),
+        (true, false) => ((at.max(then), level), (12, 7), VPos::Top),
         (false, true) => ((then, level), (-10, -7), VPos::Bottom),
         (false, false) => ((at + wait, level), (10, 2), VPos::Top),
     };
