@@ -266,6 +266,10 @@ fn traffic_tells_what_to_expect_and_assures_nothing() {
     assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["packets"]), (&2_363.into(), &4.into()));
     assert_eq!(a["backlog"]["lossless"], true);
     assert_eq!(b["envelope"]["none"], "none: traffic b is Poisson, whose bursts have no limit");
+    // The simulator keeps to both.
+    let sim = falaj(&["sim", "derived.toml", "--duration", "500ms", "--json"]).json();
+    let seen = flow(&sim["flows"], "a");
+    assert!(number(&seen["delay_max_ns"]) <= 1_347_815.0 && number(&seen["max_backlog_packets"]) <= 4.0, "{seen}");
     // A need is judged by what is assured, and the envelope that would do is offered.
     let ran = falaj(&["plan", "derived.toml", "--need", "a.delay=2ms"]);
     assert_eq!(ran.status, Some(1), "{ran:?}");

@@ -310,3 +310,44 @@ fn backlog(distance: &Distance, limit: Limit, largest: u32, envelope: Option<&En
     };
     Backlog { bytes, packets, fits, lossless, enough }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::time::Time;
+    use falaj_theory::exact;
+
+    /// Every packet of any two and those between them, at rates where a gap is
+    /// no whole number of nanoseconds, and short ones.
+    #[test]
+    fn sources_keep_to_the_envelope_derived_from_them() {
+        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us) };
+        for (rate, size) in [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)] {
+            for model in [Model::Cbr, on_off(1), on_off(50), on_off(3_000)] {
+                let (name, start) = ("a".into(), Time(7));
+                let source = Source {
+                    name,
+                    link: 0,
+                    flow: 0,
+                    towards: Towards::Up,
+                    model,
+                    rate: Rate(rate),
+                    size,
+                    start,
+                    stop: None,
+                };
+                let curve = Envelope::derived(&[&source]).unwrap().curve;
+                let mut tight = false;
+                let times: Vec<Time> = falaj_traffic::source::Source::new(source.spec(), 5, 0).take(250).collect();
+                for (n, from) in times.iter().enumerate() {
+                    for (packets, to) in times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t)) {
+                        let most = curve.after(&exact((*to - *from).0));
+                        assert!(exact(packets * u64::from(size)) <= most, "{model:?} {rate} {size}: {packets}");
+                        tight |= packets > 1 && exact(packets * u64::from(size) + 60) > most;
+                    }
+                }
+                assert!(tight || model == on_off(1), "{model:?} {rate} {size}: far too large");
+            }
+        }
+    }
+}

@@ -88,16 +88,21 @@ impl Place {
         self.path.last() == words.last() && words.iter().all(|w| rest.any(|p| p == w))
     }
 
-    /// May `words` be set in it? More than one are a key of a table of its own.
     fn takes(&self, words: &[String]) -> bool {
-        let [first, rest @ ..] = words else { return false };
-        let Some(key) = self.keys.iter().find(|k| k.name == first) else { return false };
-        match (key.holds, rest) {
-            (_, []) => true,
-            (Holds::Table(inner) | Holds::Tables(inner), [name]) => inner.iter().any(|k| k.name == name),
-            (Holds::Scheduler, [_]) => true,
-            _ => false,
-        }
+        takes(&self.keys, words)
+    }
+}
+
+/// May `words` be set in a table of these keys? More than one are a key of a
+/// table of its own, whose last word is left to the parser, which knows the nearest one.
+fn takes(keys: &[Key], words: &[String]) -> bool {
+    let [first, rest @ ..] = words else { return false };
+    let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
+    match key.holds {
+        _ if rest.is_empty() => true,
+        Holds::Table(inner) | Holds::Tables(inner) => rest.len() == 1 || takes(inner, rest),
+        Holds::Scheduler => rest.len() == 1,
+        _ => false,
     }
 }
 
@@ -111,7 +116,7 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
     }
     let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
     let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
-    // A word that no table takes is left to the parser, which knows the nearest one.
+    // So is a word that no table takes.
     let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
     let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
     if choices.is_empty() {
