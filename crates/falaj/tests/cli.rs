@@ -301,8 +301,8 @@ fn a_need_may_come_from_the_command_line() {
             "b.dealy=3ms",
             "error: with --need b.dealy=3ms: the need of flow `b` has no key `dealy`\n  did you mean `delay`?",
         ),
-        ("c.delay=3ms", "falaj: --need c.delay=3ms: the scenario has no such table"),
-        ("delay=3ms", "falaj: --need delay=3ms: the scenario has no such table"),
+        ("c.delay=3ms", "falaj: --need c.delay=3ms: no table of the scenario has such a key"),
+        ("delay=3ms", "falaj: --need delay=3ms: no table of the scenario has such a key"),
     ] {
         let ran = falaj(&["plan", tenants, "--need", need]);
         assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{need}");

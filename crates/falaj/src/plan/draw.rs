@@ -183,9 +183,13 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         let level = picture.queue;
         let ends = [(0.0, level), (width, level)].map(|at| frame.place(at));
         chart.draw_series(DashedLineSeries::new(ends, 5, 4, QUEUE.0.stroke_width(1)))?;
-        let label = format!("queue {}: {}", flow.limit, show::bytes(level));
+        let label = match flow.limit {
+            Limit::Packets(n) => format!("queue {n}p: {}", show::bytes(level)),
+            Limit::Bytes(_) => format!("queue {}", show::bytes(level)),
+        };
         // On the side where what is sent has not come to it yet, or is far above.
-        let early = envelope.is_some_and(|e| height(e, 0.3 * width) > level);
+        let early =
+            envelope.is_some_and(|e| height(e, 0.3 * width) > level) && height(picture.service, 0.65 * width) > level;
         let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
         word(&mut chart, &label, frame.place((end, level)), (aside, -5), (h, VPos::Bottom), QUEUE.0)?;
     }
@@ -213,7 +217,11 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     arrow(chart, frame.place((at, level)), frame.place((at + wait, level)), (6, 0))?;
     let (then, amount, top) = (float(&d.backlog.at), float(&d.backlog.length), float(&d.backlog.level));
     arrow(chart, frame.place((then, top - amount)), frame.place((then, top)), (0, 6))?;
-    let delay = format!("delay ≤ {}", show::nanos(wait));
+    let time = |ns: f64| show::nanos(ns).replace("us", "µs");
+    // A full queue may be shorter than the distance.
+    let by_queue = flow.best().map(|best| best.delay.0 as f64).filter(|best| *best < wait.floor());
+    let by_queue = by_queue.map_or(String::new(), |best| format!("; by the queue {}", time(best)));
+    let delay = format!("delay ≤ {}{by_queue}", time(wait));
     let backlog = format!("backlog ≤ {}", show::bytes(backlog.bytes as f64));
     // The corner below the one and left of the other is free of curves, if there
     // is room in it; or the one above, where what is sent at most has climbed.
@@ -226,7 +234,11 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     };
     let h = if !high && roomy { HPos::Right } else { HPos::Left };
     word(chart, &delay, frame.place(from), aside, (h, v), DISTANCE.0)?;
-    let share = if high { 0.28 * amount.min(level) } else { 0.45 * amount };
+    let share = match (high, roomy) {
+        (true, true) => 0.28 * amount.min(level),
+        (true, false) => 0.6 * amount.min(level),
+        (false, _) => 0.45 * amount,
+    };
     let middle = frame.place((then, top - amount + share));
     let (aside, h) = if roomy { (-9, HPos::Right) } else { (9, HPos::Left) };
     word(chart, &backlog, middle, (aside, 0), (h, VPos::Center), DISTANCE.0)

@@ -223,3 +223,20 @@ fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<Stri
         super::bounds::sources_named(&envelope.sources)
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_good_tooth_is_found_to_its_edge() {
+        let share = |step, most| Share { name: "weight", step, least: 1, most, value: Value::Count };
+        assert_eq!(smallest(&share(1, 100), |v| v >= 37), Some(37));
+        assert_eq!(smallest(&share(1, 100), |v| v > 100), None);
+        // A tooth at 4990 to 6000, and all from 9000 on: by thousands, then to a thousandth of it.
+        let tooth = smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
+        assert!((4990..=4995).contains(&tooth), "{tooth}");
+        let far = smallest(&share(1000, u64::MAX), |v| v >= 77_777_777_777).unwrap();
+        assert!((77_777_777_777..77_855_555_555).contains(&far), "within a thousandth: {far}");
+    }
+}

@@ -134,7 +134,7 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
         [] => {
             let mut names: Vec<String> = places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
             names.sort_unstable();
-            bail!("the scenario has no such table; it has `{}`", names.join("`, `"))
+            bail!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))
         }
         several => {
             let list: Vec<String> = several.iter().map(full).collect();
