@@ -129,7 +129,7 @@ fn what_cannot_be_divided_is_refused() {
     below(&mut spec, 0, "fifo", vec![FlowSetup::new(Values::default(), Limit::Packets(1))]);
     spec.kind = "fifo";
     spec.setup.scheduler = Values::default();
-    let refused = Engine::new(&[spec]).err().expect("one queue has nothing to divide").1;
+    let refused = Engine::new(&[spec]).err().expect("one queue has nothing to divide").1.into_iter().next().unwrap();
     assert_eq!((refused.flow, refused.param), (Some(0), "scheduler"));
     assert!(registry::entry("drr").is_some());
 }

@@ -45,6 +45,8 @@ pub enum Holds {
     Scheduler,
     /// A table with these keys.
     Table(&'static [Key]),
+    /// A table with these keys, or a list of such tables.
+    Tables(&'static [Key]),
     /// A table of tables, by names that people choose. Their keys are these,
     /// and for flows also what the discipline accepts.
     Named(&'static [Key]),
@@ -114,6 +116,12 @@ pub const TABLES: &[Table] = &[
         keys: PART,
     },
     Table { word: "need", header: "need = { … }", doc: "what the owner of a flow asks for", keys: NEED },
+    Table {
+        word: "envelope",
+        header: "envelope = { … }",
+        doc: "a token bucket that the flow's packets keep to; of a list, all of them",
+        keys: ENVELOPE,
+    },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
     Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
 ];
@@ -209,11 +217,19 @@ const NEEDED: Key = key(
     "what its owner asks for; a plan is refused that promises less",
 );
 
+const SENDS: Key = key(
+    "envelope",
+    Holds::Tables(ENVELOPE),
+    Otherwise("not known"),
+    "the most that it sends: a token bucket or a list of them, which all hold; `falaj plan` bounds delay and backlog by it",
+);
+
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
 pub const FLOW: &[Key] = &[
     RULES,
     QUEUE,
     NEEDED,
+    SENDS,
     key(
         "scheduler",
         Holds::Scheduler,
@@ -229,12 +245,28 @@ pub const FLOW: &[Key] = &[
 ];
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
-pub const PART: &[Key] = &[RULES, QUEUE, NEEDED];
+pub const PART: &[Key] = &[RULES, QUEUE, NEEDED, SENDS];
 
 /// `need = { … }` of a flow.
 pub const NEED: &[Key] = &[
     key("rate", Holds::FiniteRate, Otherwise("none"), "at least this rate"),
     key("delay", Holds::PositiveSpan, Otherwise("none"), "at most this delay, from last bit in to last bit out"),
+];
+
+/// The largest `burst` of an envelope.
+pub const BURST_MAX: u64 = 1 << 40;
+/// No more token buckets than these make an envelope.
+pub const BUCKETS_MAX: usize = 16;
+
+/// `envelope = { … }` of a flow, or one of a list.
+pub const ENVELOPE: &[Key] = &[
+    key("rate", Holds::FiniteRate, Required, "at most this rate in the long run, as the link accounts bytes"),
+    key(
+        "burst",
+        Holds::BytesIn { min: 1, max: BURST_MAX },
+        Required,
+        "at most so much at once beyond that, the packet that comes included",
+    ),
 ];
 
 /// `[traffic.NAME]`.

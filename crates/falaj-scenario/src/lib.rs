@@ -61,7 +61,7 @@ mod unlikely;
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use matching::{TERMS, parse_match};
-pub use model::{ALL, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
+pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
 pub use traffic::STAMP;
 pub use units::{RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_rate, parse_size, parse_span};

@@ -2,7 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
-use crate::model::{ALL, Direction, Flow, Link, Need, default_scheduler};
+use crate::model::{ALL, Bucket, Direction, Flow, Link, Need, default_scheduler};
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
@@ -150,6 +150,7 @@ impl FlowRead<'_> {
                 name: part_name(&self.flow.name, &part.flow.name),
                 matches: part.flow.matches.iter().flat_map(both).collect(),
                 need: part.flow.need,
+                envelope: part.flow.envelope,
             }
         };
         parts.into_iter().map(within).collect()
@@ -248,7 +249,7 @@ fn direction(
     if !divided(&mut setup, &rates, &mut flows, problems) {
         return (None, names, Vec::new());
     }
-    if let Err(refused) = tree::check(chosen.entry.kind, &setup) {
+    if let Err(refused) = tree::promises(chosen.entry.kind, &setup) {
         problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
         return (None, names, Vec::new());
     }
@@ -380,6 +381,7 @@ fn flow<'a>(
     let mut matches = None;
     let mut limit = None;
     let mut need = Some(Need::default());
+    let mut envelope = Some(Vec::new());
     for key in keys {
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
@@ -391,11 +393,15 @@ fn flow<'a>(
                 need = read_need(table, at, &fields.what, problems);
             }
             ("need", Got::Wrong) => need = None,
+            ("envelope", Got::Given(Datum::Tables(tables))) => {
+                envelope = read_envelope(&tables, &fields, problems);
+            }
+            ("envelope", Got::Wrong) => envelope = None,
             _ => {}
         }
     }
     let values = values(&[&fields], own.iter().copied(), problems);
-    let flow = Flow { name: name.to_owned(), matches: matches?, need: need? };
+    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
     let parts = match parts(&fields, problems) {
         Ok(parts) => parts,
         Err(()) => return None,
@@ -445,6 +451,30 @@ fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems:
     Some(Need { rate, delay: values.span("delay") })
 }
 
+/// The token buckets of a flow, of which there is one at least.
+fn read_envelope<'a>(
+    tables: &[(&'a DeTable<'a>, Range<usize>)],
+    flow: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Bucket>> {
+    if tables.len() > keys::BUCKETS_MAX {
+        let at = flow.field("envelope").map_or(flow.at.clone(), |f| f.at.clone());
+        let why = format!("the envelope of {} has {} token buckets", flow.what, tables.len());
+        problems.push(Problem::error(at, why).help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)));
+        return None;
+    }
+    let read = tables.iter().map(|(table, at)| {
+        let fields = fields(table, at.clone(), format!("the envelope of {}", flow.what), keys::ENVELOPE, &[], problems);
+        let values = values(&[&fields], keys::ENVELOPE.iter().copied(), problems)?;
+        match (values.get("rate"), values.bytes("burst")) {
+            (Some(Value::Rate(rate)), Some(burst)) => Some(Bucket { rate, burst }),
+            _ => None,
+        }
+    });
+    // All of them first, to find all that is wrong.
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
 /// The one flow of a direction that names none.
 fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Problem>) -> Option<FlowRead<'a>> {
     let first = tables.first()?;
@@ -462,8 +492,7 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
     let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
     let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
     let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
-    let flow = Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() };
-    Some(FlowRead { fields: none, flow, setup: FlowSetup::new(values, limit), parts: None })
+    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), parts: None })
 }
 
 /// Warns of packets without a flow and of flows without packets.

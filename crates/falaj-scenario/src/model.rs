@@ -81,6 +81,24 @@ pub struct Flow {
     pub matches: Vec<Match>,
     /// What its owner asks for.
     pub need: Need,
+    /// The most that it sends: it keeps to each of these. Empty: not known.
+    pub envelope: Vec<Bucket>,
+}
+
+impl Flow {
+    /// The one flow of a link that names none: every packet.
+    pub(crate) fn all() -> Flow {
+        Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default(), envelope: Vec::new() }
+    }
+}
+
+/// A token bucket: in any time `t` at most `burst` and `rate` times `t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bucket {
+    /// In the long run; finite.
+    pub rate: Rate,
+    /// In bytes as the link accounts them; above zero.
+    pub burst: u64,
 }
 
 /// What a flow's owner asks for.
@@ -177,7 +195,7 @@ impl Scenario {
                 scheduler: Values::default(),
                 flows: vec![FlowSetup::new(Values::default(), queue)],
             },
-            flows: vec![Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default() }],
+            flows: vec![Flow::all()],
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
         Scenario { links: vec![link], traffic: Vec::new(), run: Run::default() }

@@ -4,6 +4,7 @@ use crate::diagnostics::Problem;
 use crate::keys::{Fallback, Holds, Key};
 use crate::matching::parse_match;
 use crate::nearest;
+use crate::reference;
 use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
 use falaj_sched::params::{Kind, Param, Value};
@@ -20,6 +21,8 @@ pub(crate) enum Datum<'a> {
     Name(&'a str),
     /// A table or what stands in its place; the caller knows what is in it.
     Table(&'a DeTable<'a>),
+    /// One or several, each with its place.
+    Tables(Vec<(&'a DeTable<'a>, Range<usize>)>),
 }
 
 /// A key that the file has.
@@ -245,6 +248,8 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         }
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
         (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
+        (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
+        (Holds::Tables(_), DeValue::Array(array)) => return tables(key, array, &at, problems).map(Datum::Tables),
         (Holds::Scheduler, DeValue::String(text)) => Err(Unreadable::new(
             "a scheduler is a table",
             format!("write `{{ kind = \"{}\" }}`", quoted(text).trim_matches('`')),
@@ -281,6 +286,26 @@ fn rules(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
+fn tables<'a>(
+    key: &Key,
+    array: &'a [Spanned<DeValue<'a>>],
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<(&'a DeTable<'a>, Range<usize>)>> {
+    if array.is_empty() {
+        problems.push(at_value(key, Unreadable::new("an empty list says nothing", "leave it out, or fill it"), at));
+        return None;
+    }
+    let read = array.iter().map(|item| match item.get_ref() {
+        DeValue::Table(table) => Some((table, item.span())),
+        other => {
+            problems.push(at_value(key, mistyped(key, other), &item.span()));
+            None
+        }
+    });
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
 fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
     parse_match(text)
         .map_err(|mut error| {
@@ -310,6 +335,10 @@ fn advice(key: &Key) -> String {
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) => return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Tables(keys) => {
+            let names = nearest::list(keys.iter().map(|k| k.name));
+            return format!("write a table of {names}, as in `{}`, or a list of such tables", reference::inline(keys));
+        }
         Holds::Named(_) if key.name == "flow" => ("a table for each, with a name", "[link.LINK.flow.NAME]"),
         Holds::Named(_) => return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name),
     };

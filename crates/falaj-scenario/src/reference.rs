@@ -193,6 +193,9 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::FlowName => "the name of a flow".into(),
         Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
         Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Tables(keys) => {
+            format!("a table of {}, or a list of such tables", nearest::list(keys.iter().map(|k| k.name)))
+        }
         Holds::Named(keys) => {
             format!("tables with names, each of {}", nearest::list(keys.iter().map(|k| k.name)))
         }
@@ -205,6 +208,12 @@ fn default(key: &Key, markdown: bool) -> String {
         Fallback::Value(text) if markdown => format!("`{text}`"),
         Fallback::Value(text) | Fallback::Otherwise(text) => text.into(),
     }
+}
+
+/// A table as it is written in the file.
+pub(crate) fn inline(keys: &[Key]) -> String {
+    let inner: Vec<String> = keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
+    format!("{{ {} }}", inner.join(", "))
 }
 
 /// A value as it is written in the file.
@@ -225,10 +234,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::LinkName => "uplink",
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
-        Holds::Table(keys) => {
-            let inner: Vec<String> = keys.iter().map(|k| format!("{} = {}", k.name, sample(k, false))).collect();
-            return format!("{{ {} }}", inner.join(", "));
-        }
+        Holds::Table(keys) | Holds::Tables(keys) => return inline(keys),
         Holds::Named(_) => return String::new(),
     };
     format!("\"{text}\"")
@@ -250,6 +256,7 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
+        ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
         _ => format!("{header}\n{set}"),
     }

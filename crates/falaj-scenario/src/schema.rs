@@ -62,6 +62,10 @@ fn property(key: &Key) -> Value {
         Holds::Scheduler => json!({ "$ref": "#/$defs/scheduler" }),
         Holds::Table(keys::DIRECTION) => json!({ "$ref": "#/$defs/direction" }),
         Holds::Table(inner) => table(inner),
+        Holds::Tables(inner) => {
+            let inner = table(inner);
+            json!({ "anyOf": [inner, { "type": "array", "items": inner, "minItems": 1 }] })
+        }
         Holds::Named(keys::LINK) => {
             let mut links = named(&json!({ "$ref": "#/$defs/link" }));
             links["minProperties"] = json!(1);

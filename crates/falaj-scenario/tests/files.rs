@@ -2,7 +2,7 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Match, Protocol};
-use falaj_scenario::{Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_scenario::{Bucket, Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
 use falaj_sched::params::Value;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -37,6 +37,9 @@ fn a_whole_file() {
     assert_eq!(up.flows[0].matches, [Match { protocol: Some(Protocol::UDP), dport: Some((5004, 5004)), ..Match::ANY }]);
     assert_eq!(up.flows[0].need.rate, Some(Rate::from_mbit(50)));
     assert_eq!(up.flows[0].need.delay, Some(Span::from_millis(1)));
+    let bucket = |mbit, burst| Bucket { rate: Rate::from_mbit(mbit), burst };
+    assert_eq!(up.flows[0].envelope, [bucket(60, 3_000), bucket(50, 20_000)]);
+    assert_eq!(up.flows[1].envelope, []);
     assert_eq!(up.setup.flows[0].limit, Limit::Packets(20));
     assert_eq!(up.setup.flows[0].values.span("phase"), Some(Span::from_micros(30)));
     assert_eq!(up.setup.flows[1].values.choice("kind"), Some("B"));

@@ -60,7 +60,7 @@ phase = "1ms"
               | ^^^^^
               |
               = help: `phase` is for flows of the scheduler `virtual-links`
-              = help: allowed: `flow`, `match`, `need`, `quantum`, `queue`, `scheduler`
+              = help: allowed: `envelope`, `flow`, `match`, `need`, `quantum`, `queue`, `scheduler`
         "#]],
     );
 }
@@ -543,6 +543,68 @@ match = "ip src 2001:db8::/32"
                |             ^^^^^^^^^^^^^^^^^
                |
                = help: keep to one version, or write a list of two rules
+        "#]],
+    );
+}
+
+#[test]
+fn envelopes() {
+    errors(
+        r#"[link.a]
+rate = "10mbit"
+[link.a.flow.one]
+match = "udp"
+envelope = "10mbit"
+[link.a.flow.two]
+match = "tcp"
+envelope = { rate = "unlimited", bursts = "3kB" }
+[link.a.flow.three]
+match = "icmp"
+envelope = [{ rate = "1mbit", burst = "0B" }, 5, { rate = "2mbit" }]
+[link.a.flow.four]
+match = "any"
+envelope = []
+"#,
+        expect![[r#"
+            error: `envelope`: a text does not go here
+             --> a.toml:5:12
+              |
+            5 | envelope = "10mbit"
+              |            ^^^^^^^^
+              |
+              = help: write a table of `rate`, `burst`, as in `{ rate = "100mbit", burst = "1500B" }`, or a list of such tables
+
+            error: `rate`: `unlimited` is for links
+             --> a.toml:8:21
+              |
+            8 | envelope = { rate = "unlimited", bursts = "3kB" }
+              |                     ^^^^^^^^^^^
+              |
+              = help: write a rate, as in `100mbit`
+
+            error: the envelope of flow `two` has no key `bursts`
+             --> a.toml:8:34
+              |
+            8 | envelope = { rate = "unlimited", bursts = "3kB" }
+              |                                  ^^^^^^ did you mean `burst`?
+              |
+              = help: allowed: `burst`, `rate`
+
+            error: `envelope`: a whole number does not go here
+              --> a.toml:11:47
+               |
+            11 | envelope = [{ rate = "1mbit", burst = "0B" }, 5, { rate = "2mbit" }]
+               |                                               ^
+               |
+               = help: write a table of `rate`, `burst`, as in `{ rate = "100mbit", burst = "1500B" }`, or a list of such tables
+
+            error: `envelope`: an empty list says nothing
+              --> a.toml:14:12
+               |
+            14 | envelope = []
+               |            ^^
+               |
+               = help: leave it out, or fill it
         "#]],
     );
 }

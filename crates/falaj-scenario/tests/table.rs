@@ -9,7 +9,7 @@ fn walk(keys: &[Key], check: &mut impl FnMut(&Key)) {
     for (n, key) in keys.iter().enumerate() {
         assert!(keys[..n].iter().all(|k| k.name != key.name), "`{}` is described twice", key.name);
         check(key);
-        if let Holds::Table(inner) | Holds::Named(inner) = key.holds {
+        if let Holds::Table(inner) | Holds::Tables(inner) | Holds::Named(inner) = key.holds {
             walk(inner, check);
         }
     }

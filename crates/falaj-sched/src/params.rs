@@ -181,20 +181,24 @@ impl Setup {
         };
         self.flows.iter().flat_map(below).collect()
     }
+    /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
+    pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
+        let leaves = |f: &FlowSetup| f.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+        let ends = self.flows.iter().scan(0, |end, f| {
+            *end += leaves(f);
+            Some(*end)
+        });
+        ends.enumerate().find(|&(_, end)| n < end).map(|(f, _)| f)
+    }
     /// The `n`th of the [leaves](Setup::leaves).
     pub fn leaf_mut(&mut self, n: usize) -> Option<&mut FlowSetup> {
-        let mut rest = n;
-        for flow in &mut self.flows {
-            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
-            if rest < leaves {
-                if flow.inner.is_none() {
-                    return Some(flow);
-                }
-                return flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(rest));
-            }
-            rest -= leaves;
+        let f = self.flow_of_leaf(n)?;
+        let before = (0..n).filter(|&m| self.flow_of_leaf(m) != Some(f)).count();
+        let flow = &mut self.flows[f];
+        if flow.inner.is_none() {
+            return Some(flow);
         }
-        None
+        flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(n - before))
     }
     /// Transmission time of the largest packet (the papers' MTU/C).
     pub fn largest_airtime(&self) -> Span {

@@ -124,10 +124,11 @@ impl core::iter::Sum for Span {
 }
 
 impl fmt::Display for Span {
-    /// As people write it: `870ns`, `121.12us`, `3.1ms`, `2s`; never rounded.
+    /// As people write it: `0s`, `870ns`, `121.12us`, `3.1ms`, `2s`; never rounded.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, name, digits) = match self.0 {
-            0..1_000 => (1, "ns", 0),
+            0 => (1, "s", 0),
+            1..1_000 => (1, "ns", 0),
             1_000..1_000_000 => (1_000, "us", 3),
             1_000_000..1_000_000_000 => (1_000_000, "ms", 6),
             _ => (1_000_000_000, "s", 9),
@@ -163,7 +164,7 @@ mod tests {
     #[test]
     fn a_span_is_written_as_people_write_it() {
         for (ns, text) in [
-            (0, "0ns"),
+            (0, "0s"),
             (870, "870ns"),
             (30_000, "30us"),
             (121_120, "121.12us"),

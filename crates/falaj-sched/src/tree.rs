@@ -165,19 +165,21 @@ fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server
     Ok(Box::new(Station::new(&alone, fifo)))
 }
 
-/// Would `kind` and all that stands below its flows be built from `setup`?
-pub fn check(kind: &str, setup: &Setup) -> Result<(), Refusals> {
-    struct Whole<'a>(&'a Setup);
-    impl Visitor for Whole<'_> {
-        type Output = Result<(), Refusals>;
+/// What each leaf of `setup` is promised under `kind` and what stands below its flows.
+pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromise>>, Refusals> {
+    struct Ask<'a>(&'a Setup);
+    impl Visitor for Ask<'_> {
+        type Output = Result<Vec<Result<Promise, NoPromise>>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            let leaves = (0..self.0.leaves().len() as u32).map(FlowId);
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
-                Tree::new(self.0, discipline)?;
+                let tree = Tree::new(self.0, discipline)?;
+                return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());
             }
-            Ok(())
+            Ok(leaves.map(|flow| discipline.service(flow)).collect())
         }
     }
-    registry::build(kind, setup, Whole(setup))?
+    registry::build(kind, setup, Ask(setup))?
 }
 
 /// Builds what stands below a flow: a station, or a tree in its turn.

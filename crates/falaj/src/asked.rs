@@ -86,7 +86,7 @@ mod tests {
         let (mut two, _) = falaj_scenario::parse(tenants, "tenants.toml").unwrap();
         assert_eq!(
             lines(&two),
-            ["100mbit of l2 each way, 0ns each way, virtual-links, queues a 8p = 969 us, b 20p = 2.42 ms"]
+            ["100mbit of l2 each way, 0s each way, virtual-links, queues a 8p = 969 us, b 20p = 2.42 ms"]
         );
         two.links[0].down = simple.links[0].down.clone();
         two.links[0].down.setup.rate = Rate::UNLIMITED;

@@ -120,6 +120,16 @@ pub(crate) fn rate(bits: f64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// An amount of data: `500 B`, `64.3 kB`; bytes are whole below 10 kB.
+pub(crate) fn bytes(bytes: f64) -> String {
+    match bytes {
+        b if b < 9_999.5 => format!("{b:.0} B"),
+        b if b < 999.5e3 => format!("{} kB", three_digits(b / 1e3)),
+        b if b < 999.5e6 => format!("{} MB", three_digits(b / 1e6)),
+        b => format!("{} GB", three_digits(b / 1e9)),
+    }
+}
+
 /// A link's rate.
 pub(crate) fn link_rate(r: Rate) -> String {
     if r.is_unlimited() { "unlimited".into() } else { rate(r.0 as f64) }
@@ -188,6 +198,7 @@ mod tests {
             assert_eq!(nanos(ns), text);
         }
         assert_eq!(rate(12e6), "12.0 Mbit/s");
+        assert_eq!([500.4, 9_999.0, 64_321.0, 2e6].map(bytes), ["500 B", "9999 B", "64.3 kB", "2.00 MB"]);
         assert_eq!(percent(0, 10), "0 %");
         assert_eq!(percent(1, 0), DASH);
     }

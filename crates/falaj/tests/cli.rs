@@ -218,6 +218,183 @@ fn a_proposal_keeps_its_word() {
 }
 
 #[test]
+fn an_envelope_bounds_delay_and_backlog() {
+    // R = 37.888 Mbit/s after T = 2(S-W+L) = 1242240 ns; 8 Mbit/s is a byte each 1000 ns, R one each 211.14865 ns.
+    let sends = |text: &str, queue: &str| {
+        let to = format!("kind = \"A\"\nenvelope = {text}");
+        TENANTS.replacen("kind = \"A\"", &to, 1).replacen("20p", queue, 1)
+    };
+    let bucket = r#"{ rate = "8mbit", burst = "3000B" }"#;
+    let plan = |name: &str, text: &str| {
+        let ran = falaj(&["plan", file(name, text), "--json"]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        flow(&ran.json()["directions"][0]["flows"], "a").clone()
+    };
+    let a = plan("envelope.toml", &sends(bucket, "20p"));
+    // T + b/R = 1242240 + 633446 (633445.9 rounded up); b + r T = 3000 + 1242.24.
+    assert_eq!(a["assured"]["delay_ns"], 1_242_240 + 633_446);
+    assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["enough"]), (&4_242.into(), &"4242B".into()));
+    assert_eq!(a["backlog"]["fits"], "fits the queue of 20p if no packet is below 203 B");
+    assert!(a["assured"]["limit"].as_str().unwrap().starts_with("the scheduler: its latency is 1.24 ms"), "{a}");
+    assert_eq!(a["delay"]["delay_ns"], 5_590_080, "what a full queue is promised stays beside it");
+    assert_eq!((&a["service"]["rate"], &a["service"]["latency_ns"]), (&37_888_000.into(), &1_242_240.into()));
+    assert_eq!(number(&a["service"]["points"][1]["at_ns"]), 1_242_240.0);
+    assert_eq!(number(&a["envelope"]["points"][0]["bytes_after"]), 3000.0);
+    assert!(a["expected"].is_null() && a["envelope"]["declared"] == true, "{a}");
+
+    let a = plan("envelope-short.toml", &sends(bucket, "4kB"));
+    assert_eq!((&a["backlog"]["lossless"], &a["backlog"]["enough"]), (&false.into(), &"4242B".into()));
+    // Of two buckets both hold: the second leaves a knee that waits longest.
+    let two = format!(r#"[{bucket}, {{ rate = "80mbit", burst = "1000B" }}]"#);
+    let a = plan("envelope-two.toml", &sends(&two, "20p"));
+    // They meet at 2000 B / 72 Mbit/s = 222222 ns and 3222.2 B: T + 680367.9 - 222222.2 = 1700385.6.
+    assert_eq!(a["assured"]["delay_ns"], 1_700_386, "{a}");
+    // More than it is served: only the queue bounds it.
+    let a = plan("envelope-fast.toml", &sends(r#"{ rate = "40mbit", burst = "3kB" }"#, "20p"));
+    assert_eq!((&a["assured"]["delay_ns"], &a["backlog"]), (&5_590_080.into(), &serde_json::Value::Null));
+    assert!(a["assured"]["limit"].as_str().unwrap().starts_with("the rate: it may send more"), "{a}");
+}
+
+#[test]
+fn traffic_tells_what_to_expect_and_assures_nothing() {
+    let json = falaj(&["plan", file("derived.toml", TENANTS), "--json"]).json();
+    let flows = &json["directions"][0]["flows"];
+    let (a, b) = (flow(flows, "a"), flow(flows, "b"));
+    // 500 B, and what 12 Mbit/s are in the nanosecond that rounding may take: 500.0015 B at 37.888 Mbit/s.
+    assert_eq!(a["expected"]["delay_ns"], 1_242_240 + 105_575);
+    assert_eq!(a["assured"]["delay_ns"], 5_590_080);
+    // 500.0015 B and 1.5 B/us for T: 2363.4 B.
+    assert_eq!((&a["backlog"]["bytes"], &a["backlog"]["packets"]), (&2_363.into(), &4.into()));
+    assert_eq!(a["backlog"]["lossless"], true);
+    assert_eq!(b["envelope"]["none"], "none: traffic b is Poisson, whose bursts have no limit");
+    // The simulator keeps to both.
+    let sim = falaj(&["sim", "derived.toml", "--duration", "500ms", "--json"]).json();
+    let seen = flow(&sim["flows"], "a");
+    assert!(number(&seen["delay_max_ns"]) <= 1_347_815.0 && number(&seen["max_backlog_packets"]) <= 4.0, "{seen}");
+    // A need is judged by what is assured, and the envelope that would do is offered.
+    let ran = falaj(&["plan", "derived.toml", "--need", "a.delay=2ms"]);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    let declare = r#"declare `envelope = { rate = "12mbit", burst = "501B" }`"#;
+    assert!(ran.out.contains("REFUSED a: needs a delay of at most 2ms, is promised 5.59 ms"), "{}", ran.out);
+    assert!(ran.out.contains(declare), "{}", ran.out);
+    let with = r#"a.envelope={ rate = "12mbit", burst = "501B" }"#;
+    assert_eq!(falaj(&["plan", "derived.toml", "--need", "a.delay=2ms", "--what-if", with]).status, Some(0));
+}
+
+#[test]
+fn a_need_may_come_from_the_command_line() {
+    let tenants = file("asked-need.toml", TENANTS);
+    let ran = falaj(&["plan", tenants, "--need", "b.delay=3ms", "--need", "a.rate=37mbit"]);
+    assert_eq!(ran.status, Some(1), "{ran:?}");
+    assert!(ran.out.contains("REFUSED b: needs a delay of at most 3ms, is promised 5.59 ms; `queue = \"9p\"` would"));
+    assert!(!ran.out.contains("REFUSED a"), "{}", ran.out);
+    // Nine packets will do, and ten will not.
+    let queue =
+        |n: &str| falaj(&["plan", tenants, "--need", "b.delay=3ms", "--what-if", &format!("b.queue={n}")]).status;
+    assert_eq!((queue("9p"), queue("10p")), (Some(0), Some(1)));
+    for (need, words) in [
+        (
+            "b.delay=3",
+            "error: with --need b.delay=3: `delay`: `3` is a number without a unit\n  write, in quotes, `3ms` or `3s`",
+        ),
+        ("b.delay=3m", "error: with --need b.delay=3m: `delay`: `3m` could be minutes or milliseconds\n"),
+        (
+            "b.dealy=3ms",
+            "error: with --need b.dealy=3ms: the need of flow `b` has no key `dealy`\n  did you mean `delay`?",
+        ),
+        ("c.delay=3ms", "falaj: --need c.delay=3ms: no table of the scenario has such a key"),
+        ("delay=3ms", "falaj: --need delay=3ms: no table of the scenario has such a key"),
+    ] {
+        let ran = falaj(&["plan", tenants, "--need", need]);
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{need}");
+        assert!(ran.err.starts_with(words) && !ran.err.contains("-->"), "{need}: {}", ran.err);
+    }
+}
+
+#[test]
+fn what_if_compares_with_the_file_as_it_is() {
+    let tenants = file("whatif.toml", TENANTS);
+    let args = ["plan", tenants, "--what-if", "b.phase=1ms", "--what-if", "uplink.rate=1gbit"];
+    let ran = falaj(&args);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    for words in ["before -> after", "37.9 Mbit/s -> 659 Mbit/s", "link uplink up: 1.00 Gbit/s"] {
+        assert!(ran.out.contains(words), "no `{words}` in\n{}", ran.out);
+    }
+    // The same as a file that says so, and as the file itself beside it.
+    let text = TENANTS.replace("100mbit", "1gbit");
+    let (head, tail) = text.split_at(text.rfind("500us").unwrap());
+    let there = falaj(&["plan", file("whatif-there.toml", &format!("{head}1ms{}", &tail[5..])), "--json"]).json();
+    let (json, was) = (falaj(&[&args[..], &["--json"]].concat()).json(), falaj(&["plan", tenants, "--json"]).json());
+    for name in ["a", "b"] {
+        let mut now = flow(&json["directions"][0]["flows"], name).clone();
+        let before = now.as_object_mut().unwrap().remove("before").unwrap();
+        assert_eq!(&now, flow(&there["directions"][0]["flows"], name));
+        assert_eq!(&before, flow(&was["directions"][0]["flows"], name));
+    }
+    for key in [
+        "link.uplink.flow.a.phase",
+        "uplink.flow.a.phase",
+        "uplink.a.phase",
+        "flow.a.phase",
+        "a.phase",
+        "link.uplink.\"flow\".a.phase",
+    ] {
+        let ran = falaj(&["plan", tenants, "--what-if", &format!("{key}=1ms")]);
+        assert!(ran.status == Some(0) && ran.out.contains("37.9 Mbit/s -> 58.6 Mbit/s"), "{key}: {ran:?}");
+    }
+    for (set, words) in [
+        ("a.phase=100us", "error: with --what-if a.phase=100us: flow `a`: a phase of 100us is shorter than one packet"),
+        ("uplink.rate=100", "error: with --what-if uplink.rate=100: `rate`: `100` is a number without a unit\n"),
+        (
+            "uplink.dealy=1ms",
+            "error: with --what-if uplink.dealy=1ms: link `uplink` has no key `dealy`\n  did you mean `delay`?",
+        ),
+        ("run.seed=x", "error: with --what-if run.seed=x: `seed`: a text does not go here\n"),
+        ("a.phaes=1ms", "falaj: --what-if a.phaes=1ms: that could be `link.uplink.flow.a.phaes` or `traffic.a.phaes`"),
+        ("phase", "error: invalid value 'phase' for '--what-if <KEY=VALUE>': there is no `=`"),
+        ("a.phase=", "error: invalid value 'a.phase=' for '--what-if <KEY=VALUE>': there is no value"),
+        ("a..b=1", "error: invalid value 'a..b=1' for '--what-if <KEY=VALUE>': `a..b` is no key"),
+    ] {
+        let ran = falaj(&["plan", tenants, "--what-if", set]);
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{set}");
+        assert!(ran.err.starts_with(words) && !ran.err.contains("-->"), "{set}: {}", ran.err);
+    }
+}
+
+#[cfg(feature = "plots")]
+#[test]
+fn curves_are_drawn() {
+    let read = |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)).expect(name);
+    let tenants = file("drawn.toml", TENANTS);
+    let ran = falaj(&["plan", tenants, "--svg", "drawn.svg"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), "wrote drawn.svg: uplink-up-a, uplink-up-b\n"));
+    let svg = read("drawn.svg");
+    for words in [
+        "a, uplink up",
+        "delay ≤ 1.35 ms",
+        "backlog ≤ 2363 B",
+        "sent at most",
+        "Data (kB)",
+        "prefers-color-scheme: dark",
+    ] {
+        assert!(svg.contains(words), "no `{words}`");
+    }
+    assert!(!svg.contains("NaN") && !svg.contains("inf"));
+    let ran = falaj(&["plan", tenants, "--json", "--svg", "drawn-each"]);
+    assert_eq!(ran.err, "wrote drawn-each/uplink-up-a.svg\nwrote drawn-each/uplink-up-b.svg\n");
+    assert!(read("drawn-each/uplink-up-b.svg").contains("only the queue bounds its delay"));
+    assert!(ran.json()["admitted"] == true);
+    // A first in, first out queue promises no rate to one of many, and nothing is known of b.
+    let fifo =
+        TENANTS.lines().filter(|l| !l.starts_with("kind") && !l.starts_with("phase") && !l.starts_with("scheduler"));
+    let fifo = fifo.collect::<Vec<_>>().join("\n");
+    let ran = falaj(&["plan", file("drawn-fifo.toml", &fifo), "--svg", "drawn-fifo.svg"]);
+    assert_eq!(ran.err, "wrote drawn-fifo.svg: uplink-up-all-flows\n");
+    let ran = falaj(&["plan", tenants, "--svg", "no/such/dir/a.svg"]);
+    assert!(ran.status == Some(2) && ran.err.contains("cannot write no/such/dir/a.svg"), "{ran:?}");
+}
+
+#[test]
 fn nobody_else_pays_for_a_proposal() {
     // Together more than the link has; each alone could get it by taking it from the other.
     let text = TENANTS
@@ -276,7 +453,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `kind`, `lend`, `match`, `need`, `phase`, `queue`
+           = help: allowed: `envelope`, `kind`, `lend`, `match`, `need`, `phase`, `queue`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -499,7 +676,7 @@ fn what_was_asked_for_is_said() {
     let ran = falaj(&[&short[..], &["-v", "--json"]].concat());
     assert_eq!(
         ran.err,
-        "asked: 100mbit of l2 each way, 0ns each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
+        "asked: 100mbit of l2 each way, 0s each way, virtual-links, queues a 20p = 2.42 ms, b 20p = 2.42 ms\n"
     );
     ran.json();
     assert!(falaj(&[&short[..], &["-v", "-q"]].concat()).err.contains("cannot be used with"));

@@ -1,0 +1,326 @@
+//! Curves: what may be sent, or is served at least, in any time of a length.
+
+use crate::envelope::Parts;
+use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::time::Span;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{ToPrimitive, Zero};
+use std::fmt;
+
+/// An exact number: nanoseconds, bytes, or bytes in a nanosecond.
+pub type Exact = BigRational;
+
+/// A whole number.
+pub fn exact(n: impl Into<BigInt>) -> Exact {
+    Exact::from_integer(n.into())
+}
+
+/// A rate in bytes a nanosecond.
+pub fn slope(rate: Rate) -> Exact {
+    Exact::new(rate.0.into(), BIT_NANOS.into())
+}
+
+/// The nearest floating-point number, for people and pictures only.
+pub fn float(n: &Exact) -> f64 {
+    n.to_f64().unwrap_or(f64::INFINITY)
+}
+
+/// The next whole number that is no smaller, or the largest there is.
+pub fn whole(n: &Exact) -> u64 {
+    n.ceil().to_integer().to_u64().unwrap_or(if *n < Exact::zero() { 0 } else { u64::MAX })
+}
+
+/// A straight part of a curve, up to where the next one begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins, in nanoseconds.
+    pub at: Exact,
+    /// The curve there, in bytes.
+    pub value: Exact,
+    /// The curve just behind; above `value` where it jumps.
+    pub after: Exact,
+    /// How steep it then is, in bytes a nanosecond.
+    pub slope: Exact,
+}
+
+impl Piece {
+    fn continued(&self, t: &Exact) -> Exact {
+        &self.after + &self.slope * (t - &self.at)
+    }
+}
+
+/// A function of time that never decreases and never is below zero, made of
+/// finitely many straight pieces with jumps, the last of them without an end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Curve {
+    pieces: Vec<Piece>,
+}
+
+/// Why pieces make no curve.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotACurve(pub &'static str);
+
+impl fmt::Display for NotACurve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no curve: {}", self.0)
+    }
+}
+impl std::error::Error for NotACurve {}
+
+impl Curve {
+    /// A curve of these pieces; those that only go on straight are joined.
+    ///
+    /// # Errors
+    /// There is none, the first does not begin at zero, the times do not
+    /// increase, or the values decrease or are below zero.
+    pub fn new(pieces: Vec<Piece>) -> Result<Curve, NotACurve> {
+        let zero = Exact::zero();
+        let Some(first) = pieces.first() else { return Err(NotACurve("it has no pieces")) };
+        if first.at != zero {
+            return Err(NotACurve("it does not begin at zero"));
+        }
+        if pieces.windows(2).any(|p| p[0].at >= p[1].at) {
+            return Err(NotACurve("its times do not increase"));
+        }
+        let falls = |p: &Piece| p.slope < zero || p.after < p.value;
+        if first.value < zero
+            || pieces.iter().any(falls)
+            || pieces.windows(2).any(|p| p[1].value < p[0].continued(&p[1].at))
+        {
+            return Err(NotACurve("it decreases, or is below zero"));
+        }
+        Ok(Curve::joined(pieces))
+    }
+
+    fn joined(pieces: Vec<Piece>) -> Curve {
+        let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            let straight = out.last().is_some_and(|last| {
+                last.slope == piece.slope && piece.value == piece.after && piece.value == last.continued(&piece.at)
+            });
+            if !straight {
+                out.push(piece);
+            }
+        }
+        Curve { pieces: out }
+    }
+
+    fn line(value: Exact, after: Exact, slope: Exact) -> Piece {
+        Piece { at: Exact::zero(), value, after, slope }
+    }
+
+    /// Nothing, for ever.
+    pub fn zero() -> Curve {
+        Curve { pieces: vec![Curve::line(Exact::zero(), Exact::zero(), Exact::zero())] }
+    }
+
+    /// At most `burst` bytes at once, and `rate` in the long run: a token
+    /// bucket, or leaky bucket (Le Boudec and Thiran, 1.2.1).
+    pub fn token_bucket(rate: Rate, burst: u64) -> Curve {
+        Curve::affine(slope(rate), exact(burst))
+    }
+
+    /// The same in exact numbers, neither below zero: bytes a nanosecond, bytes.
+    pub(crate) fn affine(slope: Exact, burst: Exact) -> Curve {
+        Curve { pieces: vec![Curve::line(Exact::zero(), burst, slope)] }
+    }
+
+    /// Packets of `size` bytes at `rate`, evenly: the smallest token bucket
+    /// that holds them, if they come at instants rounded down to whole nanoseconds.
+    pub fn even(rate: Rate, size: u32) -> Curve {
+        let whole = (u64::from(size) * BIT_NANOS).is_multiple_of(rate.0.max(1));
+        // A gap may be up to a nanosecond shorter than it should.
+        let early = if whole { Exact::zero() } else { slope(rate) };
+        Curve::affine(slope(rate), exact(size) + early)
+    }
+
+    /// Nothing for the length of `latency`, then `rate` (Le Boudec and Thiran, 1.3.2).
+    pub fn rate_latency(rate: Rate, latency: Span) -> Curve {
+        let zero = Exact::zero();
+        let start = Piece { at: exact(latency.0), value: zero.clone(), after: zero.clone(), slope: slope(rate) };
+        if latency == Span::ZERO {
+            return Curve { pieces: vec![start] };
+        }
+        Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
+    }
+
+    /// Steps: from just behind each instant on, so many bytes; from the last
+    /// on, `rate` above it.
+    ///
+    /// # Errors
+    /// The times do not increase, or the bytes decrease.
+    pub fn staircase(steps: &[(Span, u64)], rate: Rate) -> Result<Curve, NotACurve> {
+        let mut pieces = Vec::new();
+        let mut height = Exact::zero();
+        if steps.first().is_none_or(|(at, _)| *at > Span::ZERO) {
+            pieces.push(Curve::line(Exact::zero(), Exact::zero(), Exact::zero()));
+        }
+        for (at, bytes) in steps {
+            let value = std::mem::replace(&mut height, exact(*bytes));
+            pieces.push(Piece { at: exact(at.0), value, after: height.clone(), slope: Exact::zero() });
+        }
+        if let Some(last) = pieces.last_mut() {
+            last.slope = slope(rate);
+        }
+        Curve::new(pieces)
+    }
+
+    /// Its pieces, in the order of their times; the first begins at zero.
+    pub fn pieces(&self) -> &[Piece] {
+        &self.pieces
+    }
+
+    /// How steep it is in the end, in bytes a nanosecond.
+    pub fn last_slope(&self) -> &Exact {
+        &self.pieces[self.pieces.len() - 1].slope
+    }
+
+    fn last_at(&self) -> &Exact {
+        &self.pieces[self.pieces.len() - 1].at
+    }
+
+    fn piece(&self, t: &Exact) -> Option<&Piece> {
+        self.pieces[..self.pieces.partition_point(|p| p.at <= *t)].last()
+    }
+
+    /// Its value at `t` nanoseconds; zero before time zero.
+    pub fn at(&self, t: &Exact) -> Exact {
+        match self.piece(t) {
+            None => Exact::zero(),
+            Some(p) if p.at == *t => p.value.clone(),
+            Some(p) => p.continued(t),
+        }
+    }
+
+    /// Its value just behind `t` nanoseconds.
+    pub fn after(&self, t: &Exact) -> Exact {
+        self.piece(t).map_or_else(Exact::zero, |p| p.continued(t))
+    }
+
+    /// Each piece, and where it ends.
+    pub(crate) fn stretches(&self) -> impl Iterator<Item = (&Piece, Option<&Exact>)> {
+        self.pieces.iter().enumerate().map(|(n, p)| (p, self.pieces.get(n + 1).map(|next| &next.at)))
+    }
+
+    fn parts(&self, parts: &mut Parts) {
+        for (p, end) in self.stretches() {
+            parts.spot(p.at.clone(), p.value.clone());
+            parts.line(p.at.clone(), end.cloned(), p.after.clone(), p.slope.clone());
+        }
+    }
+
+    /// Both instants at which either bends or jumps.
+    fn instants(&self, other: &Curve) -> Vec<Exact> {
+        let mut all: Vec<Exact> = self.pieces.iter().chain(&other.pieces).map(|p| p.at.clone()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Piece by piece, `with` of both values and slopes.
+    fn combined(&self, other: &Curve, with: impl Fn(Exact, Exact) -> Exact) -> Vec<Piece> {
+        let slope = |curve: &Curve, t: &Exact| curve.piece(t).map_or_else(Exact::zero, |p| p.slope.clone());
+        let piece = |t: Exact| Piece {
+            value: with(self.at(&t), other.at(&t)),
+            after: with(self.after(&t), other.after(&t)),
+            slope: with(slope(self, &t), slope(other, &t)),
+            at: t,
+        };
+        self.instants(other).into_iter().map(piece).collect()
+    }
+
+    /// Both together: the arrival curve of two flows as one.
+    pub fn sum(&self, other: &Curve) -> Curve {
+        Curve::joined(self.combined(other, |a, b| a + b))
+    }
+
+    /// The lower one everywhere: of what is bound by both, such as several
+    /// token buckets.
+    pub fn min(&self, other: &Curve) -> Curve {
+        let mut parts = Parts::default();
+        self.parts(&mut parts);
+        other.parts(&mut parts);
+        Curve::joined(parts.lowest())
+    }
+
+    /// The min-plus convolution, `inf over s of f(s) + g(t - s)`: the service
+    /// of one server behind the other (Le Boudec and Thiran, 1.4.6).
+    pub fn convolve(&self, other: &Curve) -> Curve {
+        let mut parts = Parts::default();
+        for (f, f_end) in self.stretches() {
+            for (g, g_end) in other.stretches() {
+                let at = &f.at + &g.at;
+                parts.spot(at.clone(), &f.value + &g.value);
+                parts.line(at.clone(), g_end.map(|e| &f.at + e), &f.value + &g.after, g.slope.clone());
+                parts.line(at.clone(), f_end.map(|e| e + &g.at), &f.after + &g.value, f.slope.clone());
+                let of_f = (&f.slope, f_end.map(|e| e - &f.at));
+                let of_g = (&g.slope, g_end.map(|e| e - &g.at));
+                let (first, second) = if f.slope <= g.slope { (of_f, of_g) } else { (of_g, of_f) };
+                parts.bend(at, &f.after + &g.after, first, second);
+            }
+        }
+        Curve::joined(parts.lowest())
+    }
+
+    /// The min-plus deconvolution, `sup over s of f(t + s) - g(s)`: what leaves
+    /// a server of service curve `service` is bound by it (Le Boudec and
+    /// Thiran, 1.4.3); zero where that is negative. `None` where it is infinite: more is sent than served.
+    pub fn deconvolve(&self, service: &Curve) -> Option<Curve> {
+        if self.last_slope() > service.last_slope() {
+            return None;
+        }
+        // Behind the last bend of both the difference decreases: no later `s` counts.
+        let horizon = self.last_at().max(service.last_at()) + exact(1);
+        let mut parts = Parts::default();
+        Curve::zero().parts(&mut parts);
+        for (f, f_end) in self.stretches() {
+            for (g, g_end) in service.stretches() {
+                let end = g_end.unwrap_or(&horizon);
+                let top = g.continued(end);
+                parts.spot(&f.at - &g.at, &f.value - &g.value);
+                parts.line(&f.at - end, Some(&f.at - &g.at), &f.value - &top, g.slope.clone());
+                parts.line(&f.at - &g.at, f_end.map(|e| e - &g.at), &f.after - &g.value, f.slope.clone());
+                let of_f = (&f.slope, f_end.map(|e| e - &f.at));
+                let of_g = (&g.slope, Some(end - &g.at));
+                let (first, second) = if f.slope >= g.slope { (of_f, of_g) } else { (of_g, of_f) };
+                parts.bend(&f.at - end, &f.after - &top, first, second);
+            }
+        }
+        Some(Curve::joined(parts.highest()))
+    }
+
+    /// What this service leaves over for others when `first` has the right of
+    /// way: the positive part of the difference, made non-decreasing (Le Boudec
+    /// and Thiran, 6.2.1). The service has to be strict: given in any time in
+    /// which there is a backlog.
+    pub fn left_over(&self, first: &Curve) -> Curve {
+        let difference = self.combined(first, |a, b| a - b);
+        let mut most = Exact::zero();
+        let mut out: Vec<Piece> = Vec::new();
+        for (n, p) in difference.iter().enumerate() {
+            most = most.max(p.value.clone());
+            let value = most.clone();
+            most = most.max(p.after.clone());
+            let flat = Piece { at: p.at.clone(), value, after: most.clone(), slope: Exact::zero() };
+            if p.slope <= Exact::zero() {
+                out.push(flat);
+                continue;
+            }
+            let overtakes = &p.at + (&most - &p.after) / &p.slope;
+            if overtakes == p.at {
+                out.push(Piece { slope: p.slope.clone(), ..flat });
+            } else {
+                out.push(flat);
+                if difference.get(n + 1).is_none_or(|next| overtakes < next.at) {
+                    let (value, after) = (most.clone(), most.clone());
+                    out.push(Piece { at: overtakes, value, after, slope: p.slope.clone() });
+                }
+            }
+            if let Some(next) = difference.get(n + 1) {
+                most = most.max(p.continued(&next.at));
+            }
+        }
+        Curve::joined(out)
+    }
+}

@@ -1,0 +1,120 @@
+//! Delay and backlog: the distances between what is sent and what is served.
+
+use crate::curve::{Curve, Exact};
+use num_traits::Zero;
+
+/// The largest distance between two curves, and where it lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distance {
+    /// In nanoseconds for a delay, in bytes for a backlog.
+    pub length: Exact,
+    /// The time, on the arrival curve, at which it is reached or approached.
+    pub at: Exact,
+    /// The bytes, on the arrival curve, at which it is.
+    pub level: Exact,
+}
+
+impl Curve {
+    /// The horizontal deviation from this arrival curve to `service`: no byte
+    /// waits longer (Le Boudec and Thiran, 1.4.2). `None`: there is no bound.
+    ///
+    /// Where the service curve counts packets at their last bits, as those of
+    /// [`falaj_sched::promise::Promise`] do, and arrivals are counted so too, this is a bound
+    /// from last bit in to last bit out; nothing has to be added for packets.
+    /// (A packetizer behind a server of bits costs its service curve the largest
+    /// packet, ibid. 1.7.1; here that is in the latency.)
+    pub fn delay(&self, service: &Curve) -> Option<Distance> {
+        if self.last_slope() > service.last_slope() {
+            return None;
+        }
+        let mut most = Distance { length: Exact::zero(), at: Exact::zero(), level: self.at(&Exact::zero()) };
+        let mut see = |served: Option<Exact>, at: &Exact, level: Exact| {
+            let length = served? - at;
+            if length > most.length {
+                most = Distance { length, at: at.clone(), level };
+            }
+            Some(())
+        };
+        let levels: Vec<Exact> = service.pieces().iter().flat_map(|p| [p.value.clone(), p.after.clone()]).collect();
+        let lefts: Vec<Exact> =
+            service.stretches().filter_map(|(p, end)| Some(&p.after + &p.slope * (end? - &p.at))).collect();
+        for (p, end) in self.stretches() {
+            see(service.reached(&p.value), &p.at, p.value.clone())?;
+            if p.slope.is_zero() {
+                see(service.reached(&p.after), &p.at, p.after.clone())?;
+                continue;
+            }
+            // Between instants at which the service curve bends or jumps at our
+            // level, the distance is linear: its ends are enough.
+            let top = end.map(|end| &p.after + &p.slope * (end - &p.at));
+            let inside = |level: &&Exact| **level > p.after && top.as_ref().is_none_or(|top| *level < top);
+            see(service.exceeded(&p.after), &p.at, p.after.clone())?;
+            for level in levels.iter().chain(&lefts).filter(inside) {
+                let at = &p.at + (level - &p.after) / &p.slope;
+                see(service.reached(level), &at, level.clone())?;
+                see(service.exceeded(level), &at, level.clone())?;
+            }
+            if let (Some(end), Some(top)) = (end, top) {
+                see(service.reached(&top), end, top)?;
+            }
+        }
+        Some(most)
+    }
+
+    /// The vertical deviation from this arrival curve to `service`: no more is
+    /// ever in the queue, what is being sent included (Le Boudec and Thiran,
+    /// 1.4.1). `None`: there is no bound.
+    pub fn backlog(&self, service: &Curve) -> Option<Distance> {
+        if self.last_slope() > service.last_slope() {
+            return None;
+        }
+        let zero = Exact::zero();
+        let mut most = Distance { length: zero.clone(), at: zero.clone(), level: self.at(&zero) };
+        let mut see = |sent: Exact, served: Exact, at: &Exact| {
+            let length = &sent - served;
+            if length > most.length {
+                most = Distance { length, at: at.clone(), level: sent };
+            }
+        };
+        for t in self.pieces().iter().chain(service.pieces()).map(|p| &p.at) {
+            see(self.before(t), service.before(t), t);
+            see(self.at(t), service.at(t), t);
+            see(self.after(t), service.after(t), t);
+        }
+        Some(most)
+    }
+
+    /// Its value just before `t`.
+    fn before(&self, t: &Exact) -> Exact {
+        let earlier = self.pieces()[..self.pieces().partition_point(|p| p.at < *t)].last();
+        earlier.map_or_else(Exact::zero, |p| &p.after + &p.slope * (t - &p.at))
+    }
+
+    /// The infimum of the times at which it is at least `level`.
+    fn reached(&self, level: &Exact) -> Option<Exact> {
+        self.stretches().find_map(|(p, end)| {
+            if p.value >= *level || p.after >= *level {
+                return Some(p.at.clone());
+            }
+            if p.slope.is_zero() {
+                return None;
+            }
+            let t = &p.at + (level - &p.after) / &p.slope;
+            end.is_none_or(|end| t <= *end).then_some(t)
+        })
+    }
+
+    /// The infimum of the times at which it is above `level`.
+    fn exceeded(&self, level: &Exact) -> Option<Exact> {
+        self.stretches().find_map(|(p, end)| {
+            if p.value > *level || p.after > *level {
+                return Some(p.at.clone());
+            }
+            if p.slope.is_zero() {
+                return None;
+            }
+            let t = &p.at + (level - &p.after) / &p.slope;
+            end.is_none_or(|end| t < *end).then_some(t)
+        })
+    }
+}

@@ -1,0 +1,353 @@
+//! What each flow of a direction is promised, what it sends at most, and what
+//! follows: its delay, its backlog, and what limits it.
+
+use crate::show;
+use anyhow::Result;
+use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
+use falaj_sched::discipline::Discipline;
+use falaj_sched::params::{Refusals, Setup};
+use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::registry;
+use falaj_sched::time::Span;
+use falaj_sched::tree;
+use falaj_theory::{Curve, Distance, float, whole};
+use falaj_traffic::source::Model;
+
+/// What a discipline says of all its flows.
+pub(crate) struct Served {
+    /// One for each flow.
+    pub(crate) promises: Vec<Result<Promise, NoPromise>>,
+    /// The limit of the one queue, if all flows share it.
+    pub(crate) shared: Option<Limit>,
+}
+
+/// Asks the discipline; refused if it does not accept the setup.
+pub(crate) fn served(kind: &str, setup: &Setup) -> Result<Served, Refusals> {
+    struct Shared;
+    impl registry::Visitor for Shared {
+        type Output = Option<Limit>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            discipline.shared_queue()
+        }
+    }
+    Ok(Served { promises: tree::promises(kind, setup)?, shared: registry::build(kind, setup, Shared)? })
+}
+
+/// What a flow sends at most.
+#[derive(Clone)]
+pub(crate) struct Envelope {
+    /// In any time.
+    pub(crate) curve: Curve,
+    /// The same as token buckets: rates, and bytes rounded up.
+    pub(crate) buckets: Vec<(Rate, u64)>,
+    /// The scenario's sources that it was derived from; none: the flow declares it.
+    pub(crate) sources: Vec<String>,
+    /// The size of its smallest packet, if that is known.
+    pub(crate) smallest: Option<u32>,
+}
+
+impl Envelope {
+    pub(crate) fn declared(flow: &Flow) -> Option<Envelope> {
+        let buckets: Vec<(Rate, u64)> = flow.envelope.iter().map(|b| (b.rate, b.burst)).collect();
+        let curves = buckets.iter().map(|&(rate, burst)| Curve::token_bucket(rate, burst));
+        let curve = curves.reduce(|a, b| a.min(&b))?;
+        Some(Envelope { curve, buckets, sources: Vec::new(), smallest: None })
+    }
+
+    /// What the sources send in the worst case; why nothing is known otherwise.
+    fn derived(sources: &[&Source]) -> Result<Envelope, String> {
+        if let Some(random) = sources.iter().find(|s| s.model == Model::Poisson) {
+            return Err(format!("none: traffic {} is Poisson, whose bursts have no limit", random.name));
+        }
+        // While it is on, an on-off source sends evenly; a time on may last for any time.
+        let even = sources.iter().map(|s| Curve::even(s.rate, s.size));
+        let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: nothing says what it sends")?;
+        let rate = Rate(sources.iter().map(|s| s.rate.0).fold(0, u64::saturating_add));
+        Ok(Envelope {
+            buckets: vec![(rate, whole(&curve.pieces()[0].after))],
+            curve,
+            sources: sources.iter().map(|s| s.name.clone()).collect(),
+            smallest: sources.iter().map(|s| s.size).min(),
+        })
+    }
+
+    pub(crate) fn is_declared(&self) -> bool {
+        self.sources.is_empty()
+    }
+}
+
+/// A bound on the delay, and why it is no lower.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Delay {
+    pub(crate) delay: Span,
+    pub(crate) formula: String,
+    pub(crate) condition: String,
+    pub(crate) limit: String,
+}
+
+/// How much is queued at most, of a flow or of all that share its queue.
+pub(crate) struct Backlog {
+    pub(crate) bytes: u64,
+    /// That many packets, if their size is known.
+    pub(crate) packets: Option<u64>,
+    /// Whether the queue holds it, in words.
+    pub(crate) fits: String,
+    /// For sure?
+    pub(crate) lossless: bool,
+    /// A queue that does, where this one may not.
+    pub(crate) enough: Option<Limit>,
+}
+
+/// The distances between an envelope and a service curve.
+pub(crate) struct Distances {
+    pub(crate) delay: Distance,
+    pub(crate) backlog: Distance,
+}
+
+/// All that is known of a flow before anything runs.
+pub(crate) struct Outlook {
+    pub(crate) name: String,
+    /// Bits per second that the scenario's sources offer it in the long run.
+    pub(crate) offered: u64,
+    pub(crate) promise: Result<Promise, NoPromise>,
+    pub(crate) limit: Limit,
+    /// What it sends at most, or all flows together that share its queue.
+    pub(crate) envelope: Result<Envelope, String>,
+    /// Rate, latency and curve of the service that this envelope gets.
+    pub(crate) service: Option<(Rate, Span, Curve)>,
+    pub(crate) distances: Option<Distances>,
+    pub(crate) backlog: Option<Backlog>,
+    /// Several flows share the queue: envelope, service and backlog are theirs together.
+    pub(crate) together: bool,
+    /// What holds whatever the scenario's sources do: the promise to a full
+    /// queue, or to the envelope that the flow declares.
+    pub(crate) assured: Option<Delay>,
+    /// The same, if the flow sends no more than its sources; where that is less.
+    pub(crate) expected: Option<Delay>,
+}
+
+impl Outlook {
+    /// The lowest bound there is.
+    pub(crate) fn best(&self) -> Option<&Delay> {
+        self.expected.as_ref().or(self.assured.as_ref())
+    }
+}
+
+/// The formula of a delay bound from curves.
+const HORIZONTAL: &str = "h(envelope, service)";
+
+/// The sources of one direction of a link.
+pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<&Source> {
+    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).collect()
+}
+
+/// All flows of one direction, to which these sources send.
+pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec<Outlook>> {
+    let served = served(direction.scheduler.kind, &direction.setup)?;
+    let flows = 0..direction.flows.len();
+    let envelope = |f: usize| {
+        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).copied().collect::<Vec<_>>());
+        Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
+    };
+    let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
+    // One queue serves all its flows as if they were one.
+    let together = served.shared.is_some() && flows.len() > 1;
+    let one = if together { shared_service(direction)? } else { None };
+    if together {
+        let all = united(&envelopes, direction);
+        envelopes = flows.map(|_| all.clone()).collect();
+    }
+    let mut out = Vec::new();
+    for (f, (promise, envelope)) in served.promises.into_iter().zip(envelopes).enumerate() {
+        let limit = served.shared.unwrap_or(direction.setup.leaves()[f].limit);
+        let of_one = promise.as_ref().ok().filter(|p| p.rate.0 > 0);
+        let service = if together { one } else { of_one.map(|p| (p.rate, p.latency)) };
+        let service = service.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+        let distances = envelope.as_ref().ok().zip(service.as_ref()).and_then(|(e, (_, _, service))| {
+            Some(Distances { delay: e.curve.delay(service)?, backlog: e.curve.backlog(service)? })
+        });
+        let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
+        let mut outlook = Outlook {
+            name: direction.flows[f].name.clone(),
+            offered: sources.iter().filter(|s| s.flow == f).map(|s| s.spec().mean_rate().0).sum(),
+            backlog: distances.as_ref().map(fit),
+            assured: None,
+            expected: None,
+            promise,
+            limit,
+            envelope,
+            service,
+            distances,
+            together,
+        };
+        let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
+        let curves = by_curves(&outlook).filter(|c| full.as_ref().is_none_or(|full| c.delay < full.delay));
+        if outlook.envelope.as_ref().is_ok_and(Envelope::is_declared) {
+            outlook.assured = curves.or(full);
+        } else {
+            (outlook.assured, outlook.expected) = (full, curves);
+        }
+        out.push(outlook);
+    }
+    Ok(out)
+}
+
+/// Rate and latency of the queue that all flows share.
+fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>> {
+    let mut setup = direction.setup.clone();
+    setup.flows.truncate(1);
+    let served = served(direction.scheduler.kind, &setup)?;
+    Ok(served.promises.first().and_then(|p| p.as_ref().ok()).filter(|p| p.rate.0 > 0).map(|p| (p.rate, p.latency)))
+}
+
+/// All envelopes as one, if all are known.
+fn united(envelopes: &[Result<Envelope, String>], direction: &Direction) -> Result<Envelope, String> {
+    let mut known = Vec::new();
+    for (envelope, flow) in envelopes.iter().zip(&direction.flows) {
+        match envelope {
+            Ok(envelope) => known.push(envelope),
+            Err(_) => {
+                return Err(format!("none: all flows share a queue, and nothing limits what {} sends", flow.name));
+            }
+        }
+    }
+    let sum = |of: &dyn Fn(&Envelope) -> Option<u64>| known.iter().filter_map(|e| of(e)).fold(0, u64::saturating_add);
+    let rate = sum(&|e| e.buckets.iter().map(|b| b.0.0).min());
+    let burst = sum(&|e| e.buckets.iter().map(|b| b.1).max());
+    Ok(Envelope {
+        curve: known.iter().fold(Curve::zero(), |all, e| all.sum(&e.curve)),
+        buckets: vec![(Rate(rate), burst)],
+        sources: known.iter().flat_map(|e| e.sources.clone()).collect(),
+        // An unknown one is below all that are known.
+        smallest: known.iter().map(|e| e.smallest).min().flatten(),
+    })
+}
+
+fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
+    let queue = if flow.together { "the queue that all flows share" } else { "the queue" };
+    let why = match (&flow.envelope, &flow.service, &flow.distances) {
+        (Ok(_), Some((rate, _, _)), None) => {
+            format!(
+                "the rate: it may send more than the {} it is promised, and {queue} of {} fills",
+                show::link_rate(*rate),
+                flow.limit
+            )
+        }
+        (Ok(_), Some(_), Some(_)) => format!("{queue}: no more than {} ever waits", flow.limit),
+        _ => format!("{queue}: nothing limits what it sends, and a full one holds {}", flow.limit),
+    };
+    Delay {
+        delay: promise.delay.delay,
+        formula: promise.delay.formula.into(),
+        condition: promise.delay.condition.into(),
+        limit: why,
+    }
+}
+
+fn by_curves(flow: &Outlook) -> Option<Delay> {
+    let (distances, (rate, latency, _)) = (flow.distances.as_ref()?, flow.service.as_ref()?);
+    let envelope = flow.envelope.as_ref().ok()?;
+    let delay = Span(whole(&distances.delay.length));
+    let rate = show::link_rate(*rate);
+    let (wait, total) = (show::nanos(latency.0 as f64), show::nanos(delay.0 as f64));
+    let at = float(&distances.delay.at);
+    let burst = show::bytes(float(&distances.delay.level));
+    let limit = if u128::from(latency.0) * 2 >= u128::from(delay.0) {
+        format!("the scheduler: its latency is {wait} of {total}")
+    } else if at > 0.0 {
+        format!("the rate: for {} it may send faster than the {rate} it is promised", show::nanos(at))
+    } else {
+        format!("the burst: {burst} at {rate} take {} of {total}", show::nanos((delay - *latency).0 as f64))
+    };
+    let whose = if flow.together { "all flows" } else { "it" };
+    let condition = if envelope.is_declared() {
+        format!("{whose} keep{} to the envelope", if flow.together { "" } else { "s" })
+    } else {
+        format!(
+            "{whose} send{} no more than {}",
+            if flow.together { "" } else { "s" },
+            sources_named(&envelope.sources)
+        )
+    };
+    Some(Delay { delay, formula: HORIZONTAL.into(), condition, limit })
+}
+
+/// `traffic a`, `traffic a and b`.
+pub(crate) fn sources_named(sources: &[String]) -> String {
+    format!("traffic {}", sources.join(" and "))
+}
+
+/// Does the queue hold what may be queued?
+fn backlog(distance: &Distance, limit: Limit, largest: u32, envelope: Option<&Envelope>) -> Backlog {
+    let bytes = whole(&distance.length.floor());
+    let smallest = envelope.and_then(|e| e.smallest).map(u64::from);
+    let packets = smallest.map(|s| bytes / s.max(1));
+    let least = bytes.div_ceil(u64::from(largest.max(1)));
+    let (fits, lossless, enough) = match (limit, packets) {
+        (Limit::Bytes(n), _) if bytes <= n => (format!("fits the queue of {limit}"), true, None),
+        (Limit::Bytes(_), _) => {
+            let enough = Limit::Bytes(bytes);
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+        (Limit::Packets(n), Some(packets)) if packets <= n.into() => (format!("fits the queue of {limit}"), true, None),
+        (Limit::Packets(_), Some(packets)) => {
+            let enough = Limit::Packets(u32::try_from(packets).unwrap_or(u32::MAX));
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+        (Limit::Packets(n), None) if least <= n.into() => {
+            // So many and one more are too long to be queued all.
+            let size = bytes / (u64::from(n) + 1) + 1;
+            let enough = Limit::Bytes(bytes);
+            let unless = if size > 1 { format!(" if no packet is below {size} B") } else { String::new() };
+            (format!("fits the queue of {limit}{unless}"), size <= 1, (size > 1).then_some(enough))
+        }
+        (Limit::Packets(_), None) => {
+            let enough = Limit::Bytes(bytes);
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+    };
+    Backlog { bytes, packets, fits, lossless, enough }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::time::Time;
+    use falaj_theory::exact;
+
+    /// Every packet of any two and those between them, at rates where a gap is
+    /// no whole number of nanoseconds, and short ones.
+    #[test]
+    fn sources_keep_to_the_envelope_derived_from_them() {
+        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us) };
+        for (rate, size) in [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)] {
+            for model in [Model::Cbr, on_off(1), on_off(50), on_off(3_000)] {
+                let (name, start) = ("a".into(), Time(7));
+                let source = Source {
+                    name,
+                    link: 0,
+                    flow: 0,
+                    towards: Towards::Up,
+                    model,
+                    rate: Rate(rate),
+                    size,
+                    start,
+                    stop: None,
+                };
+                let curve = Envelope::derived(&[&source]).unwrap().curve;
+                let mut tight = false;
+                let times: Vec<Time> = falaj_traffic::source::Source::new(source.spec(), 5, 0).take(250).collect();
+                for (n, from) in times.iter().enumerate() {
+                    for (packets, to) in times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t)) {
+                        let most = curve.after(&exact((*to - *from).0));
+                        assert!(exact(packets * u64::from(size)) <= most, "{model:?} {rate} {size}: {packets}");
+                        tight |= packets > 1 && exact(packets * u64::from(size) + 60) > most;
+                    }
+                }
+                assert!(tight || model == on_off(1), "{model:?} {rate} {size}: far too large");
+            }
+        }
+    }
+}

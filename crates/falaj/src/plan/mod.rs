@@ -1,0 +1,155 @@
+//! `falaj plan`: what a scenario promises, before anything runs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
+//! | [`solve`] | what a flow needs and is not promised, and what would do |
+//! | [`whatif`] | the scenario with other values |
+//! | [`report`] | text and JSON |
+//! | `draw` | the curves and their distances, as SVG |
+
+mod bounds;
+#[cfg(feature = "plots")]
+mod draw;
+mod report;
+mod solve;
+mod whatif;
+
+use crate::show::say;
+use anyhow::{Context, Result};
+use bounds::Outlook;
+use falaj_scenario::{Direction, Scenario, Towards};
+use falaj_sched::promise::{NoPromise, Promise};
+use serde_json::json;
+use solve::Unmet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use whatif::{Changed, Set};
+
+/// What `plan` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A flow may say what it needs, and the plan is refused where the promise is worse. It may
+also say what it sends at most, which bounds its delay and its backlog:
+  [link.uplink.flow.voice]
+  need = { rate = \"10mbit\", delay = \"5ms\" }
+  envelope = { rate = \"10mbit\", burst = \"3kB\" }
+Without an envelope one is derived from the flow's traffic, unless that is Poisson; a need is
+judged by what a flow is promised whatever it sends, or by the envelope that it declares.
+
+KEY is a path in the file, link.uplink.flow.voice.phase, or as much of it as tells it apart.
+
+Exit status: 0 every need is met; 1 one is not; 2 the input is wrong.
+
+Examples:
+  falaj plan uplink.toml
+  falaj plan uplink.toml --need voice.delay=3ms
+  falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
+  falaj plan uplink.toml --svg plan.svg")]
+pub(crate) struct Args {
+    /// The scenario.
+    file: PathBuf,
+    /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
+    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = whatif::parse_set)]
+    need: Vec<Set>,
+    /// Plan with another value, and compare with the file as it is; may be given several times.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = whatif::parse_set)]
+    what_if: Vec<Set>,
+    /// Draw each flow's curves: into one file `*.svg`, or into a directory, a file for each flow.
+    #[arg(long, value_name = "PATH")]
+    svg: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What one direction of a link promises to each of its flows.
+pub(crate) fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>> {
+    Ok(bounds::served(direction.scheduler.kind, &direction.setup)?.promises)
+}
+
+/// One direction of a link, planned.
+struct Way<'a> {
+    link: &'a str,
+    towards: Towards,
+    direction: &'a Direction,
+    flows: Vec<Outlook>,
+    unmet: Vec<Unmet>,
+    /// The same as the direction before it, and nothing to carry.
+    same: bool,
+}
+
+impl Way<'_> {
+    fn name(&self) -> &'static str {
+        if self.towards == Towards::Up { "up" } else { "down" }
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let name = args.file.display().to_string();
+    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read the scenario {name}"))?;
+    let (mut changed, mut scenario) = Changed::new(text, &name)?;
+    if !args.need.is_empty() {
+        scenario = changed.set("--need", &args.need, true)?;
+    }
+    let other = if args.what_if.is_empty() { None } else { Some(changed.set("--what-if", &args.what_if, false)?) };
+    let before = plan(&scenario)?;
+    let after = other.as_ref().map(plan).transpose()?;
+    let ways = after.as_ref().unwrap_or(&before);
+    let before = after.as_ref().map(|_| &before);
+    let refused = ways.iter().any(|w| !w.unmet.is_empty());
+    if args.json {
+        let directions: Vec<_> = ways.iter().map(|way| report::to_json(way, counterpart(way, before))).collect();
+        say!("{}", serde_json::to_string_pretty(&json!({ "admitted": !refused, "directions": directions }))?);
+    } else {
+        for way in ways {
+            match counterpart(way, before) {
+                _ if way.same => say!("{}: the same, without traffic\n", way.name()),
+                before => report::print(way, before),
+            }
+        }
+    }
+    if let Some(path) = &args.svg {
+        draw(path, ways)?;
+    }
+    Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>> {
+    let mut ways = Vec::new();
+    for (l, link) in scenario.links.iter().enumerate() {
+        for towards in [Towards::Up, Towards::Down] {
+            let direction = link.direction(towards);
+            let flows = bounds::outlooks(direction, &bounds::sources(scenario, l, towards))?;
+            let unmet = solve::unmet(direction, &flows);
+            let same = towards == Towards::Down && same_as_up(scenario, l);
+            ways.push(Way { link: &link.name, towards, direction, flows, unmet, same });
+        }
+    }
+    Ok(ways)
+}
+
+/// Is the other direction the same in everything, and has nothing to carry?
+fn same_as_up(scenario: &Scenario, link: usize) -> bool {
+    let l = &scenario.links[link];
+    let idle = scenario.traffic.iter().all(|s| s.link != link || s.towards == Towards::Up);
+    idle && format!("{:?}", l.up) == format!("{:?}", l.down)
+}
+
+/// The same direction before anything was changed.
+fn counterpart<'a, 'b>(way: &Way<'_>, before: Option<&'b Vec<Way<'a>>>) -> Option<&'b Way<'a>> {
+    before?.iter().find(|b| (b.link, b.towards) == (way.link, way.towards))
+}
+
+#[cfg(feature = "plots")]
+fn draw(path: &std::path::Path, ways: &[Way<'_>]) -> Result<()> {
+    for line in draw::write(path, ways)? {
+        eprintln!("{line}");
+    }
+    Ok(())
+}
+
+#[cfg(not(feature = "plots"))]
+fn draw(_: &std::path::Path, _: &[Way<'_>]) -> Result<()> {
+    anyhow::bail!("--svg: falaj was built without `plots`")
+}

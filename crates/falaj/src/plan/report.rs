@@ -1,0 +1,237 @@
+//! A plan as text and as JSON.
+
+use super::Way;
+use super::bounds::{Envelope, Outlook, sources_named};
+use crate::show::{self, say};
+use falaj_sched::promise::{Bound, NoPromise};
+use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_theory::{Curve, float};
+use serde_json::{Value as Json, json};
+
+pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
+    let direction = way.direction;
+    say!(
+        "link {} {}: {} of {}, delay {}, packets to {} B; {}",
+        way.link,
+        way.name(),
+        show::link_rate(direction.setup.rate),
+        direction.account.name(),
+        direction.delay,
+        direction.setup.largest,
+        direction.scheduler.kind
+    );
+    if let Some(before) = before {
+        compared(way, before);
+    }
+    let rows = way.flows.iter().map(|flow| {
+        let offered = if flow.offered == 0 { show::DASH.into() } else { show::rate(flow.offered as f64) };
+        let (delay, by) = flow
+            .assured
+            .as_ref()
+            .map_or((show::DASH.into(), String::new()), |d| (show::nanos(d.delay.0 as f64), d.formula.clone()));
+        let rate = match &flow.promise {
+            Ok(p) => [rate_of(flow), p.rate_formula.into()],
+            Err(NoPromise(why)) => [show::DASH.into(), why.clone()],
+        };
+        [&[flow.name.clone(), offered], &rate[..], &[delay, by]].concat()
+    });
+    say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
+    say!("  delay <= holds for packets that find room in the queue");
+    for flow in &way.flows {
+        say!("\n  {}", flow.name);
+        for (what, text) in details(flow) {
+            say!("    {what:<10} {text}");
+        }
+    }
+    say!("");
+    if !direction.setup.rate.is_unlimited() {
+        let total: u64 = way.flows.iter().map(|f| f.offered).sum();
+        say!(
+            "  utilisation: {} offered of {}",
+            show::percent(total, direction.setup.rate.0),
+            show::link_rate(direction.setup.rate)
+        );
+    }
+    for flow in &way.flows {
+        if flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
+            say!("  {}: offers more than it is promised; what exceeds the promise may be lost", flow.name);
+        }
+        let slowest = flow.envelope.as_ref().ok().filter(|e| e.is_declared()).and_then(|e| e.buckets.iter().min());
+        if let Some((rate, _)) = slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together) {
+            say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
+        }
+    }
+    for u in &way.unmet {
+        say!("  REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help);
+    }
+    say!("");
+}
+
+fn rate_of(flow: &Outlook) -> String {
+    match &flow.promise {
+        Ok(p) if p.rate.0 > 0 => show::link_rate(p.rate),
+        _ => show::DASH.into(),
+    }
+}
+
+fn delay_of(flow: &Outlook) -> String {
+    flow.best().map_or(show::DASH.into(), |d| show::nanos(d.delay.0 as f64))
+}
+
+fn backlog_of(flow: &Outlook) -> String {
+    flow.backlog.as_ref().map_or(show::DASH.into(), |b| show::bytes(b.bytes as f64))
+}
+
+/// Each flow before and after.
+fn compared(way: &Way<'_>, before: &Way<'_>) {
+    let rows = way.flows.iter().map(|flow| {
+        let was = before.flows.iter().find(|f| f.name == flow.name);
+        let cell = |of: fn(&Outlook) -> String| match was.map(of) {
+            Some(old) if old != of(flow) => format!("{old} -> {}", of(flow)),
+            _ => of(flow),
+        };
+        vec![flow.name.clone(), cell(rate_of), cell(delay_of), cell(backlog_of)]
+    });
+    say!("{}\n", show::table(&["before -> after", "rate >=", "delay <=", "backlog <="], rows));
+}
+
+/// What is said of a flow, line by line, each behind a word.
+fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
+    let mut out = Vec::new();
+    out.push((
+        "envelope",
+        match &flow.envelope {
+            Ok(envelope) => described(envelope, flow.together),
+            Err(why) => why.clone(),
+        },
+    ));
+    let promise = match &flow.promise {
+        Ok(promise) => promise,
+        Err(NoPromise(why)) => {
+            out.push(("service", format!("none is promised: {why}")));
+            return out;
+        }
+    };
+    out.push((
+        "service",
+        match &flow.service {
+            Some((rate, latency, _)) if flow.together => {
+                format!(
+                    "{} after {}, to all flows together while any is backlogged",
+                    show::link_rate(*rate),
+                    show::nanos(latency.0 as f64)
+                )
+            }
+            Some((rate, latency, _)) => format!(
+                "{} after {}, {}: while it is backlogged, in packets whose last bit has left",
+                show::link_rate(*rate),
+                show::nanos(latency.0 as f64),
+                promise.rate_formula
+            ),
+            None => format!("no rate: {}", promise.rate_formula),
+        },
+    ));
+    let bound =
+        |delay: u64, formula: &str, condition: &str| format!("{}  {formula}: {condition}", show::nanos(delay as f64));
+    let mut word = "delay <=";
+    for d in [&flow.expected, &flow.assured].into_iter().flatten() {
+        out.push((word, bound(d.delay.0, &d.formula, &d.condition)));
+        word = "";
+    }
+    // What the discipline promises to a full queue, where curves give less.
+    let full = Some(&promise.delay).filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
+    for other in full.into_iter().chain(&promise.others) {
+        out.push((word, bound(other.delay.0, other.formula, other.condition)));
+        word = "";
+    }
+    if let Some(backlog) = &flow.backlog {
+        let packets = backlog.packets.map_or(String::new(), |n| format!(", {n} packets"));
+        let whose = if flow.together { " of all flows together" } else { "" };
+        let amount = show::bytes(backlog.bytes as f64);
+        out.push(("backlog <=", format!("{amount}{packets}{whose}  v(envelope, service); {}", backlog.fits)));
+    }
+    if let Some(best) = flow.best() {
+        out.push(("limit", best.limit.clone()));
+    }
+    out
+}
+
+fn described(envelope: &Envelope, together: bool) -> String {
+    let whose = if together { "all flows together: " } else { "" };
+    let bucket = |rate: Rate, burst: f64| format!("{}, {} at once", show::link_rate(rate), show::bytes(burst));
+    let buckets = envelope.buckets.iter().map(|&(rate, burst)| bucket(rate, burst as f64));
+    let buckets = buckets.collect::<Vec<_>>().join("; and ");
+    if envelope.is_declared() {
+        format!("{whose}{buckets}; as the file says")
+    } else {
+        // Without the byte that rounding up may add.
+        let burst = float(&envelope.curve.pieces()[0].after);
+        let buckets = envelope.buckets.iter().map(|&(rate, _)| bucket(rate, burst)).collect::<String>();
+        format!("{whose}{buckets}; from {}", sources_named(&envelope.sources))
+    }
+}
+
+/// Where a curve bends: nanoseconds, bytes there and just behind, and the rate from there on.
+fn points(curve: &Curve) -> Vec<Json> {
+    let point = |p: &falaj_theory::Piece| {
+        json!({
+            "at_ns": float(&p.at), "bytes": float(&p.value), "bytes_after": float(&p.after),
+            "rate": float(&p.slope) * BIT_NANOS as f64,
+        })
+    };
+    curve.pieces().iter().map(point).collect()
+}
+
+fn flow_json(flow: &Outlook) -> Json {
+    let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
+    let mut out = json!({ "flow": flow.name, "offered": flow.offered, "queue": flow.limit.to_string() });
+    match &flow.promise {
+        Ok(p) => {
+            out["rate"] = json!(p.rate.0);
+            out["latency_ns"] = json!(p.latency.0);
+            out["rate_formula"] = json!(p.rate_formula);
+            out["delay"] = bound(&p.delay);
+            out["others"] = p.others.iter().map(bound).collect();
+        }
+        Err(NoPromise(why)) => out["none"] = json!(why),
+    }
+    out["envelope"] = match &flow.envelope {
+        Ok(e) => json!({
+            "declared": e.is_declared(), "traffic": e.sources, "points": points(&e.curve),
+            "buckets": e.buckets.iter().map(|(rate, burst)| json!({ "rate": rate.0, "burst": burst })).collect::<Vec<_>>(),
+        }),
+        Err(why) => json!({ "none": why }),
+    };
+    if let Some((rate, latency, curve)) = &flow.service {
+        out["service"] = json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
+    }
+    out["shared"] = json!(flow.together);
+    let delay = |d: &super::bounds::Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
+    out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
+    out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
+    out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
+        json!({
+            "bytes": b.bytes, "packets": b.packets, "lossless": b.lossless, "fits": b.fits,
+            "enough": b.enough.map(|limit| limit.to_string()),
+        })
+    });
+    out
+}
+
+pub(super) fn to_json(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
+    let direction = way.direction;
+    let flows = way.flows.iter().map(|flow| {
+        let mut out = flow_json(flow);
+        if let Some(was) = before.and_then(|b| b.flows.iter().find(|f| f.name == flow.name)) {
+            out["before"] = flow_json(was);
+        }
+        out
+    });
+    let refusals: Vec<Json> =
+        way.unmet.iter().map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help })).collect();
+    json!({
+        "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0, "account": direction.account.name(),
+        "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
+        "flows": flows.collect::<Vec<_>>(), "refused": refusals,
+    })
+}

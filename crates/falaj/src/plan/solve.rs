@@ -1,0 +1,263 @@
+//! What a flow needs and is not promised, and what would do.
+
+use super::bounds::{Envelope, Outlook, outlooks, served};
+use crate::show;
+use falaj_scenario::{Direction, Need};
+use falaj_sched::params::{Kind, Param, Setup, Value};
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::time::Span;
+use falaj_theory::whole;
+
+/// A flow that is promised less than it needs.
+pub(crate) struct Unmet {
+    pub(crate) flow: usize,
+    pub(crate) what: String,
+    pub(crate) help: String,
+}
+
+/// What a flow is promised, if anything.
+type Promised = (Option<Rate>, Option<Span>);
+
+fn met(need: Need, (rate, delay): Promised) -> bool {
+    need.rate.is_none_or(|needed| rate.is_some_and(|r| r >= needed))
+        && need.delay.is_none_or(|needed| delay.is_some_and(|d| d <= needed))
+}
+
+fn promised(flow: &Outlook) -> Promised {
+    (flow.promise.as_ref().ok().map(|p| p.rate), flow.assured.as_ref().map(|d| d.delay))
+}
+
+pub(crate) fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
+    let now: Vec<Promised> = flows.iter().map(promised).collect();
+    let mut all = Vec::new();
+    for (flow, &(rate, delay)) in now.iter().enumerate() {
+        let need = direction.flows[flow].need;
+        if met(need, now[flow]) {
+            continue;
+        }
+        let mut what = Vec::new();
+        let rate = rate.unwrap_or(Rate(0));
+        if let Some(needed) = need.rate.filter(|&needed| rate < needed) {
+            what.push(format!("needs {needed}, is promised {}", show::link_rate(rate)));
+        }
+        if let Some(needed) = need.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
+            what.push(format!("needs a delay of at most {needed}, is promised {}", show::span(delay)));
+        }
+        let help = what_would_fit(direction, flow, &flows[flow], &now);
+        all.push(Unmet { flow, what: what.join(" and "), help });
+    }
+    all
+}
+
+/// What everybody is promised, as far as somebody needs it; `None`: the
+/// discipline does not accept the setup.
+fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
+    let served = served(direction.scheduler.kind, &direction.setup).ok()?;
+    if served.shared.is_some() {
+        return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
+    }
+    let each = direction.flows.iter().zip(&served.promises).map(|(flow, promise)| {
+        let Ok(promise) = promise else { return (None, None) };
+        let envelope = flow.need.delay.and_then(|_| Envelope::declared(flow)).filter(|_| promise.rate.0 > 0);
+        let service = || falaj_theory::Curve::rate_latency(promise.rate, promise.latency);
+        let curves = envelope.and_then(|e| e.curve.delay(&service())).map(|d| Span(whole(&d.length)));
+        (Some(promise.rate), Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))))
+    });
+    Some(each.collect())
+}
+
+/// A flow's parameter that is a quantity: its share of the link.
+struct Share {
+    name: &'static str,
+    /// The flow that is divided, if it is that one's share and not the part's own.
+    of: Option<usize>,
+    /// A number that may well be a whole unit of it, such as a packet's time.
+    step: u64,
+    least: u64,
+    most: u64,
+    value: fn(u64) -> Value,
+}
+
+/// What the discipline gives a flow more or less of the link by.
+fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
+    let share = |param: &Param| {
+        let (step, value): (u64, fn(u64) -> Value) = match param.kind {
+            // A delay is shortest where a whole number of packets fits.
+            Kind::Span => (setup.largest_airtime().0, |v| Value::Span(Span(v))),
+            Kind::Bytes => (setup.largest.into(), Value::Bytes),
+            Kind::Rate => (setup.rate.0 / 1000, |v| Value::Rate(Rate(v))),
+            Kind::Count { .. } => (1, Value::Count),
+            Kind::Limit | Kind::Choice(_) => return None,
+        };
+        let (least, most) = if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
+        Some(Share { name: param.name, of, step: step.max(1), least, most, value })
+    };
+    entry.flow.iter().filter_map(share).collect()
+}
+
+/// What a flow, or a part of one and the flow itself, may be given more or less by.
+fn shares_of(direction: &Direction, leaf: usize) -> Vec<Share> {
+    let setup = &direction.setup;
+    let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, setup.flows[f].inner.as_ref()?)));
+    let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
+    let within = registry::entry(inner.kind).map_or_else(Vec::new, |entry| shares(entry, None, &inner.setup));
+    within.into_iter().chain(shares(direction.scheduler, Some(f), setup)).collect()
+}
+
+/// As the file has it.
+fn written(value: Value) -> String {
+    match value {
+        Value::Span(v) => format!("\"{v}\""),
+        Value::Rate(v) => format!("\"{v}\""),
+        Value::Bytes(v) => format!("\"{v}B\""),
+        Value::Limit(v) => format!("\"{v}\""),
+        Value::Count(v) => v.to_string(),
+        Value::Choice(v) => format!("\"{v}\""),
+    }
+}
+
+/// Changes of the flow's own settings, all else unchanged, with which it has
+/// what it needs and nobody loses what he had.
+fn what_would_fit(direction: &Direction, flow: usize, outlook: &Outlook, now: &[Promised]) -> String {
+    let fits = |with: &Direction| {
+        promised_with(with).is_some_and(|then| {
+            let keeps = |f: usize| met(direction.flows[f].need, then[f]);
+            keeps(flow) && (0..then.len()).all(|f| keeps(f) || !met(direction.flows[f].need, now[f]))
+        })
+    };
+    let shares = shares_of(direction, flow);
+    let mut found: Vec<String> = shares
+        .iter()
+        .filter_map(|share| {
+            let value = |v: u64| (share.value)(v.clamp(share.least, share.most));
+            let with = |v: u64| {
+                let mut with = direction.clone();
+                let flow = match share.of {
+                    Some(f) => with.setup.flows.get_mut(f),
+                    None => with.setup.leaf_mut(flow),
+                };
+                if let Some(flow) = flow {
+                    flow.values.set(share.name, value(v));
+                }
+                with
+            };
+            let least = smallest(share, |v| fits(&with(v)))?;
+            let whose = share.of.map_or("", |_| " of the flow that it is part of");
+            Some(format!("`{} = {}`{whose}", share.name, written(value(least))))
+        })
+        .collect();
+    found.extend(shorter_queue(direction, flow, outlook, &fits));
+    let own = declare(direction, flow, outlook);
+    let names: Vec<&str> = shares.iter().map(|s| s.name).collect();
+    let mut help = match (found.as_slice(), names.as_slice()) {
+        ([], []) => {
+            let divide = ENTRIES.iter().filter(|e| !self::shares(e, None, &direction.setup).is_empty()).map(|e| e.kind);
+            let divide: Vec<String> = divide.map(|kind| format!("`{kind}`")).collect();
+            format!("choose a scheduler that divides the link: {}", divide.join(" or "))
+        }
+        ([], names) => {
+            let names = names.join(" or ");
+            format!("no {names} of this flow alone would do: other flows must get less, or its queue be shorter")
+        }
+        (found, _) => format!("{} would fit", found.join(" or ")),
+    };
+    if let Some(own) = own {
+        help.push_str(&own);
+    }
+    help
+}
+
+/// The smallest value that is good. A promise does not simply get better with
+/// the share, it is a saw-tooth: all its first teeth are looked at, and ever
+/// more coarsely those behind them; then it is refined below the first good one.
+fn smallest(share: &Share, good: impl Fn(u64) -> bool) -> Option<u64> {
+    let mut low = 0;
+    let mut steps = 1;
+    let mut high = loop {
+        let candidate = share.step.saturating_mul(steps);
+        if good(candidate) {
+            break candidate;
+        }
+        if steps > 1 << 25 || candidate >= share.most {
+            return None;
+        }
+        low = candidate;
+        steps += 1 + steps / 128;
+    };
+    while high - low > (low / 1000).max(1) {
+        let middle = low + (high - low) / 2;
+        if good(middle) { high = middle } else { low = middle }
+    }
+    Some(high)
+}
+
+/// The longest queue, shorter than it is, with which a full one is no longer
+/// than the need; a shorter queue loses more.
+fn shorter_queue(
+    direction: &Direction,
+    flow: usize,
+    outlook: &Outlook,
+    fits: &impl Fn(&Direction) -> bool,
+) -> Option<String> {
+    // A queue has to hold a packet of the largest size.
+    let (least, most, limit): (u64, u64, fn(u64) -> Limit) = match outlook.limit {
+        Limit::Packets(n) => (1, n.into(), |n| Limit::Packets(n as u32)),
+        Limit::Bytes(n) => (direction.setup.largest.into(), n, Limit::Bytes),
+    };
+    let of_scheduler = direction.scheduler.scheduler.iter().find(|p| p.kind == Kind::Limit);
+    let with = |n: u64| {
+        let mut with = direction.clone();
+        match of_scheduler {
+            Some(param) => with.setup.scheduler.set(param.name, Value::Limit(limit(n))),
+            None => {
+                if let Some(leaf) = with.setup.leaf_mut(flow) {
+                    leaf.limit = limit(n);
+                }
+            }
+        }
+        with
+    };
+    if least >= most || !fits(&with(least)) {
+        return None;
+    }
+    let (mut good, mut bad) = (least, most);
+    while bad - good > 1 {
+        let middle = good + (bad - good) / 2;
+        if fits(&with(middle)) { good = middle } else { bad = middle }
+    }
+    let key = written(Value::Limit(limit(good)));
+    Some(of_scheduler.map_or_else(|| format!("`queue = {key}`"), |p| format!("`{} = {key}` of the scheduler", p.name)))
+}
+
+/// Its sources would keep to an envelope that is enough: it may be declared.
+fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<String> {
+    let (need, expected) = (direction.flows[flow].need, outlook.expected.as_ref()?);
+    if outlook.together || !met(need, (promised(outlook).0, Some(expected.delay))) {
+        return None;
+    }
+    let envelope = outlook.envelope.as_ref().ok()?;
+    let &[(rate, burst)] = envelope.buckets.as_slice() else { return None };
+    Some(format!(
+        "; or, if it never sends more than {}, declare `envelope = {{ rate = \"{rate}\", burst = \"{burst}B\" }}`",
+        super::bounds::sources_named(&envelope.sources)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_good_tooth_is_found_to_its_edge() {
+        let share = |step, most| Share { name: "weight", of: None, step, least: 1, most, value: Value::Count };
+        assert_eq!(smallest(&share(1, 100), |v| v >= 37), Some(37));
+        assert_eq!(smallest(&share(1, 100), |v| v > 100), None);
+        // A tooth at 4990 to 6000, and all from 9000 on: by thousands, then to a thousandth of it.
+        let tooth = smallest(&share(1000, u64::MAX), |v| v >= 4990 && !(6000..9000).contains(&v)).unwrap();
+        assert!((4990..=4995).contains(&tooth), "{tooth}");
+        let far = smallest(&share(1000, u64::MAX), |v| v >= 7_777_777_777).unwrap();
+        assert!((7_777_777_777..7_785_555_555).contains(&far), "within a thousandth: {far}");
+    }
+}
