@@ -1,4 +1,4 @@
-"""The book's settings. `make docs` builds it; a warning is an error there."""
+"""The book's settings. `make docs` builds it; there a warning is an error."""
 
 from urllib.parse import urlsplit
 
@@ -8,23 +8,23 @@ from sphinx.util import logging
 project = "falaj"
 html_title = "falaj"
 extensions = ["myst_parser"]
-source_suffix = {".md": "markdown"}
 exclude_patterns = ["requirements.txt"]
 
-# Anchors that headings have on a repository's page, too; a link to one that is not there is an error.
+# Headings have the anchors that a repository's page gives them; a link to one that is not there is an error.
 myst_heading_anchors = 4
+
+# What is shown is what the program prints, unless it says otherwise.
+highlight_language = "text"
 
 html_theme = "furo"
 html_static_path = ["book.css"]
 html_css_files = ["book.css"]
 html_copy_source = False
 html_show_copyright = False
-# No word is a link to a site of somebody else's: the book reads the same without a network.
-html_theme_options = {"navigation_with_keys": True}
 
 
-def well_formed(app, doctree, name):
-    """An address outside is not fetched, but it must be one."""
+def well_formed(app, doctree, page):
+    """An address outside of the book is not fetched, but it must be one."""
     for link in doctree.findall(nodes.reference):
         address = link.get("refuri", "")
         if link.get("internal") or not address or address.startswith("#"):

@@ -65,8 +65,8 @@ fn reference(command: Command) -> String {
          <!-- Made by `falaj man --reference`; a test fails where it is not up to date. -->\n\n\
          What `--help` says of each command. `falaj man DIRECTORY` writes it as manual pages.\n",
     );
-    // As wide as a page of the book.
-    let mut command = command.disable_help_subcommand(true).term_width(90);
+    // As wide as what is written by hand below it.
+    let mut command = command.disable_help_subcommand(true).term_width(100);
     command.build();
     page(&mut out, &mut command);
     out
