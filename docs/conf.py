@@ -13,8 +13,9 @@ exclude_patterns = ["requirements.txt"]
 # Headings have the anchors that a repository's page gives them; a link to one that is not there is an error.
 myst_heading_anchors = 4
 
-# What is shown is what the program prints, unless it says otherwise.
+# What is shown is what the program prints, unless it says otherwise; formulas keep their plain quotes.
 highlight_language = "text"
+smartquotes = False
 
 html_theme = "furo"
 html_static_path = ["book.css"]
@@ -32,6 +33,10 @@ def well_formed(app, doctree, page):
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or "." not in parts.netloc or set(address) & set(" <>\"'`"):
             logging.getLogger(__name__).warning("no address: %s", address, location=link)
+    # What is no link at all is shown as it stands, brackets and all.
+    for text in doctree.findall(nodes.Text):
+        if "](" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.raw)):
+            logging.getLogger(__name__).warning("no link: %s", text, location=text.parent)
 
 
 def setup(app):

@@ -79,11 +79,7 @@ fn page(out: &mut String, command: &mut Command) {
     let help = command.render_long_help().to_string();
     let help: Vec<&str> = help.lines().map(str::trim_end).collect();
     // Help ends with an empty line or not, as `after_help` has it.
-    out.push_str(&format!(
-        "\n{} `{name}`\n\n```text\n{}\n```\n",
-        "#".repeat(depth + 1),
-        help.join("\n").trim_end()
-    ));
+    out.push_str(&format!("\n{} `{name}`\n\n```text\n{}\n```\n", "#".repeat(depth + 1), help.join("\n").trim_end()));
     for below in command.get_subcommands_mut().filter(|c| !c.is_hide_set()) {
         page(out, below);
     }

@@ -4,8 +4,9 @@ mod common;
 
 use common::{TENANTS, falaj, file, flow, number, program, signal};
 use expect_test::expect;
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 // -------------------------------------------------------------------------------------------------------------- sim
@@ -399,6 +400,7 @@ fn keys_are_explained() {
     assert_eq!(ran.status, Some(0));
     assert!(ran.out.contains("  scheduler.tail ") && ran.out.contains("  drr "), "{}", ran.out);
     assert!(falaj(&["explain", "--reference"]).out.starts_with("# The scenario file\n"));
+    assert!(falaj(&["explain", "--reference=disciplines"]).out.starts_with("# Disciplines\n"));
 }
 
 #[test]
@@ -452,4 +454,57 @@ fn pages_come_from_the_command_line() {
     let ran = falaj(&["man", "not-a-directory"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.starts_with("falaj: cannot write the pages to not-a-directory: "), "{}", ran.err);
+}
+
+fn reference(page: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.
+#[test]
+fn the_page_of_the_command_line_is_up_to_date() {
+    let ran = falaj(&["man", "--reference"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let path = reference("cli.md");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &ran.out).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == ran.out, "docs/reference/cli.md is out of date: run this test with UPDATE_EXPECT=1");
+}
+
+/// The fields of an object and of all below it.
+fn fields<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
+    if let Some(list) = json.as_array() {
+        list.iter().for_each(|below| fields(below, found));
+    }
+    for (name, below) in json.as_object().into_iter().flatten() {
+        found.insert(name);
+        fields(below, found);
+    }
+}
+
+#[test]
+fn every_field_of_json_is_in_the_reference() {
+    let page = std::fs::read_to_string(reference("json.md")).unwrap();
+    let needy = TENANTS.replacen("queue = \"20p\"", "queue = \"20p\"\nneed = { delay = \"1us\" }", 1);
+    let refused = file("needy.toml", &needy);
+    let wrong = file("wrong.toml", "[link.a]\nrate = 5");
+    let runs: [(&str, &[&str], &[&str]); 3] = [
+        ("check", &["check", wrong, "--json"], &["problems", "column"]),
+        ("plan", &["plan", refused, "--json"], &["others", "refused"]),
+        ("sim", &["sim", refused, "--duration", "1ms", "--json"], &["flows", "delay_p99_ns"]),
+    ];
+    for (command, args, some) in runs {
+        let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{command} --json`"))).expect("a section");
+        // `problems[].line`, `…flows[].rate` are told by their last word.
+        let told: BTreeSet<&str> =
+            section.split('`').skip(1).step_by(2).map(|w| w.rsplit(['.', '…']).next().unwrap_or(w)).collect();
+        let json = falaj(args).json();
+        let mut found = BTreeSet::new();
+        fields(&json, &mut found);
+        for field in found.iter().chain(some) {
+            assert!(found.contains(field) && told.contains(field), "`{field}` of {command} in {told:?}");
+        }
+    }
 }
