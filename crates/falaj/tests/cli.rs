@@ -497,9 +497,10 @@ fn every_field_of_json_is_in_the_reference() {
     ];
     for (command, args, some) in runs {
         let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{command} --json`"))).expect("a section");
-        // `problems[].line`, `…flows[].rate` are told by their last word.
+        // `…flows[].rate` tells of both.
+        let quoted = section.split('`').skip(1).step_by(2);
         let told: BTreeSet<&str> =
-            section.split('`').skip(1).step_by(2).map(|w| w.rsplit(['.', '…']).next().unwrap_or(w)).collect();
+            quoted.flat_map(|words| words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).collect();
         let json = falaj(args).json();
         let mut found = BTreeSet::new();
         fields(&json, &mut found);
