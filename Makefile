@@ -1,10 +1,11 @@
-# `make` alone says what there is. Only the Rust toolchain is needed.
+# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint program cargo
+.PHONY: help demo test bench lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
-falaj := $(or $(CARGO_TARGET_DIR),target)/release/falaj
+target := $(or $(CARGO_TARGET_DIR),target)
+falaj := $(target)/release/falaj
 
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /make \1: /p' Makefile
@@ -24,6 +25,16 @@ lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
+
+docs: $(target)/book-tools/installed ## build the book, every link in it checked
+	$(target)/book-tools/bin/sphinx-build -W -n --keep-going -E -q -d $(target)/book-tools/cache docs $(target)/book
+	@echo "$(target)/book/index.html"
+
+# Into a place of its own, from scratch whenever a version changes.
+$(target)/book-tools/installed: docs/requirements.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 program: cargo
 	cargo build --release -p falaj

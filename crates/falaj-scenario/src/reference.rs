@@ -262,7 +262,7 @@ fn example(topic: &Topic) -> String {
     }
 }
 
-/// The reference page, `docs/reference/scenario.md`.
+/// The page of the scenario file, `docs/reference/scenario.md`.
 pub fn markdown() -> String {
     let mut out = String::from(
         "# The scenario file\n\n\
@@ -283,9 +283,26 @@ pub fn markdown() -> String {
     for (term, doc) in TERMS {
         line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
     }
-    out.push_str("\n## Disciplines\n");
+    out.push_str(
+        "\n## Disciplines\n\nEach has keys of its own, of the scheduler and of each flow: [Disciplines](disciplines.md).\n",
+    );
+    out
+}
+
+/// The page of the disciplines, `docs/reference/disciplines.md`.
+pub fn disciplines() -> String {
+    let mut out = String::from(
+        "# Disciplines\n\n\
+         <!-- Made by `falaj explain --reference=disciplines`; a test fails where it is not up to date. -->\n\n\
+         What may stand as the `kind` of a `scheduler`. `falaj explain NAME` says the same on a terminal,\n\
+         and `falaj plan` what each promises to a flow and by which formula.\n\n\
+         | discipline | what it does | source |\n|---|---|---|\n",
+    );
     for entry in ENTRIES {
-        line(&mut out, format_args!("\n### `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
+        line(&mut out, format_args!("| [`{0}`](#{0}) | {1} | {2} |", entry.kind, cell(entry.doc), cell(entry.source)));
+    }
+    for entry in ENTRIES {
+        line(&mut out, format_args!("\n## `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
         for (what, params) in [("of the scheduler", entry.scheduler), ("of each flow", entry.flow)] {
             if params.is_empty() {
                 line(&mut out, format_args!("\nIt has no keys {what}."));

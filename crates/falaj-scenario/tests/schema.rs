@@ -210,15 +210,17 @@ fn patterns_read_what_the_parser_reads() {
     assert!(rate.is_match("unlimited") && !finite.is_match("unlimited"));
 }
 
-/// `UPDATE_EXPECT=1 cargo test -p falaj-scenario` writes the page.
+/// `UPDATE_EXPECT=1 cargo test -p falaj-scenario` writes the pages.
 #[test]
-fn the_reference_page_is_up_to_date() {
-    let path = root().join("docs/reference/scenario.md");
-    let page = falaj_scenario::reference::markdown();
-    if std::env::var_os("UPDATE_EXPECT").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &page).unwrap();
+fn the_reference_pages_are_up_to_date() {
+    use falaj_scenario::reference::{disciplines, markdown};
+    for (name, page) in [("scenario.md", markdown()), ("disciplines.md", disciplines())] {
+        let path = root().join("docs/reference").join(name);
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, &page).unwrap();
+        }
+        let there = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(there == page, "docs/reference/{name} is out of date: run this test with UPDATE_EXPECT=1");
     }
-    let there = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(there == page, "docs/reference/scenario.md is out of date: run this test with UPDATE_EXPECT=1");
 }

@@ -17,16 +17,31 @@ Examples:
 pub(crate) struct Args {
     /// A key, `delay` or `flow.phase`, or a discipline; without it all are listed.
     key: Option<String>,
-    /// Prints the reference page, Markdown.
-    #[arg(long, hide = true, conflicts_with = "key")]
-    reference: bool,
+    /// Prints a page of the reference, Markdown.
+    #[arg(
+        long,
+        hide = true,
+        conflicts_with = "key",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "scenario"
+    )]
+    reference: Option<Page>,
+}
+
+/// Pages of the reference that are made from the keys.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Page {
+    Scenario,
+    Disciplines,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let text = match &args.key {
-        _ if args.reference => reference::markdown(),
-        None => reference::list(),
-        Some(key) => match reference::explain(key) {
+    let text = match (args.reference, &args.key) {
+        (Some(Page::Scenario), _) => reference::markdown(),
+        (Some(Page::Disciplines), _) => reference::disciplines(),
+        (None, None) => reference::list(),
+        (None, Some(key)) => match reference::explain(key) {
             Ok(text) => text,
             Err(unknown) => bail!("{unknown}\n`falaj explain` lists all"),
         },

@@ -112,9 +112,9 @@ fn two_digits(value: f64) -> String {
 /// Bits per second: `12.0 Mbit/s`.
 pub(crate) fn rate(bits: f64) -> String {
     let (value, unit) = match bits {
-        b if b < 1e3 => (b, "bit/s"),
-        b if b < 1e6 => (b / 1e3, "kbit/s"),
-        b if b < 1e9 => (b / 1e6, "Mbit/s"),
+        b if b < 999.5 => (b, "bit/s"),
+        b if b < 999.5e3 => (b / 1e3, "kbit/s"),
+        b if b < 999.5e6 => (b / 1e6, "Mbit/s"),
         b => (b / 1e9, "Gbit/s"),
     };
     format!("{} {unit}", three_digits(value))
@@ -199,6 +199,7 @@ mod tests {
         }
         assert_eq!(rate(12e6), "12.0 Mbit/s");
         assert_eq!([500.4, 9_999.0, 64_321.0, 2e6].map(bytes), ["500 B", "9999 B", "64.3 kB", "2.00 MB"]);
+        assert_eq!(rate(999_980.0), "1.00 Mbit/s");
         assert_eq!(percent(0, 10), "0 %");
         assert_eq!(percent(1, 0), DASH);
     }

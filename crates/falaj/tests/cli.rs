@@ -4,8 +4,9 @@ mod common;
 
 use common::{TENANTS, falaj, file, flow, number, program, signal};
 use expect_test::expect;
+use std::collections::BTreeSet;
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 // -------------------------------------------------------------------------------------------------------------- sim
@@ -453,7 +454,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `envelope`, `kind`, `lend`, `match`, `need`, `phase`, `queue`
+           = help: allowed: `envelope`, `flow`, `kind`, `lend`, `match`, `need`, `phase`, `queue`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -657,6 +658,7 @@ fn keys_are_explained() {
     assert_eq!(ran.status, Some(0));
     assert!(ran.out.contains("  scheduler.tail ") && ran.out.contains("  drr "), "{}", ran.out);
     assert!(falaj(&["explain", "--reference"]).out.starts_with("# The scenario file\n"));
+    assert!(falaj(&["explain", "--reference=disciplines"]).out.starts_with("# Disciplines\n"));
 }
 
 #[test]
@@ -742,4 +744,126 @@ fn pages_come_from_the_command_line() {
     let ran = falaj(&["man", "not-a-directory"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.starts_with("falaj: cannot write the pages to not-a-directory: "), "{}", ran.err);
+}
+
+fn reference(page: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.
+#[test]
+fn the_page_of_the_command_line_is_up_to_date() {
+    let ran = falaj(&["man", "--reference"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let path = reference("cli.md");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &ran.out).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == ran.out, "docs/reference/cli.md is out of date: run this test with UPDATE_EXPECT=1");
+}
+
+/// The fields of an object and of all below it.
+fn fields<'a>(json: &'a serde_json::Value, found: &mut BTreeSet<&'a str>) {
+    if let Some(list) = json.as_array() {
+        list.iter().for_each(|below| fields(below, found));
+    }
+    for (name, below) in json.as_object().into_iter().flatten() {
+        found.insert(name);
+        fields(below, found);
+    }
+}
+
+#[test]
+fn every_field_of_json_is_in_the_reference() {
+    let page = std::fs::read_to_string(reference("json.md")).unwrap();
+    let needy = TENANTS.replacen("queue = \"20p\"", "queue = \"20p\"\nneed = { delay = \"1us\" }", 1);
+    let refused = file("needy.toml", &needy);
+    let wrong = file("wrong.toml", "[link.a]\nrate = 5");
+    let runs: [(&str, &[&str], &[&str]); 3] = [
+        ("check", &["check", wrong, "--json"], &["problems", "column"]),
+        ("plan", &["plan", refused, "--json"], &["others", "refused"]),
+        ("sim", &["sim", refused, "--duration", "1ms", "--json"], &["flows", "delay_p99_ns"]),
+    ];
+    for (command, args, some) in runs {
+        let section = page.split("\n## ").find(|s| s.starts_with(&format!("`{command} --json`"))).expect("a section");
+        // `…flows[].rate` tells of both.
+        let quoted = section.split('`').skip(1).step_by(2);
+        let told: BTreeSet<&str> =
+            quoted.flat_map(|words| words.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')).collect();
+        let json = falaj(args).json();
+        let mut found = BTreeSet::new();
+        fields(&json, &mut found);
+        for field in found.iter().chain(some) {
+            assert!(found.contains(field) && told.contains(field), "`{field}` of {command} in {told:?}");
+        }
+    }
+}
+
+// --------------------------------------------------------------------------------------------------- the tutorial
+
+/// The blocks of this language, in order.
+fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    let opening = format!("\n```{language}\n");
+    page.split(opening.as_str()).skip(1).map(|rest| rest.split("\n```").next().unwrap_or(rest)).collect()
+}
+
+/// Every line shown is printed, in this order; `…` stands for what was left out.
+fn assert_shown(shown: &str, printed: &str) {
+    let mut lines = printed.lines().map(str::trim_end);
+    for line in shown.lines().map(str::trim_end).filter(|line| *line != "…") {
+        assert!(lines.any(|l| l == line), "not printed, or not there:\n{line}\nof\n{shown}\nbut\n{printed}");
+    }
+}
+
+/// Done as it says. Live runs are left out, they never print the same twice.
+#[test]
+fn the_tutorial_shows_what_is_printed() {
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tutorial.md")).unwrap();
+    let toml = blocks(&page, "toml");
+    let [first, need, traffic] = toml.as_slice() else { panic!("three pieces of a scenario: {toml:?}") };
+    let sessions = blocks(&page, "console");
+    let mut at = sessions.iter();
+    // The next session with this command: what it shows, and what is printed.
+    let mut shows = |command: &str| {
+        let prompt = format!("$ falaj {command}\n");
+        let session = at.find(|s| s.starts_with(&prompt)).unwrap_or_else(|| panic!("no `{command}`"));
+        let shown = session[prompt.len()..].split("\n$ ").next().unwrap_or_default();
+        let ran = falaj(&command.split(' ').collect::<Vec<_>>());
+        assert_shown(shown, &ran.out);
+        ran.status
+    };
+
+    let mut scenario = format!("{first}\n");
+    file("office.toml", &scenario);
+    assert_eq!(shows("check office.toml"), Some(0));
+    assert_eq!(shows("explain flow.kind"), Some(0));
+    assert_eq!(shows("plan office.toml"), Some(0));
+
+    scenario = scenario.replacen("queue = \"6p\"\n", &format!("queue = \"6p\"\n{need}\n"), 1);
+    file("office.toml", &scenario);
+    assert_eq!(shows("plan office.toml"), Some(1), "refused");
+
+    scenario = scenario.replacen("1.25ms", "2.4224ms", 1);
+    file("office.toml", &scenario);
+    assert_eq!(shows("plan office.toml"), Some(0), "what would fit does");
+
+    scenario.push_str(&format!("\n{traffic}\n"));
+    file("office.toml", &scenario);
+    assert_eq!(shows("sim office.toml"), Some(0));
+
+    let messages = blocks(&page, "text");
+    let mistakes = [
+        ("rate = \"20mbit\"", "rate = 20"),
+        ("phase = \"2.4224ms\"", "phse = \"2.4224ms\""),
+        ("phase = \"2.4224ms\"", "phase = \"500us\""),
+        ("delay = \"5ms\"", "delay = \"5m\""),
+        ("match = \"udp dport 5004\"", "match = \"any\""),
+    ];
+    assert_eq!(messages.len(), mistakes.len());
+    for (message, (right, wrong)) in messages.iter().zip(mistakes) {
+        assert!(page.contains(&format!("`{wrong}`")), "the tutorial makes the mistake {wrong}");
+        file("office.toml", &scenario.replacen(right, wrong, 1));
+        assert_shown(message, &falaj(&["check", "office.toml"]).err);
+    }
 }

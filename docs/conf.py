@@ -1,0 +1,44 @@
+"""The book's settings. `make docs` builds it; there a warning is an error."""
+
+from urllib.parse import urlsplit
+
+from docutils import nodes
+from sphinx.util import logging
+
+project = "falaj"
+html_title = "falaj"
+extensions = ["myst_parser"]
+exclude_patterns = ["requirements.txt"]
+
+# Headings have the anchors that a repository's page gives them; a link to one that is not there is an error.
+myst_heading_anchors = 4
+
+# What is shown is what the program prints, unless it says otherwise; formulas keep their plain quotes.
+highlight_language = "text"
+smartquotes = False
+
+html_theme = "furo"
+html_static_path = ["book.css"]
+html_css_files = ["book.css"]
+html_copy_source = False
+html_show_copyright = False
+
+
+def well_formed(app, doctree, page):
+    """An address outside of the book is not fetched, but it must be one."""
+    for link in doctree.findall(nodes.reference):
+        address = link.get("refuri", "")
+        if link.get("internal") or not address or address.startswith("#"):
+            continue
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or "." not in parts.netloc or set(address) & set(" <>\"'`"):
+            logging.getLogger(__name__).warning("no address: %s", address, location=link)
+    # What is no link at all is shown as it stands, brackets and all.
+    for text in doctree.findall(nodes.Text):
+        if "](" in text and not isinstance(text.parent, (nodes.literal, nodes.literal_block, nodes.raw)):
+            logging.getLogger(__name__).warning("no link: %s", text, location=text.parent)
+
+
+def setup(app):
+    app.connect("doctree-resolved", well_formed)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
