@@ -10,7 +10,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`priority`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -25,13 +25,16 @@ pub mod discipline;
 pub mod drr;
 pub mod fifo;
 mod flow_set;
+mod level_set;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
+pub mod priority;
 pub mod promise;
 pub mod queue;
 pub mod rate;
 pub mod registry;
+mod round;
 pub mod station;
 pub mod time;
 pub mod virtual_links;

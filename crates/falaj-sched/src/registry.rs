@@ -2,7 +2,7 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise};
+use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,8 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] = &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] =
+    &[crate::fifo::ENTRY, crate::priority::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -43,6 +44,7 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
 pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Output, Refused> {
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
+        "priority" => visitor.visit(Priority::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
