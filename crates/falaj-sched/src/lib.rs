@@ -10,7 +10,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`priority`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`priority`], [`wrr`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -38,3 +38,4 @@ mod round;
 pub mod station;
 pub mod time;
 pub mod virtual_links;
+pub mod wrr;

@@ -2,7 +2,7 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority};
+use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, wrr::Wrr};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -45,6 +45,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "priority" => visitor.visit(Priority::new(setup)?),
+        "rr" | "wrr" => visitor.visit(Wrr::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),

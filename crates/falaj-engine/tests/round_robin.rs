@@ -1,0 +1,350 @@
+//! The round robins: worked examples, computed by hand, and every sequence of a
+//! few steps against plain models. One byte takes 8 ns.
+
+mod common;
+
+use common::{Arrival, emits, run};
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Emit, Engine, PipeId};
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
+
+const PIPE: PipeId = PipeId(0);
+
+/// A pipe whose largest packet has this many bytes; one flow for each list of values.
+fn pipe(kind: &'static str, largest: u32, scheduler: Values, flows: &[Values]) -> PipeSpec {
+    let flow = |values: &Values| FlowSetup { values: values.clone(), limit: Limit::Packets(40) };
+    let flows = flows.iter().map(flow).collect();
+    PipeSpec { kind, setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, delay: Span::ZERO }
+}
+
+fn none() -> Values {
+    Values::default()
+}
+
+fn count(name: &'static str, n: u64) -> Values {
+    none().with(name, Value::Count(n))
+}
+
+/// Departures as `A1@2`: flow, number, end in bytes.
+fn written(departures: &[Emit]) -> String {
+    let mut number = [0; 26];
+    let name = |e: &Emit| {
+        let f = e.flow.index();
+        number[f] += 1;
+        format!("{}{}@{}", (b'A' + f as u8) as char, number[f], e.end.0 / 8)
+    };
+    departures.iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+/// Arrivals as (time in bytes, flow, bytes).
+fn order(spec: &PipeSpec, arrivals: &[(u64, char, u32)]) -> String {
+    let flow = |name: char| FlowId(name as u32 - 'A' as u32);
+    let mut all: Vec<Arrival> =
+        arrivals.iter().map(|&(at, f, bytes)| Arrival { at: Time(at * 8), flow: flow(f), bytes }).collect();
+    all.sort_by_key(|a| (a.at, a.flow));
+    written(&emits(&run(spec, &all, |_, _, _| {})))
+}
+
+const E1: &[(u64, char, u32)] = &[
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'A', 2),
+    (0, 'B', 4),
+    (0, 'B', 1),
+    (0, 'B', 3),
+    (1, 'C', 3),
+    (1, 'C', 3),
+];
+
+/// Cells: six of A, four of B, four of C, at once.
+fn cells(at: u64) -> Vec<(u64, char, u32)> {
+    [vec![(at, 'A', 1); 6], vec![(at, 'B', 1); 4], vec![(at, 'C', 1); 4]].concat()
+}
+
+// --- Strict priority.
+
+#[test]
+fn the_best_priority_that_is_there_goes_first() {
+    let spec = pipe("priority", 4, none(), &[9, 5, 0].map(|p| count("priority", p)));
+    // A's first packet finds the link free; the example of the books gives B's.
+    assert_eq!(order(&spec, E1), "A1@2 C1@5 C2@8 B1@12 B2@13 B3@16 A2@18 A3@20 A4@22");
+    let b_first: Vec<_> = E1.iter().map(|&(at, f, bytes)| (at + u64::from(f == 'A'), f, bytes)).collect();
+    assert_eq!(order(&spec, &b_first), "B1@4 C1@7 C2@10 B2@11 B3@14 A1@16 A2@18 A3@20 A4@22");
+}
+
+#[test]
+fn flows_of_one_priority_take_turns_and_who_waited_comes_first() {
+    let spec = pipe("priority", 4, none(), &[1, 1, 0].map(|p| count("priority", p)));
+    let arrivals = [(0, 'A', 2), (0, 'A', 2), (0, 'A', 2), (1, 'B', 3), (1, 'B', 3), (3, 'C', 1)];
+    assert_eq!(order(&spec, &arrivals), "A1@2 B1@5 C1@6 A2@8 B2@11 A3@13");
+}
+
+/// dummynet's PRIO has 64 levels, crashes from level 32 on, and lets the flows of
+/// a level stand in the queue of one of them.
+#[test]
+fn there_is_a_queue_for_each_flow_and_no_last_level() {
+    let priorities = [65_535, 64, 63, 33, 32, 31, 1_000, 32];
+    let mut spec = pipe("priority", 1, none(), &priorities.map(|p| count("priority", p)));
+    for f in &mut spec.setup.flows {
+        f.limit = Limit::Packets(2);
+    }
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut out = Vec::new();
+    for handle in 0..3 {
+        for f in 0..priorities.len() as u32 {
+            engine.input(PIPE, Unit { flow: FlowId(f), handle, bytes: 1 }, Time::ZERO, &mut out);
+        }
+    }
+    for f in 0..priorities.len() as u32 {
+        let c = engine.counters(PIPE, FlowId(f));
+        assert_eq!((c.offered, c.backlog, c.dropped_full), (3, 2, 1), "flow {f} has its own queue and counters");
+    }
+    engine.poll(Time(1_000), &mut out);
+    let order: Vec<u64> = emits(&out).iter().map(|e| priorities[e.flow.index()]).collect();
+    assert_eq!(order[..4], [65_535, 31, 31, 32], "the first finds the link free");
+    assert_eq!(order[4..], [32, 32, 32, 33, 33, 63, 63, 64, 64, 1_000, 1_000, 65_535]);
+}
+
+#[test]
+fn only_the_first_priority_has_a_promise() {
+    let spec = pipe("priority", 1_000, none(), &[3, 3, 7].map(|p| count("priority", p)));
+    let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let first = engine.promise(PIPE, FlowId(0)).unwrap();
+    // 40 of our own, 40 of the other, and one of the third flow.
+    assert_eq!(first.delay.delay, Span(81 * 8_000));
+    let third = engine.promise(PIPE, FlowId(2)).unwrap_err();
+    assert!(third.0.contains("flows of priority 3 may fill the link"), "{third:?}");
+}
+
+// --- Round robin and weighted round robin.
+
+fn wrr(weights: &[u64]) -> PipeSpec {
+    pipe("wrr", 4, none(), &weights.iter().map(|&w| count("weight", w)).collect::<Vec<_>>())
+}
+
+#[test]
+fn weights_are_packets_of_a_visit() {
+    assert_eq!(order(&wrr(&[2, 1, 1]), E1), "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 C2@19 B3@22");
+    let cells = order(&wrr(&[3, 2, 1]), &cells(0));
+    assert_eq!(cells, "A1@1 A2@2 A3@3 B1@4 B2@5 C1@6 A4@7 A5@8 A6@9 B3@10 B4@11 C2@12 C3@13 C4@14");
+    let rr = pipe("rr", 4, none(), &[none(), none(), none()]);
+    assert_eq!(order(&rr, E1), "A1@2 B1@6 C1@9 A2@11 B2@12 C2@15 A3@17 B3@20 A4@22");
+}
+
+#[test]
+fn a_packet_that_comes_during_the_visit_counts() {
+    let meanwhile = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (1, 'A', 2)];
+    assert_eq!(order(&wrr(&[2, 1]), &meanwhile), "A1@2 A2@4 B1@8 B2@12");
+    let too_late = [(0, 'A', 2), (0, 'B', 4), (0, 'B', 4), (2, 'A', 2)];
+    assert_eq!(order(&wrr(&[2, 1]), &too_late), "A1@2 B1@6 A2@8 B2@12");
+}
+
+/// Everybody else's largest packets just before ours: the bound of the frame.
+#[test]
+fn the_bounds_of_weighted_round_robin_are_reached() {
+    let mut spec = wrr(&[2, 3, 4]);
+    spec.setup.flows[0].limit = Limit::Packets(5);
+    let mut arrivals: Vec<_> = [vec![(0, 'B', 4); 30], vec![(0, 'C', 4); 30]].concat();
+    arrivals.extend([(1, 'A', 4); 5]);
+    let delay = |spec: &PipeSpec| {
+        let at = |f: char| FlowId(f as u32 - 'A' as u32);
+        let all: Vec<_> =
+            arrivals.iter().map(|&(t, f, bytes)| Arrival { at: Time(t * 8), flow: at(f), bytes }).collect();
+        let sent = emits(&run(spec, &all, |_, _, _| {}));
+        sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max().unwrap()
+    };
+    let bound = |spec: &PipeSpec| {
+        Engine::new(std::slice::from_ref(spec)).unwrap().promise(PIPE, FlowId(0)).unwrap().delay.delay
+    };
+    // Five of ours, and three times seven of theirs.
+    assert_eq!(bound(&spec), Span((5 + 3 * 7) * 4 * 8));
+    assert_eq!(delay(&spec), bound(&spec) - Span(8));
+    spec.setup.flows[0].values = count("weight", 3);
+    assert_eq!(delay(&spec), bound(&spec) - Span(8));
+}
+
+// --- Every sequence of a few steps, beside a plain model.
+
+/// A discipline as its paper has it, in lists and loops.
+trait Model {
+    /// A packet came for `f`; `first`: it had none, nor one on the wire.
+    fn came(&mut self, f: usize, bytes: u32, first: bool, at: u64);
+    /// The packet of `f` has left.
+    fn left(&mut self, f: usize, bytes: u32, queues: &[VecDeque<u32>]);
+    /// Asked once for each packet; it goes on the wire.
+    fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize>;
+    /// The other setup from now on; `sending` is on the wire.
+    fn change(&mut self, sending: Option<usize>);
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Packet(usize, u32),
+    Pass(u64),
+    Change,
+}
+
+/// What the model sends, as (flow, end in bytes).
+fn plain(model: &mut dyn Model, steps: &[Step]) -> Vec<(usize, u64)> {
+    let mut queues = vec![VecDeque::new(); 3];
+    let (mut now, mut sending, mut sent) = (0, None::<(usize, u64)>, Vec::new());
+    for step in steps.iter().chain([&Step::Pass(1_000)]) {
+        match *step {
+            Step::Packet(f, bytes) => {
+                model.came(f, bytes, queues[f].is_empty(), now);
+                queues[f].push_back(bytes);
+            }
+            Step::Change => model.change(sending.map(|(f, _)| f)),
+            Step::Pass(time) => {
+                let until = now + time;
+                while let Some((f, end)) = sending.filter(|&(_, end)| end <= until) {
+                    now = end;
+                    sent.push((f, end));
+                    let bytes = queues[f].pop_front().unwrap();
+                    model.left(f, bytes, &queues);
+                    sending = model.choose(&queues).map(|f| (f, now + u64::from(queues[f][0])));
+                }
+                now = until;
+                continue;
+            }
+        }
+        if sending.is_none() {
+            sending = model.choose(&queues).map(|f| (f, now + u64::from(queues[f][0])));
+        }
+    }
+    sent
+}
+
+/// What the engine sends.
+fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
+    let mut engine = Engine::new(std::slice::from_ref(specs[0])).unwrap();
+    let (mut now, mut out) = (0, Vec::new());
+    for (handle, step) in steps.iter().chain([&Step::Pass(1_000)]).enumerate() {
+        match *step {
+            Step::Packet(f, bytes) => {
+                let unit = Unit { flow: FlowId(f as u32), handle: handle as u32, bytes };
+                engine.input(PIPE, unit, Time(now * 8), &mut out);
+            }
+            Step::Change => {
+                let prepared = engine.prepare(PIPE, specs[1]).unwrap();
+                engine.apply(prepared, Time(now * 8), &mut out);
+            }
+            Step::Pass(time) => {
+                now += time;
+                engine.poll(Time(now * 8), &mut out);
+            }
+        }
+    }
+    assert_eq!(engine.next_event(), Time::NEVER);
+    emits(&out).iter().map(|e| (e.flow.index(), e.end.0 / 8)).collect()
+}
+
+/// All sequences of six steps of which each is a packet (three flows, two
+/// sizes), followed by a byte's time, or a longer pause; and a change of the
+/// setup after each step.
+fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn() -> Box<dyn Model>) {
+    let mut some_differ = false;
+    for n in 0..7usize.pow(6) {
+        let mut steps = Vec::new();
+        for i in 0..6 {
+            match n / 7usize.pow(i) % 7 {
+                6 => steps.push(Step::Pass(3)),
+                packet => steps.extend([Step::Packet(packet / 2, sizes[packet % 2]), Step::Pass(1 - n as u64 % 2)]),
+            }
+        }
+        let without = plain(&mut *model(), &steps);
+        assert_eq!(ours(specs, &steps), without, "{steps:?}");
+        // Each place in turn: all of them would take minutes.
+        steps.insert(n % (steps.len() + 1), Step::Change);
+        let with = plain(&mut *model(), &steps);
+        assert_eq!(ours(specs, &steps), with, "{steps:?}");
+        some_differ |= with != without;
+    }
+    assert!(some_differ, "the change means something");
+}
+
+/// Flows in the order in which they wait.
+struct ByPriority {
+    now: [u64; 3],
+    other: [u64; 3],
+    waiting: Vec<usize>,
+}
+
+impl Model for ByPriority {
+    fn came(&mut self, f: usize, _: u32, first: bool, _: u64) {
+        if first {
+            self.waiting.push(f);
+        }
+    }
+    fn left(&mut self, f: usize, _: u32, queues: &[VecDeque<u32>]) {
+        self.waiting.retain(|&g| g != f);
+        if !queues[f].is_empty() {
+            self.waiting.push(f);
+        }
+    }
+    fn choose(&mut self, _: &[VecDeque<u32>]) -> Option<usize> {
+        self.waiting.iter().copied().min_by_key(|&f| self.now[f])
+    }
+    fn change(&mut self, sending: Option<usize>) {
+        self.waiting.sort_by_key(|&f| (sending != Some(f), self.now[f]));
+        self.now = self.other;
+    }
+}
+
+#[test]
+fn priority_is_that_of_a_plain_model() {
+    let (now, other) = ([2, 0, 2], [1, 1, 0]);
+    let spec = |p: [u64; 3]| pipe("priority", 3, none(), &p.map(|p| count("priority", p)));
+    every_sequence([&spec(now), &spec(other)], [1, 3], || Box::new(ByPriority { now, other, waiting: Vec::new() }));
+}
+
+struct InTurn {
+    weights: [u32; 3],
+    other: [u32; 3],
+    waiting: VecDeque<usize>,
+    left: i64,
+}
+
+impl Model for InTurn {
+    fn came(&mut self, f: usize, _: u32, first: bool, _: u64) {
+        if first {
+            self.waiting.push_back(f);
+            if self.waiting.len() == 1 {
+                self.left = self.weights[f].into();
+            }
+        }
+    }
+    fn left(&mut self, f: usize, _: u32, queues: &[VecDeque<u32>]) {
+        self.left -= 1;
+        if self.left <= 0 || queues[f].is_empty() {
+            self.waiting.pop_front();
+            if !queues[f].is_empty() {
+                self.waiting.push_back(f);
+            }
+            self.left = self.waiting.front().map_or(0, |&f| self.weights[f].into());
+        }
+    }
+    fn choose(&mut self, _: &[VecDeque<u32>]) -> Option<usize> {
+        self.waiting.front().copied()
+    }
+    fn change(&mut self, _: Option<usize>) {
+        if let Some(&f) = self.waiting.front() {
+            self.left += i64::from(self.other[f]) - i64::from(self.weights[f]);
+        }
+        self.weights = self.other;
+    }
+}
+
+#[test]
+fn weighted_round_robin_is_that_of_a_plain_model() {
+    let (weights, other) = ([2, 1, 3], [1, 2, 1]);
+    let spec = |w: [u32; 3]| wrr(&w.map(u64::from));
+    let model = || Box::new(InTurn { weights, other, waiting: VecDeque::new(), left: 0 }) as Box<dyn Model>;
+    every_sequence([&spec(weights), &spec(other)], [1, 3], model);
+}
