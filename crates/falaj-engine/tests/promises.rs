@@ -140,7 +140,7 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         let rate =
             Rate(dice.one_of(&[9_600, 3_333_333, 100_000_000, 1_000_000_007, 99_999_999_999, 1_000_000_000_000]));
         let airtime = rate.airtime(largest).0;
-        let links = dice.one_of(&[1, 2, 8, 63, 64, 65, 130]);
+        let links = dice.one_of(&[1u64, 2, 8, 63, 64, 65, 130]);
         let longest = dice.one_of(&[1, 2, 8, 40]);
         let flow = |dice: &mut Dice| {
             let phase = dice.from(airtime, longest * airtime);
@@ -151,11 +151,15 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
                 values: values
                     .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
                     .with("phase", Value::Span(Span(phase)))
-                    .with("quantum", Value::Bytes(u64::from(largest) + dice.from(0, 2000))),
+                    .with("quantum", Value::Bytes(u64::from(largest) + dice.from(0, 2000)))
+                    .with("slots", Value::Count(dice.from(1, 30)))
+                    .with("level", Value::Count(1))
+                    .with("rate", Value::Rate(Rate((rate.0 / (links + 1)).max(1)))),
                 limit: if phase > airtime + 1 { dice.one_of(&[bytes, packets]) } else { packets },
             }
         };
         spec.setup.flows = (0..links).map(|_| flow(&mut dice)).collect();
+        spec.setup.scheduler.set("frame", Value::Count(30 * links));
         (spec.setup.rate, spec.setup.largest) = (rate, largest);
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
         let mut arrivals = Vec::new();

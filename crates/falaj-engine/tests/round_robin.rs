@@ -169,6 +169,73 @@ fn the_bounds_of_weighted_round_robin_are_reached() {
     assert_eq!(delay(&spec), bound(&spec) - Span(8));
 }
 
+// --- Hierarchical round robin.
+
+/// Flows of (level, slots), packets of one size.
+fn hrr(frame: u64, largest: u32, flows: &[(u64, u64)]) -> PipeSpec {
+    let flow = |&(level, slots): &(u64, u64)| count("level", level).with("slots", Value::Count(slots));
+    pipe("hrr", largest, count("frame", frame), &flows.iter().map(flow).collect::<Vec<_>>())
+}
+
+#[test]
+fn frames_of_frames_give_out_slots_and_leave_the_rest_empty() {
+    // A A | B C, A A | B -, and so on: B and C share half of the slots, and leave
+    // one in four of these over.
+    let spec = hrr(4, 1, &[(1, 2), (2, 2), (2, 1)]);
+    let expected = "A1@1 A2@2 B1@3 C1@4 A3@5 A4@6 B2@7 A5@9 A6@10 B3@11 C2@12 B4@15 C3@20 C4@28";
+    assert_eq!(order(&spec, &cells(0)), expected);
+    // Best effort gets what is empty, and nothing else.
+    let spec = hrr(4, 1, &[(1, 2), (2, 2), (2, 0)]);
+    let expected = "A1@1 A2@2 B1@3 B2@4 A3@5 A4@6 C1@7 C2@8 A5@9 A6@10 B3@11 B4@12 C3@13 C4@14";
+    assert_eq!(order(&spec, &cells(0)), expected);
+}
+
+/// A packet smaller than a slot takes one all the same, and begins with it.
+#[test]
+fn slots_begin_on_their_grid() {
+    let spec = hrr(2, 4, &[(1, 1), (1, 1)]);
+    let arrivals = [(0, 'A', 1), (0, 'A', 3), (0, 'B', 4), (1, 'B', 2), (21, 'A', 1)];
+    assert_eq!(order(&spec, &arrivals), "A1@1 B1@8 A2@11 B2@14 A3@25");
+    // A year later the frame stands where it would have stood.
+    let year = 1 << 50;
+    assert_eq!(order(&spec, &[(year + 1, 'A', 1), (year + 1, 'B', 1)]), format!("B1@{} A1@{}", year + 5, year + 9));
+}
+
+// --- Carry-over round robin.
+
+/// A packet of A makes the others wait, so that the cycle finds them all.
+#[test]
+fn parts_of_packets_are_carried_over() {
+    let corr = |mbit: [u64; 3]| {
+        let flows = mbit.map(|r| none().with("rate", Value::Rate(Rate::from_mbit(r))));
+        pipe("corr", 1, count("cycle", 4), &flows)
+    };
+    let mut arrivals = cells(0);
+    arrivals.push((0, 'A', 1));
+    let names = |order: String| order.split(' ').map(|d| d.split('@').next().unwrap().to_owned()).collect::<Vec<_>>();
+    // Quotas of 2.4, 1 and 0.6.
+    let expected = "A1 | A2 A3 B1 C1 | A4 A5 B2 A6 | A7 B3 C2 | B4 C3 | C4";
+    assert_eq!(names(order(&corr([600, 250, 150]), &arrivals)).join(" "), expected.replace("| ", ""));
+    // 1.5, 1.5 and 1.
+    let expected = "A1 | A2 B1 C1 A3 | A4 B2 B3 C2 | A5 B4 C3 A6 | A7 C4";
+    assert_eq!(names(order(&corr([375, 375, 250]), &arrivals)).join(" "), expected.replace("| ", ""));
+}
+
+/// A flow that sends a packet at a time owes the rest of it, also when it was idle
+/// in between; others get theirs first.
+#[test]
+fn idle_flows_keep_their_debt() {
+    let flows = [100, 300, 600].map(|r| none().with("rate", Value::Rate(Rate::from_mbit(r))));
+    let spec = pipe("corr", 1, count("cycle", 4), &flows);
+    // Quotas of 0.4, 1.2 and 2.4. A's first packet costs it 0.6 more than it has;
+    // with a credit of -0.2 at 10 the second waits for the next cycle. Forgiven, it
+    // would be the fourth of this one.
+    let mut arrivals = vec![(0, 'A', 1), (8, 'B', 1), (8, 'B', 1), (9, 'A', 1)];
+    arrivals.extend([vec![(9, 'B', 1); 4], vec![(9, 'C', 1); 4]].concat());
+    let expected = "A1@1 B1@9 B2@10 B3@11 C1@12 C2@13 C3@14 B4@15 C4@16 B5@17 A2@18 B6@19";
+    assert_eq!(order(&spec, &arrivals), expected);
+}
+
 // --- Every sequence of a few steps, beside a plain model.
 
 /// A discipline as its paper has it, in lists and loops.

@@ -10,7 +10,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`priority`], [`wrr`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`priority`], [`wrr`], [`hrr`], [`corr`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -21,10 +21,12 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod corr;
 pub mod discipline;
 pub mod drr;
 pub mod fifo;
 mod flow_set;
+pub mod hrr;
 mod level_set;
 pub mod packet_wise;
 pub mod params;

@@ -2,7 +2,8 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, wrr::Wrr};
+use crate::{corr::Corr, drr::Drr, fifo::Fifo, hrr::Hrr, packet_wise::PacketWise, phase_wise::PhaseWise};
+use crate::{priority::Priority, wrr::Wrr};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +30,16 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] =
-    &[crate::fifo::ENTRY, crate::priority::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] = &[
+    crate::fifo::ENTRY,
+    crate::priority::ENTRY,
+    crate::wrr::RR,
+    crate::wrr::ENTRY,
+    crate::hrr::ENTRY,
+    crate::corr::ENTRY,
+    crate::drr::ENTRY,
+    crate::virtual_links::ENTRY,
+];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -46,6 +55,8 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "priority" => visitor.visit(Priority::new(setup)?),
         "rr" | "wrr" => visitor.visit(Wrr::new(setup)?),
+        "hrr" => visitor.visit(Hrr::new(setup)?),
+        "corr" => visitor.visit(Corr::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),

@@ -95,7 +95,7 @@ impl Wrr {
             round: Round::EMPTY,
             sent: 0,
             rate: setup.rate,
-            largest: u64::from(setup.largest),
+            largest: u64::from(setup.largest).max(1),
             limits: setup.flows.iter().map(|f| f.limit).collect(),
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })

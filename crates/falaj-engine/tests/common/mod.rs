@@ -112,6 +112,9 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
         ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
         ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
+        // Slots that fit into a frame together, whatever the level.
+        ("frame", _) => Some(Value::Count(dice.from(16, 24))),
+        ("slots", _) => Some(Value::Count(dice.from(0, 3))),
         // Shares that fit on the link together.
         (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from(1_000_000, rate.0 / n)))),
         (_, Kind::Span) => Some(Value::Span(Span(dice.from(1, 20_000)))),
