@@ -146,7 +146,8 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
             let phase = dice.from(airtime, longest * airtime);
             let bytes = Limit::Bytes(dice.from(largest.into(), 30 * u64::from(largest)));
             let packets = Limit::Packets(dice.from(1, 30) as u32);
-            let values = spec.setup.flows[0].values.clone();
+            // Who has a priority has no quantum.
+            let values = if spec.kind == "ets" { Values::default() } else { spec.setup.flows[0].values.clone() };
             FlowSetup {
                 values: values
                     .with("kind", Value::Choice(dice.one_of(&["A", "B"])))
@@ -154,11 +155,14 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
                     .with("quantum", Value::Bytes(u64::from(largest) + dice.from(0, 2000)))
                     .with("slots", Value::Count(dice.from(1, 30)))
                     .with("level", Value::Count(1))
-                    .with("rate", Value::Rate(Rate((rate.0 / (links + 1)).max(1)))),
+                    .with("rate", Value::Rate(Rate((rate.0 / (links + 1)).max(1))))
+                    .with("window", Value::Span(Span(airtime * 2 * (links + 1))))
+                    .with("latency", Value::Choice(if spec.kind == "drr+" { "low" } else { "normal" })),
                 limit: if phase > airtime + 1 { dice.one_of(&[bytes, packets]) } else { packets },
             }
         };
         spec.setup.flows = (0..links).map(|_| flow(&mut dice)).collect();
+        spec.setup.flows[0].values.set("latency", Value::Choice("low"));
         spec.setup.scheduler.set("frame", Value::Count(30 * links));
         (spec.setup.rate, spec.setup.largest) = (rate, largest);
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();

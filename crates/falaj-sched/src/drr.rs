@@ -129,24 +129,8 @@ impl Discipline for Drr {
         flows.state_mut(f).pay(sent.bytes);
     }
 
-    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)`
-    /// visits of its flow, and in any `m` consecutive visits another flow sends
-    /// less than `m Q_j` and a packet. The latency of the service curve is
-    /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
-    /// and Sofack 2012, with completed packets only: a last `L` of one's own).
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let visits = self.quanta.visits(f, |j| j != f);
-        Ok(Promise {
-            rate: visits.rate(),
-            latency: visits.latency(),
-            rate_formula: "C Q/sum Q",
-            delay: Bound {
-                delay: visits.delay(self.quanta.full_queue(f)),
-                formula: "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)",
-                condition: "packets that found room",
-            },
-            others: Vec::new(),
-        })
+        Ok(self.quanta.promise(f))
     }
 }
 
@@ -181,7 +165,7 @@ impl Quanta {
         Ok(Quanta {
             each,
             rate: setup.rate,
-            largest: u64::from(setup.largest),
+            largest: u64::from(setup.largest).max(1),
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
@@ -198,6 +182,28 @@ impl Quanta {
     /// The flows for which `which` holds.
     pub(crate) fn flows(&self, which: impl Fn(FlowId) -> bool) -> impl Iterator<Item = FlowId> {
         (0..self.each.len() as u32).map(FlowId).filter(move |&f| which(f))
+    }
+
+    /// What `f` is promised in a round of all.
+    ///
+    /// A packet that fills its queue to `B` bytes needs at most `m = ceil(B/Q_i)`
+    /// visits of its flow, and in any `m` consecutive visits another flow sends
+    /// less than `m Q_j` and a packet. The latency of the service curve is
+    /// `[(F - Q)(1 + L/Q) + sum L]/C`, with `F` the sum of the quanta (Boyer, Stea
+    /// and Sofack 2012, with completed packets only: a last `L` of one's own).
+    pub(crate) fn promise(&self, f: FlowId) -> Promise {
+        let visits = self.visits(f, |j| j != f);
+        Promise {
+            rate: visits.rate(),
+            latency: visits.latency(),
+            rate_formula: "C Q/sum Q",
+            delay: Bound {
+                delay: visits.delay(self.full_queue(f)),
+                formula: "(B + sum over others of (m Q_j + L))/C, m = ceil(B/Q)",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        }
     }
 
     /// How `f` is visited in a round of its own and `others`.
@@ -263,6 +269,27 @@ impl DeficitRound {
     #[inline]
     pub(crate) fn visiting(&self) -> bool {
         self.visited
+    }
+
+    /// How many flows there are.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.round.len()
+    }
+
+    /// All flows go out of the round, in order; and the one whose visit is under way.
+    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> (Vec<FlowId>, Option<FlowId>) {
+        let visited = self.first().filter(|_| self.visited);
+        self.visited = false;
+        (self.round.dissolve(flows), visited)
+    }
+
+    /// The visit of `f` goes on, if it is the first.
+    pub(crate) fn resume(&mut self, f: FlowId) {
+        self.visited = self.first() == Some(f);
     }
 
     #[inline]

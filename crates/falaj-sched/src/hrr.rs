@@ -215,8 +215,8 @@ impl Discipline for Hrr {
 
     /// Slots are counted from time zero under any setup: the next one begins on
     /// the new grid, after what is on the wire.
-    fn succeed(&mut self, old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
-        let order = old.best_effort.order(flows);
+    fn succeed(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
+        let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);
         self.free = old.free;
         for f in order {

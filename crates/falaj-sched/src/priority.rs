@@ -86,10 +86,15 @@ impl Discipline for Priority {
 
     /// Flows keep their order within a level, and the one on the wire is still
     /// the first of its own.
-    fn succeed(&mut self, old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
-        let order = old.levels.order(flows);
+    fn succeed(&mut self, mut old: Priority, flows: &mut Flows<PriorityFlow>, _: Time) {
+        let (order, sending) = old.levels.dissolve(flows);
         self.start(flows);
-        self.levels.succeed(&old.levels, order, flows, |state| state.level);
+        for f in order {
+            self.levels.join(flows, flows.state(f).level, f);
+        }
+        if let Some(f) = sending {
+            self.levels.take(flows.state(f).level, f);
+        }
     }
 
     #[inline]
@@ -157,6 +162,11 @@ impl Levels {
         self.any.insert(level as usize);
     }
 
+    /// Whose turn it is at this level.
+    pub(crate) fn first(&self, level: u32) -> Option<FlowId> {
+        self.rounds[level as usize].first()
+    }
+
     /// Whose packet is next.
     #[inline]
     pub(crate) fn next<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
@@ -184,27 +194,26 @@ impl Levels {
         self.sending = Some(level);
     }
 
-    /// All flows in the order of their turns, the one on the wire first.
-    pub(crate) fn order<S: AsMut<Place>, T: Copy>(&self, flows: &mut Flows<S, T>) -> Vec<FlowId> {
-        let mut order: Vec<FlowId> = self.rounds.iter().flat_map(|round| round.order(flows)).collect();
-        if let Some(f) = self.sending.and_then(|level| self.rounds[level as usize].first()) {
-            order.retain(|&other| other != f);
-            order.insert(0, f);
-        }
-        order
+    /// All flows go out of their rounds, the one on the wire first: it is named apart too.
+    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(
+        &mut self,
+        flows: &mut Flows<S, T>,
+    ) -> (Vec<FlowId>, Option<FlowId>) {
+        let sending = self.sending.take().and_then(|level| self.rounds[level as usize].leave(flows));
+        let others = self.rounds.iter_mut().flat_map(|round| round.dissolve(flows));
+        (sending.into_iter().chain(others).collect(), sending)
     }
 
-    /// Takes over the flows of `old`, whose places were forgotten, in this `order`.
-    pub(crate) fn succeed<S: AsMut<Place>, T: Copy>(
-        &mut self,
-        old: &Levels,
-        order: Vec<FlowId>,
-        flows: &mut Flows<S, T>,
-        level: impl Fn(&S) -> u32,
-    ) {
-        self.sending = order.first().filter(|_| old.sending.is_some()).map(|&f| level(flows.state(f)));
-        for f in order {
-            self.join(flows, level(flows.state(f)), f);
+    /// `f` goes out of its round, the others keep their order.
+    pub(crate) fn remove<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, level: u32, f: FlowId) {
+        let round = &mut self.rounds[level as usize];
+        if self.sending == Some(level) && round.first() == Some(f) {
+            self.sending = None;
+        }
+        for _ in 0..round.len() {
+            if let Some(other) = round.leave(flows).filter(|&other| other != f) {
+                round.join(flows, other);
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{corr::Corr, drr::Drr, fifo::Fifo, hrr::Hrr, packet_wise::PacketWise, phase_wise::PhaseWise};
-use crate::{priority::Priority, wrr::Wrr};
+use crate::{corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, ets::Ets, fifo::Fifo, hrr::Hrr};
+use crate::{mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, wrr::Wrr};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -38,6 +38,9 @@ pub const ENTRIES: &[Entry] = &[
     crate::hrr::ENTRY,
     crate::corr::ENTRY,
     crate::drr::ENTRY,
+    crate::drr_plus::ENTRY,
+    crate::drr_plus_plus::ENTRY,
+    crate::ets::ENTRY,
     crate::virtual_links::ENTRY,
 ];
 
@@ -58,6 +61,12 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "hrr" => visitor.visit(Hrr::new(setup)?),
         "corr" => visitor.visit(Corr::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
+        "drr+" => visitor.visit(DrrPlus::new(setup)?),
+        "drr++" => match setup.scheduler.choice("form") {
+            Some("mw00") => visitor.visit(Mw00::new(setup)?),
+            _ => visitor.visit(DrrPlusPlus::new(setup)?),
+        },
+        "ets" => visitor.visit(Ets::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),

@@ -20,15 +20,22 @@ pub(crate) struct Place {
 pub(crate) struct Round {
     head: u32,
     tail: u32,
+    flows: u32,
 }
 
 impl Round {
-    pub(crate) const EMPTY: Round = Round { head: END, tail: END };
+    pub(crate) const EMPTY: Round = Round { head: END, tail: END, flows: 0 };
 
     /// Whose turn it is.
     #[inline]
     pub(crate) fn first(&self) -> Option<FlowId> {
         (self.head != END).then_some(FlowId(self.head))
+    }
+
+    /// How many flows there are.
+    #[inline]
+    pub(crate) fn len(&self) -> u32 {
+        self.flows
     }
 
     /// `f` takes its place behind all others, unless it has one.
@@ -37,6 +44,7 @@ impl Round {
         let place = flows.state_mut(f).as_mut();
         if !place.within {
             place.within = true;
+            self.flows += 1;
             self.append(flows, f);
         }
     }
@@ -56,6 +64,7 @@ impl Round {
     pub(crate) fn leave<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
         let f = self.behead(flows)?;
         flows.state_mut(f).as_mut().within = false;
+        self.flows -= 1;
         Some(f)
     }
 
@@ -77,14 +86,8 @@ impl Round {
         Some(f)
     }
 
-    /// All flows, in the order of their turns.
-    pub(crate) fn order<S: AsMut<Place>, T: Copy>(&self, flows: &mut Flows<S, T>) -> Vec<FlowId> {
-        let mut next = self.head;
-        let mut step = || {
-            let f = (next != END).then_some(FlowId(next))?;
-            next = flows.state_mut(f).as_mut().next;
-            Some(f)
-        };
-        core::iter::from_fn(&mut step).collect()
+    /// All flows go out of the round, in the order of their turns.
+    pub(crate) fn dissolve<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Vec<FlowId> {
+        core::iter::from_fn(|| self.leave(flows)).collect()
     }
 }

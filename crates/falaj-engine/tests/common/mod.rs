@@ -131,6 +131,30 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
     for f in &mut spec.setup.flows {
         f.values = all(entry.flow);
     }
+    if entry.kind == "ets" {
+        // Who has a priority has no quantum; often nobody has one.
+        let strict = dice.from(0, 2);
+        for f in &mut spec.setup.flows {
+            f.values = match dice.from(0, 2) < strict {
+                true => Values::default().with("priority", Value::Count(dice.from(0, 2))),
+                false => Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20))),
+            };
+        }
+    }
+    if entry.kind == "drr+" {
+        // Only flows of low latency have a contract, and a packet fits in it.
+        for f in &mut spec.setup.flows {
+            let quantum = Value::Bytes(f.values.bytes("quantum").unwrap_or(largest));
+            f.values = Values::default().with("quantum", quantum);
+            if dice.from(0, 1) == 0 {
+                let contract = Rate(dice.from(rate.0 / (20 * n), rate.0 / (n + 1)));
+                let window = contract.airtime(largest as u32) * dice.from(1, 6) + Span(dice.from(0, 50));
+                f.values.set("latency", Value::Choice("low"));
+                f.values.set("rate", Value::Rate(contract));
+                f.values.set("window", Value::Span(window));
+            }
+        }
+    }
 }
 
 fn limit(dice: &mut Dice, largest: u32, bytes_too: bool) -> Limit {
