@@ -3,7 +3,8 @@
 //! One flow of low latency goes before every packet of the `n` normal ones as long as
 //! it has credit for its head. The normal flows are served by deficit round
 //! robin. Whenever a cycle of them is over, the credit grows by `n Q`, or is
-//! set to that if the flow has nothing to send. Without credit it waits for the
+//! set to that if the flow has nothing to send; a system that was idle starts with
+//! that. Without credit it waits for the
 //! end of the cycle. Compared with [`crate::drr_plus_plus`] its mean delay is
 //! better, and its worst grows with `n` from the first packet on.
 //!
@@ -37,6 +38,8 @@ pub struct Mw00 {
     round: DeficitRound,
     /// Visits until the cycle is over.
     left: u32,
+    /// No normal flow was visited since the credit grew last.
+    fresh: bool,
 }
 
 impl Mw00 {
@@ -58,7 +61,7 @@ impl Mw00 {
         }
         let normal = quanta.each.len() as u64 - u64::from(low.is_some());
         let raise = low.map_or(0, |f| quanta.of(f) * normal.max(1));
-        Ok(Mw00 { quanta, low, credit: raise, raise, round: DeficitRound::EMPTY, left: 0 })
+        Ok(Mw00 { quanta, low, credit: raise, raise, round: DeficitRound::EMPTY, left: 0, fresh: true })
     }
 }
 
@@ -81,6 +84,7 @@ impl Discipline for Mw00 {
         if old.low == self.low {
             self.credit = old.credit.min(self.raise + self.quanta.largest);
         }
+        self.fresh = old.fresh;
         let left = old.left as usize;
         let (order, visited) = old.round.dissolve(flows);
         for (n, f) in order.into_iter().enumerate().filter(|&(_, f)| Some(f) != self.low) {
@@ -116,9 +120,12 @@ impl Discipline for Mw00 {
                 self.left -= 1;
                 continue;
             }
-            // The end of a cycle, perhaps of one without visits.
-            self.credit = if urgent.is_some() { self.credit + self.raise } else { self.raise };
+            // The end of a cycle, if there was one.
+            if !self.fresh || self.round.first().is_none() {
+                self.credit = if urgent.is_some() { self.credit + self.raise } else { self.raise };
+            }
             self.left = self.round.len();
+            self.fresh = self.left == 0;
             if self.left == 0 && urgent.is_none() {
                 return Answer::Idle;
             }
