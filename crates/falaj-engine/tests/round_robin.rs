@@ -619,3 +619,334 @@ fn weighted_round_robin_is_that_of_a_plain_model() {
     let model = || Box::new(InTurn { weights, other, waiting: VecDeque::new(), left: 0 }) as Box<dyn Model>;
     every_sequence([&spec(weights), &spec(other)], [1, 3], model);
 }
+
+/// Who is visited with a deficit, and what comes before or between.
+#[derive(Clone, Copy, PartialEq)]
+enum Beside {
+    Nothing,
+    /// DRR++: a visit of each sort in turn.
+    OtherVisits,
+    /// DRR++ of 2000: packets with credit before all visits.
+    Credit,
+    /// DRR+: packets between visits, while a contract is kept.
+    FastLane,
+    /// ETS: packets between packets.
+    Strict,
+}
+
+struct Visits {
+    beside: Beside,
+    quanta: [u32; 3],
+    other: [u32; 3],
+    deficits: [u32; 3],
+    /// 1 for those that are not in the round of the others.
+    sort: [usize; 3],
+    other_sort: [usize; 3],
+    waiting: [Vec<usize>; 2],
+    turn: usize,
+    visited: bool,
+    /// Of the flow with credit; visits that the cycle still has.
+    credit: u32,
+    cycle: Option<usize>,
+    log: Vec<(u64, u32)>,
+}
+
+impl Visits {
+    fn new(beside: Beside, quanta: [u32; 3], other: [u32; 3], sort: [usize; 3]) -> Visits {
+        let normal = sort.iter().filter(|&&s| s == 0).count() as u32;
+        Visits {
+            beside,
+            quanta,
+            other,
+            deficits: [0; 3],
+            sort,
+            other_sort: sort,
+            waiting: [Vec::new(), Vec::new()],
+            turn: 0,
+            visited: false,
+            credit: normal * quanta[0],
+            cycle: None,
+            log: Vec::new(),
+        }
+    }
+    /// The visit of the first flow of this sort is over.
+    fn over(&mut self, sort: usize, stays: bool) {
+        let f = self.waiting[sort].remove(0);
+        if stays {
+            self.waiting[sort].push(f);
+        } else {
+            self.deficits[f] = 0;
+        }
+        self.visited = false;
+        if self.beside == Beside::OtherVisits {
+            self.turn = 1 - sort;
+        }
+        self.cycle = self.cycle.map(|left| left - 1);
+    }
+    fn raise(&self) -> u32 {
+        self.quanta[0] * self.sort.iter().filter(|&&s| s == 0).count() as u32
+    }
+}
+
+impl Model for Visits {
+    fn came(&mut self, f: usize, bytes: u32, first: bool, at: u64) {
+        if self.beside == Beside::FastLane && self.sort[f] == 1 {
+            self.log.push((at, bytes));
+            let window = self.log.iter().filter(|&&(then, _)| then + 8 > at);
+            if window.map(|&(_, bytes)| bytes).sum::<u32>() > 4 {
+                self.waiting[1].retain(|&g| g != f);
+                self.sort[f] = 0;
+                if !first {
+                    self.waiting[0].push(f);
+                }
+            }
+        }
+        if first {
+            self.waiting[self.sort[f]].push(f);
+        }
+    }
+    fn left(&mut self, f: usize, _: u32, queues: &[VecDeque<u32>]) {
+        let sort = self.sort[f];
+        if sort == 1 && self.beside != Beside::OtherVisits {
+            self.waiting[1].retain(|&g| g != f);
+            if !queues[f].is_empty() {
+                self.waiting[1].push(f);
+            }
+        } else if self.visited && self.waiting[sort][0] == f && queues[f].is_empty() {
+            self.over(sort, false);
+        }
+    }
+    fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize> {
+        loop {
+            let before = self.waiting[1].first().copied();
+            match self.beside {
+                Beside::Strict if before.is_some() => return before,
+                Beside::FastLane if before.is_some() && !self.visited => return before,
+                Beside::Credit => {
+                    if let Some(f) = before.filter(|&f| queues[f][0] <= self.credit) {
+                        self.credit -= queues[f][0];
+                        return before;
+                    }
+                    if self.waiting[0].is_empty() {
+                        self.credit = self.raise() + if before.is_some() { self.credit } else { 0 };
+                        self.cycle = None;
+                        before?;
+                        continue;
+                    }
+                    if self.cycle == Some(0) {
+                        self.credit = self.raise() + if before.is_some() { self.credit } else { 0 };
+                        self.cycle = Some(self.waiting[0].len());
+                        continue;
+                    }
+                    self.cycle = self.cycle.or(Some(self.waiting[0].len()));
+                }
+                _ => {}
+            }
+            let mut sort = if self.beside == Beside::OtherVisits { self.turn } else { 0 };
+            if self.waiting[sort].is_empty() {
+                if self.beside != Beside::OtherVisits || self.waiting[1 - sort].is_empty() {
+                    return None;
+                }
+                sort = 1 - sort;
+                self.turn = sort;
+            }
+            let f = self.waiting[sort][0];
+            if !self.visited {
+                self.deficits[f] += self.quanta[f];
+                self.visited = true;
+            }
+            if queues[f][0] <= self.deficits[f] {
+                self.deficits[f] -= queues[f][0];
+                return Some(f);
+            }
+            self.over(sort, true);
+        }
+    }
+    fn change(&mut self, _: Option<usize>) {
+        for f in 0..3 {
+            self.deficits[f] = self.deficits[f].min(self.other[f]);
+        }
+        self.quanta = self.other;
+        if self.beside == Beside::OtherVisits {
+            let all = [self.waiting[self.turn].clone(), self.waiting[1 - self.turn].clone()].concat();
+            self.sort = self.other_sort;
+            self.waiting = [0, 1].map(|s| all.iter().copied().filter(|&f| self.sort[f] == s).collect());
+            if self.visited {
+                self.turn = self.sort[all[0]];
+            }
+        }
+        if self.beside == Beside::Credit {
+            self.credit = self.credit.min(self.raise() + 3);
+        }
+    }
+}
+
+fn quanta(of: [u32; 3], first: Values) -> [Values; 3] {
+    let [a, b, c] = of.map(|q| Value::Bytes(q.into()));
+    [first.with("quantum", a), none().with("quantum", b), none().with("quantum", c)]
+}
+
+const QUANTA: [u32; 3] = [4, 3, 7];
+const OTHER_QUANTA: [u32; 3] = [3, 6, 3];
+
+fn visits(kind: &'static str, scheduler: Values, first: Values, beside: Beside, sort: [usize; 3]) {
+    let spec = |q: [u32; 3]| pipe(kind, 3, scheduler.clone(), &quanta(q, first.clone()));
+    let model = || Box::new(Visits::new(beside, QUANTA, OTHER_QUANTA, sort)) as Box<dyn Model>;
+    every_sequence([&spec(QUANTA), &spec(OTHER_QUANTA)], [2, 3], model);
+}
+
+#[test]
+fn drr_is_that_of_a_plain_model() {
+    visits("drr", none(), none(), Beside::Nothing, [0, 0, 0]);
+}
+
+#[test]
+fn drr_plus_is_that_of_a_plain_model() {
+    // 4 B in any 8 B of time.
+    let kept = none().with("latency", Value::Choice("low")).with("rate", Value::Rate(Rate::from_mbit(500)));
+    visits("drr+", none(), kept.with("window", Value::Span(Span(64))), Beside::FastLane, [1, 0, 0]);
+}
+
+#[test]
+fn drr_plus_plus_is_that_of_a_plain_model() {
+    let low = none().with("latency", Value::Choice("low"));
+    visits("drr++", form("mw00"), low.clone(), Beside::Credit, [1, 0, 0]);
+    // A and C change places.
+    let [a, b, c] = quanta(QUANTA, none());
+    let [d, e, f] = quanta(OTHER_QUANTA, none());
+    let low = |flow: Values| flow.with("latency", Value::Choice("low"));
+    let spec = pipe("drr++", 3, none(), &[low(a), b, c]);
+    let other = pipe("drr++", 3, none(), &[d, e, low(f)]);
+    every_sequence([&spec, &other], [2, 3], || {
+        let model = Visits::new(Beside::OtherVisits, QUANTA, OTHER_QUANTA, [1, 0, 0]);
+        Box::new(Visits { other_sort: [0, 0, 1], ..model })
+    });
+}
+
+#[test]
+fn ets_is_that_of_a_plain_model() {
+    let spec = |q| {
+        let [_, b, c] = quanta(q, none());
+        pipe("ets", 3, none(), &[count("priority", 3), b, c])
+    };
+    let model = || Box::new(Visits::new(Beside::Strict, QUANTA, OTHER_QUANTA, [1, 0, 0])) as Box<dyn Model>;
+    every_sequence([&spec(QUANTA), &spec(OTHER_QUANTA)], [2, 3], model);
+}
+
+/// Quotas in fifths of a packet, cycle by cycle.
+struct CarryOver {
+    quotas: [i64; 3],
+    other: [i64; 3],
+    credits: [i64; 3],
+    here: Vec<usize>,
+    plan: VecDeque<usize>,
+}
+
+impl Model for CarryOver {
+    fn came(&mut self, f: usize, _: u32, _: bool, _: u64) {
+        if !self.here.contains(&f) {
+            self.here.push(f);
+        }
+    }
+    fn left(&mut self, _: usize, _: u32, _: &[VecDeque<u32>]) {}
+    fn choose(&mut self, queues: &[VecDeque<u32>]) -> Option<usize> {
+        while self.plan.is_empty() {
+            self.here.retain(|&f| !queues[f].is_empty());
+            if self.here.is_empty() {
+                return None;
+            }
+            let mut left = [0, 1, 2].map(|f| queues[f].len());
+            for &f in &self.here {
+                self.credits[f] += self.quotas[f];
+                while left[f] > 0 && self.credits[f] >= 5 {
+                    self.plan.push_back(f);
+                    self.credits[f] -= 5;
+                    left[f] -= 1;
+                }
+                if left[f] == 0 {
+                    self.credits[f] = self.credits[f].min(0);
+                }
+            }
+            let mut minor: Vec<usize> = (0..3).filter(|&f| left[f] > 0 && self.credits[f] > 0).collect();
+            minor.sort_by_key(|&f| -self.credits[f]);
+            for f in minor {
+                if self.plan.len() < 4 {
+                    self.plan.push_back(f);
+                    self.credits[f] -= 5;
+                }
+            }
+        }
+        self.plan.pop_front()
+    }
+    fn change(&mut self, _: Option<usize>) {
+        self.quotas = self.other;
+    }
+}
+
+#[test]
+fn carry_over_round_robin_is_that_of_a_plain_model() {
+    let (quotas, other) = ([2, 6, 12], [12, 2, 6]);
+    let spec = |quotas: [i64; 3]| {
+        let rate = |q: i64| none().with("rate", Value::Rate(Rate::from_mbit(50 * q as u64)));
+        pipe("corr", 3, count("cycle", 4), &quotas.map(rate))
+    };
+    every_sequence([&spec(quotas), &spec(other)], [1, 3], || {
+        Box::new(CarryOver { quotas, other, credits: [0; 3], here: Vec::new(), plan: VecDeque::new() })
+    });
+}
+
+/// Slot after slot, with a pointer for each level.
+#[test]
+fn hierarchical_round_robin_is_that_of_a_plain_model() {
+    // A and best effort; B has two of four slots of the two that are handed.
+    let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
+    let owners = [vec![Some(0)], vec![Some(1), Some(1)]];
+    for n in 0..7usize.pow(6) {
+        let mut steps = Vec::new();
+        for i in 0..6 {
+            match n / 7usize.pow(i) % 7 {
+                6 => steps.push(Step::Pass(3)),
+                packet => steps.extend([Step::Packet(packet / 2, 1 + packet as u32 % 2), Step::Pass(1 - n as u64 % 2)]),
+            }
+        }
+        let (mut arrivals, mut now) = (VecDeque::new(), 0);
+        for step in &steps {
+            match *step {
+                Step::Packet(f, bytes) => arrivals.push_back((now, f, bytes)),
+                Step::Pass(time) => now += time,
+                Step::Change => unreachable!("none here"),
+            }
+        }
+        let (mut pointers, mut queues, mut sent) = ([0, 0], vec![VecDeque::new(); 3], Vec::new());
+        for slot in 0..60 {
+            let mut come = |queues: &mut Vec<VecDeque<u32>>, before: u64| {
+                arrivals.front().filter(|&&(at, _, _)| at < before)?;
+                let (_, f, bytes) = arrivals.pop_front()?;
+                queues[f].push_back(bytes);
+                Some(())
+            };
+            while come(&mut queues, 2 * slot).is_some() {}
+            let mut owner = None;
+            for level in 0..2 {
+                let place = pointers[level];
+                pointers[level] = (place + 1) % 3;
+                if place < owners[level].len() {
+                    owner = owners[level][place];
+                    break;
+                }
+            }
+            // Who comes at the very instant finds the slot taken, or takes it at once.
+            let bytes = loop {
+                let owner = owner.filter(|&f: &usize| !queues[f].is_empty());
+                if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
+                    break Some((f, queues[f].pop_front().unwrap()));
+                }
+                if come(&mut queues, 2 * slot + 1).is_none() {
+                    break None;
+                }
+            };
+            sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
+        }
+        assert_eq!(ours([&spec, &spec], &steps), sent, "{steps:?}");
+    }
+}

@@ -297,6 +297,14 @@ impl DeficitRound {
         self.round.join(flows, f);
     }
 
+    /// Ends a visit whose flow has run empty, where somebody else may be served
+    /// before the next [`visit`](DeficitRound::visit); true if it did.
+    #[inline]
+    pub(crate) fn conclude<S: AsMut<DrrFlow> + AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> bool {
+        let empty = self.visited && self.first().is_some_and(|f| flows.head(f).is_none());
+        empty && self.visit(flows).is_none()
+    }
+
     /// Begins a visit of the first flow or goes on with it: who may send now,
     /// or `None` when the visit is over.
     #[inline]

@@ -137,6 +137,7 @@ impl Discipline for Ets {
 
     #[inline]
     fn next(&mut self, flows: &mut Flows<EtsFlow>, _: Time, _: &Wire) -> Answer {
+        self.round.conclude(flows);
         if let Some(f) = self.strict.next(flows) {
             return Answer::Serve(f);
         }

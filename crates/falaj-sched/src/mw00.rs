@@ -108,6 +108,9 @@ impl Discipline for Mw00 {
 
     #[inline]
     fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
+        if self.round.conclude(flows) {
+            self.left -= 1;
+        }
         loop {
             let urgent = self.low.and_then(|f| Some((f, flows.head(f)?)));
             if let Some((f, _)) = urgent.filter(|&(_, bytes)| u64::from(bytes) <= self.credit) {
