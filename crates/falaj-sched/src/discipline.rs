@@ -111,6 +111,12 @@ pub trait Discipline: Send + Sized {
         false
     }
 
+    /// Does it look at packets when they [arrive](Discipline::arrived)? Then its flows
+    /// are queues, and cannot be divided by other disciplines.
+    fn heeds_arrivals(&self) -> bool {
+        core::any::TypeId::of::<Self::Tag>() != core::any::TypeId::of::<()>()
+    }
+
     /// Why it can divide a link only, and not a flow of another discipline; most can.
     fn only_on_a_link(&self) -> Option<&'static str> {
         None

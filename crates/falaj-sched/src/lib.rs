@@ -11,7 +11,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`priority`], [`wrr`], [`hrr`], [`corr`], [`drr`], [`drr_plus`], [`drr_plus_plus`], [`mw00`], [`ets`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -22,18 +22,28 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod corr;
 pub mod discipline;
 pub mod drr;
+pub mod drr_plus;
+pub mod drr_plus_plus;
+pub mod ets;
 pub mod fifo;
 mod flow_set;
+pub mod hrr;
+mod level_set;
+pub mod mw00;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
+pub mod priority;
 pub mod promise;
 pub mod queue;
 pub mod rate;
 pub mod registry;
+mod round;
 pub mod station;
 pub mod time;
 pub mod tree;
 pub mod virtual_links;
+pub mod wrr;

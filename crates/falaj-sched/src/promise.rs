@@ -1,7 +1,7 @@
 //! What a discipline guarantees to a flow: by which formula, from where, and
 //! under which condition.
 
-use crate::params::{Refused, Setup};
+use crate::params::{Refusals, Refused, Setup};
 use crate::queue::Limit;
 use crate::rate::Rate;
 use crate::time::Span;
@@ -83,6 +83,11 @@ pub(crate) fn finite_rate(setup: &Setup, what: &'static str) -> Result<(), Refus
 pub(crate) fn without_room(setup: &Setup) -> Vec<Refused> {
     let flows = setup.flows.iter().enumerate();
     flows.filter_map(|(flow, f)| admits_one(setup, f.limit, Some(flow)).err()).collect()
+}
+
+/// The same, for who looks at nothing else.
+pub(crate) fn room_for_one(setup: &Setup) -> Result<(), Refusals> {
+    Refusals::of(without_room(setup))
 }
 
 /// The same for one limit, of `flow` or of the scheduler.

@@ -142,12 +142,14 @@ impl<S, T: Copy> Flows<S, T> {
     pub fn bytes(&self, f: FlowId) -> u32 {
         self.records[f.index()].bytes
     }
-    /// Shows a head that lies elsewhere, in the queues of an inner discipline.
-    pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>) {
+    /// Shows what lies elsewhere, in the queues of an inner discipline: a head,
+    /// and how many packets there are with it.
+    pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>, packets: u32) {
         let record = &mut self.records[f.index()];
-        let (was, is) = (record.head_bytes, head.unwrap_or(0));
-        record.head_bytes = is;
-        self.backlogged = self.backlogged + usize::from(is > 0) - usize::from(was > 0);
+        let was = record.head_bytes > 0;
+        record.head_bytes = head.unwrap_or(0);
+        record.packets = if head.is_some() { packets } else { 0 };
+        self.backlogged = self.backlogged + usize::from(head.is_some()) - usize::from(was);
     }
     /// What the discipline keeps for the flow.
     #[inline]

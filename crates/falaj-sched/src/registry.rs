@@ -2,7 +2,8 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refusals, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise};
+use crate::{corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, ets::Ets, fifo::Fifo, hrr::Hrr};
+use crate::{mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, wrr::Wrr};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,19 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] = &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] = &[
+    crate::fifo::ENTRY,
+    crate::priority::ENTRY,
+    crate::wrr::RR,
+    crate::wrr::ENTRY,
+    crate::hrr::ENTRY,
+    crate::corr::ENTRY,
+    crate::drr::ENTRY,
+    crate::drr_plus::ENTRY,
+    crate::drr_plus_plus::ENTRY,
+    crate::ets::ENTRY,
+    crate::virtual_links::ENTRY,
+];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -43,7 +56,17 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
 pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Output, Refusals> {
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
+        "priority" => visitor.visit(Priority::new(setup)?),
+        "rr" | "wrr" => visitor.visit(Wrr::new(setup)?),
+        "hrr" => visitor.visit(Hrr::new(setup)?),
+        "corr" => visitor.visit(Corr::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
+        "drr+" => visitor.visit(DrrPlus::new(setup)?),
+        "drr++" => match setup.scheduler.choice("form") {
+            Some("mw00") => visitor.visit(Mw00::new(setup)?),
+            _ => visitor.visit(DrrPlusPlus::new(setup)?),
+        },
+        "ets" => visitor.visit(Ets::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),

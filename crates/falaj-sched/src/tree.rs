@@ -25,7 +25,6 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::any::TypeId;
 
 /// What a child would send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +46,8 @@ struct Child {
     /// Its first leaf; the next child's begin behind its last.
     first: u32,
     offer: Offer,
+    /// All that it holds.
+    packets: u32,
     /// Has it flows of its own?
     divided: bool,
 }
@@ -54,7 +55,7 @@ struct Child {
 /// A discipline, and a server below each of its flows.
 pub struct Tree<D: Discipline> {
     discipline: D,
-    /// Only the heads that are shown here are of use.
+    /// Only what is shown here is of use.
     heads: Queues<D::State, D::Tag>,
     children: Vec<Child>,
     /// The child of each leaf.
@@ -76,8 +77,10 @@ impl<D: Discipline + 'static> Tree<D> {
         if discipline.shared_queue().is_some() {
             return Err(refused("a discipline with one queue for all flows has none to divide").into());
         }
-        if TypeId::of::<D::Tag>() != TypeId::of::<()>() {
-            return Err(refused("a discipline that tags packets at their arrival does not see them arrive here").into());
+        if discipline.heeds_arrivals() {
+            return Err(
+                refused("a discipline that judges packets by their arrival does not see them arrive here").into()
+            );
         }
         let mut heads = Queues::new(&limits(setup, &discipline));
         discipline.start(heads.flows());
@@ -90,7 +93,7 @@ impl<D: Discipline + 'static> Tree<D> {
                 Some(inner) => divided(setup, inner, &discipline, f)?,
                 None => undivided(setup, flow, f)?,
             };
-            children.push(Child { server, first, offer: Offer::Empty, divided: flow.inner.is_some() });
+            children.push(Child { server, first, offer: Offer::Empty, packets: 0, divided: flow.inner.is_some() });
         }
         let wire = Wire::new(setup.rate);
         Ok(Tree { discipline, heads, children, child_of, wire, inherited: false })
@@ -107,7 +110,7 @@ impl<D: Discipline + 'static> Tree<D> {
             Answer::Idle => (Offer::Empty, None),
         };
         child.offer = offer;
-        self.heads.flows().show(f, head);
+        self.heads.flows().show(f, head, child.packets);
         match (shown, head) {
             // Its packet has just left: the discipline will see for itself.
             _ if matches!(was, Offer::Sending(_)) => {}
@@ -212,7 +215,11 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let (c, packet) = self.local(packet);
         let child = &mut self.children[c];
         let news = child.server.arrive(packet, now)?;
+        child.packets += 1;
         if !news || matches!(child.offer, Offer::Sending(_)) {
+            let (f, packets) = (FlowId(c as u32), child.packets);
+            let head = self.heads.flows().head(f);
+            self.heads.flows().show(f, head, packets);
             return Ok(false);
         }
         self.look(c, now);
@@ -267,6 +274,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let child = &mut self.children[queue.index()];
         let Offer::Sending(chosen) = child.offer else { unreachable!("what was sent was taken") };
         let packet = child.server.finish(chosen, now);
+        child.packets -= 1;
         self.look(queue.index(), now);
         if core::mem::take(&mut self.inherited) {
             self.discipline.offer_changed(self.heads.flows(), queue, now);
@@ -278,6 +286,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let child = &mut self.children[queue.index()];
         let Offer::Rejects(chosen) = child.offer else { unreachable!("what is dropped was rejected") };
         let packet = child.server.throw_away(chosen, now);
+        child.packets -= 1;
         self.look(queue.index(), now);
         self.global(queue.index(), packet)
     }
@@ -292,13 +301,15 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let first = packets.first().filter(|_| on_the_wire).map(|&p| self.local(p).0);
         for c in 0..self.children.len() {
             let mine = packets.iter().map(|&p| self.local(p)).filter(|(child, _)| *child == c).map(|(_, p)| p);
-            let mine = mine.collect();
+            let mine: Vec<Packet> = mine.collect();
+            self.children[c].packets = mine.len() as u32;
             let sending = self.children[c].server.inherit(mine, first == Some(c), now);
             match sending {
                 Some(queue) => {
                     self.children[c].offer = Offer::Sending(queue);
                     let head = self.children[c].server.head(queue);
-                    self.heads.flows().show(FlowId(c as u32), head);
+                    let packets = self.children[c].packets;
+                    self.heads.flows().show(FlowId(c as u32), head, packets);
                     self.discipline.ready(self.heads.flows(), FlowId(c as u32), now);
                 }
                 None => self.look(c, now),

@@ -137,6 +137,9 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
         ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
         ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
+        // Slots that fit into a frame together, whatever the level.
+        ("frame", _) => Some(Value::Count(dice.from(16, 24))),
+        ("slots", _) => Some(Value::Count(dice.from(0, 3))),
         // Shares that fit on the link together.
         (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from(1_000_000, rate.0 / n)))),
         (_, Kind::Span) => Some(Value::Span(Span(dice.from(1, 20_000)))),
@@ -152,6 +155,30 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
     spec.setup.scheduler = all(entry.scheduler);
     for f in &mut spec.setup.flows {
         f.values = all(entry.flow);
+    }
+    if entry.kind == "ets" {
+        // Who has a priority has no quantum; often nobody has one.
+        let strict = dice.from(0, 2);
+        for f in &mut spec.setup.flows {
+            f.values = match dice.from(0, 2) < strict {
+                true => Values::default().with("priority", Value::Count(dice.from(0, 2))),
+                false => Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20))),
+            };
+        }
+    }
+    if entry.kind == "drr+" {
+        // Only flows of low latency have a contract, and a packet fits in it.
+        for f in &mut spec.setup.flows {
+            let quantum = Value::Bytes(f.values.bytes("quantum").unwrap_or(largest));
+            f.values = Values::default().with("quantum", quantum);
+            if dice.from(0, 1) == 0 {
+                let contract = Rate(dice.from(rate.0 / (20 * n), rate.0 / (n + 1)));
+                let window = contract.airtime(largest as u32) * dice.from(1, 6) + Span(dice.from(0, 50));
+                f.values.set("latency", Value::Choice("low"));
+                f.values.set("rate", Value::Rate(contract));
+                f.values.set("window", Value::Span(window));
+            }
+        }
     }
 }
 
@@ -207,7 +234,7 @@ pub fn run(
     }
     for f in 0..spec.setup.leaves().len() {
         let c = engine.counters(PipeId(0), FlowId(f as u32));
-        assert_eq!(c.backlog, 0, "nothing stays behind");
+        assert_eq!(c.backlog, 0, "nothing stays behind: {spec:?}");
         assert_eq!(c.offered, c.sent + c.dropped(), "conservation: {c:?}");
     }
     out

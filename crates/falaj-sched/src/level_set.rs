@@ -1,0 +1,87 @@
+//! A set of levels whose first member is found in a few steps, however many
+//! there are: 64 of them to a word, and 64 words to a word of the tier above.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// A set of numbers below a fixed one.
+#[derive(Debug, Clone)]
+pub(crate) struct LevelSet {
+    /// The levels themselves first; the last tier is one word.
+    tiers: Vec<Vec<u64>>,
+}
+
+impl LevelSet {
+    pub(crate) fn new(levels: usize) -> LevelSet {
+        let mut tiers = Vec::new();
+        let mut words = levels.div_ceil(64).max(1);
+        loop {
+            tiers.push(vec![0; words]);
+            if words == 1 {
+                return LevelSet { tiers };
+            }
+            words = words.div_ceil(64);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn insert(&mut self, mut n: usize) {
+        for tier in &mut self.tiers {
+            tier[n / 64] |= 1 << (n % 64);
+            n /= 64;
+        }
+    }
+
+    #[inline]
+    pub(crate) fn remove(&mut self, mut n: usize) {
+        for tier in &mut self.tiers {
+            tier[n / 64] &= !(1 << (n % 64));
+            if tier[n / 64] != 0 {
+                return;
+            }
+            n /= 64;
+        }
+    }
+
+    /// The lowest member.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<usize> {
+        let mut n = 0;
+        for tier in self.tiers.iter().rev() {
+            let word = tier[n];
+            if word == 0 {
+                return None;
+            }
+            n = n * 64 + word.trailing_zeros() as usize;
+        }
+        Some(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn the_first_member_is_that_of_an_ordered_set() {
+        for levels in [1, 31, 32, 33, 64, 65, 4096, 4097, 70_000] {
+            let (mut ours, mut plain) = (LevelSet::new(levels), BTreeSet::new());
+            let mut x = levels as u64;
+            for _ in 0..3_000 {
+                x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let n = (x >> 33) as usize % levels;
+                // At times only the last words are in use.
+                let n = if x & (1 << 20) == 0 { n } else { levels - 1 - n % levels.min(3) };
+                if x & (3 << 30) == 0 {
+                    ours.insert(n);
+                    plain.insert(n);
+                } else {
+                    ours.remove(n);
+                    plain.remove(&n);
+                }
+                assert_eq!(ours.first(), plain.first().copied(), "{levels}");
+            }
+        }
+    }
+}
