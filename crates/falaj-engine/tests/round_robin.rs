@@ -3,13 +3,14 @@
 
 mod common;
 
-use common::{Arrival, emits, run};
+use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
+use falaj_sched::registry;
 use falaj_sched::time::{Span, Time};
 use std::collections::VecDeque;
 
@@ -439,6 +440,70 @@ fn strict_flows_come_before_visits_and_interrupt_them() {
     let drr = pipe("ets", 4, none(), &[quantum(6), quantum(4)]);
     let promise = |spec: &PipeSpec| Engine::new(std::slice::from_ref(spec)).unwrap().promise(PIPE, FlowId(0));
     assert_eq!(promise(&drr), promise(&PipeSpec { kind: "drr", ..drr.clone() }), "alone they share by DRR");
+}
+
+// --- Bounds that hold under a condition.
+
+/// The packets of flow 0 that keep the contract of `r T` bytes in any window `(t - T, t]`.
+fn keep_contract(spec: &PipeSpec, arrivals: &mut Vec<Arrival>) {
+    let values = &spec.setup.flows[0].values;
+    let (Some(rate), Some(window)) = (values.rate("rate"), values.span("window")) else { return };
+    let allowed = u128::from(rate.0) * u128::from(window.0) / 8_000_000_000;
+    let mut kept: Vec<Arrival> = Vec::new();
+    arrivals.retain(|a| {
+        if a.flow != FlowId(0) {
+            return true;
+        }
+        let recent = kept.iter().filter(|b| b.at.0 + window.0 > a.at.0);
+        let keeps = recent.map(|b| u128::from(b.bytes)).sum::<u128>() + u128::from(a.bytes) <= allowed;
+        if keeps {
+            kept.push(*a);
+        }
+        keeps
+    });
+}
+
+#[test]
+fn bounds_under_a_condition_hold_where_it_does() {
+    let mut met = [0; 3];
+    for seed in 0..6_000 {
+        let mut dice = Dice::new(seed ^ 0x5eed);
+        let mut spec = any_pipe(&mut dice);
+        let kind = dice.one_of(&["wrr", "rr", "hrr", "corr", "drr+", "drr+", "drr++", "drr++"]);
+        become_kind(&mut dice, &mut spec, registry::entry(kind).unwrap());
+        let mut arrivals = bursts(&mut dice, &spec, 20_000);
+        if kind == "drr+" {
+            keep_contract(&spec, &mut arrivals);
+        } else if kind != "drr++" {
+            arrivals.iter_mut().filter(|a| a.flow == FlowId(0)).for_each(|a| a.bytes = spec.setup.largest);
+        }
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let Ok(promise) = engine.promise(PIPE, FlowId(0)) else { continue };
+        let quantum = spec.setup.flows[0].values.bytes("quantum").unwrap_or(spec.setup.largest.into());
+        let sent: Vec<Emit> = emits(&run(&spec, &arrivals, |_, _, _| {}));
+        let own: Vec<&Emit> = sent.iter().filter(|e| e.flow == FlowId(0)).collect();
+        for (n, e) in own.iter().enumerate() {
+            // What was queued when it came, with itself.
+            let queued = own[..=n].iter().filter(|before| before.end > e.arrival).map(|b| u64::from(b.bytes));
+            for bound in &promise.others {
+                let condition = match bound.condition {
+                    "while the flow keeps its contract" => 0,
+                    "if its packets have the largest size" => 1,
+                    "packets that find, with themselves, no more than a quantum queued" => {
+                        if queued.clone().sum::<u64>() > quantum {
+                            continue;
+                        }
+                        2
+                    }
+                    _ => continue,
+                };
+                met[condition] += 1;
+                let delay = e.end - e.arrival;
+                assert!(delay <= bound.delay, "seed {seed}: {delay} > {} {}: {spec:?}", bound.delay, bound.formula);
+            }
+        }
+    }
+    assert!(met.iter().all(|&n| n > 10_000), "the conditions hold often enough to mean something: {met:?}");
 }
 
 // --- Every sequence of a few steps, beside a plain model.

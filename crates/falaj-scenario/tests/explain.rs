@@ -75,7 +75,7 @@ fn an_unknown_name() {
         ("link.dealy", "there is no key and no discipline `link.dealy`; did you mean `link.delay`?"),
         ("flow.phse", "there is no key and no discipline `flow.phse`; did you mean `flow.phase`?"),
         ("link.uplink.rat", "there is no key and no discipline `link.uplink.rat`; did you mean `rate`?"),
-        ("dr", "there is no key and no discipline `dr`; did you mean `drr`?"),
+        ("ddr", "there is no key and no discipline `ddr`; did you mean `drr`?"),
         ("", "there is no key and no discipline ``"),
         ("bandwidth", "there is no key and no discipline `bandwidth`"),
         ("flow.delay", "there is no key and no discipline `flow.delay`"),

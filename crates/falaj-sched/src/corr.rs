@@ -98,7 +98,7 @@ impl Corr {
                 flow: Some(flow),
                 param: "rate",
                 what,
-                help: format!("from 1bit to {}, which is left of the link", Rate(left as u64 / cycle)),
+                help: format!("at most {}, which is left of the link", Rate(left as u64 / cycle)),
             };
             let rate = f.values.rate("rate").ok_or_else(|| refused("is missing".into()))?;
             let quota =

@@ -10,18 +10,18 @@
 //!
 //! # Bounds
 //!
-//! `V = Q' + L - 1` is the longest visit that may be under way, `R` and `S` are the sums of
-//! `r_j` and of `r_j T_j` over the flows of low latency.
+//! `V = Q' + L - 1` is the longest visit that may be under way, `R` and `S` are the
+//! sums of `r_j` and of `r_j T_j` over the flows of low latency.
 //!
-//! While a flow keeps its contract: all that stands in the fast lane is gone after
+//! While a flow keeps its contract, all that stands in the fast lane is gone after
 //! the shortest `D` with `V + sum of r_j T_j (1 + floor(D/T_j)) <= C D`: `(V + S)/C` if
 //! that is shorter than the windows, `(V + S)/(C - R)` in any case.
 //!
-//! An ordinary flow shares with all others by DRR, be they demoted, and besides lets go what comes by the
-//! fast lane: in a time `t` at most `V + S + R t` bytes. So its bounds are DRR's
-//! on a link of `C - R`, with `V + S` once.
+//! An ordinary flow shares with all others by DRR, as if they were demoted, and
+//! besides lets pass what comes by the fast lane: in a time `t` at most `V + S + R t`
+//! bytes. So its bounds are DRR's on a link of `C - R`, with `V + S` once.
 //!
-//! A flow of low latency whatever it does: both after each other.
+//! A flow of low latency, whatever it does: one after the other.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta, Visits};

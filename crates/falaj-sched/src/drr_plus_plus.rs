@@ -13,18 +13,18 @@
 //!
 //! # Bounds
 //!
-//! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the
-//! sum of their quanta, `n'` those of the other sort, and `Q'` their largest quantum. Until the last of
-//! `B` bytes has left, our flow is visited `m = ceil(B/Q)` times at most. The others of our sort are
-//! visited `m` times each; of the other sort there are at most `m n` visits, one
-//! before each of ours. A flow sends in `v` visits at most `v Q` and what it carried over, less than a
-//! packet, so all is over after `B + m (F - Q + n Q') + (n - 1 + min(m n, n'))
-//! (L - 1)` bytes.
+//! The two sorts are treated alike. Let `n` be the flows of our sort, `F` the sum of
+//! their quanta, `n'` the flows of the other sort, and `Q'` their largest quantum.
+//! Until the last of `B` bytes has left, our flow is visited `m = ceil(B/Q)` times at
+//! most. The others of our sort are visited `m` times each; of the other sort there
+//! are at most `m n` visits, one before each of ours. A flow sends in `v` visits at
+//! most `v Q` and what it carried over, less than a packet, so all is over after `B +
+//! m (F - Q + n Q') + (n - 1 + min(m n, n')) (L - 1)` bytes.
 //!
-//! With one flow of low latency that is `B + m Q' + min(m, n') (L - 1)`, and with
-//! `r = C Q/(Q + Q')` at most `B/r + (Q' + n' L)/C`. The thesis' Lemma 3 and Theorem 2 count
-//! one normal flow for all of them and are exceeded from four on; its mean delay (Theorem 1)
-//! is no prediction.
+//! With one flow of low latency that is `B + m Q' + min(m, n') (L - 1)`, and with `r =
+//! C Q/(Q + Q')` at most `B/r + (Q' + n' L)/C`. The thesis' Lemma 3 and Theorem 2 count
+//! one normal flow for all of them and are exceeded from four on; its mean delay
+//! (Theorem 1) is no prediction.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta, Visits};

@@ -10,11 +10,12 @@
 //!
 //! # Bounds
 //!
-//! `B` bytes of the flow of low latency need at most `c = ceil(B/n Q)` ends of cycles, before
-//! which a normal flow is visited at most `c` times: they are gone after `B + c F + n (L-1)` bytes,
-//! `F` the sum of the normal quanta. A normal flow's `m = ceil(B/Q_i)` visits see at most `m` ends of
-//! cycles, and the credit is never more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1)
-//! (L-1)` and `(m+1) n Q + L-1`.
+//! `B` bytes of the flow of low latency need at most `c = ceil(B/n Q)` ends of
+//! cycles, before which a normal flow is visited at most `c` times: they are gone
+//! after `B + c F + n (L-1)` bytes, `F` the sum of the normal quanta. A normal flow's
+//! `m = ceil(B/Q_i)` visits see at most `m` ends of cycles, and the credit is never
+//! more than `n Q + L - 1`: others send at most `m (F - Q_i) + (n-1) (L-1)` and `(m+1) n Q
+//! + L-1`.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow, Quanta, Visits};

@@ -71,9 +71,13 @@ impl Round {
     /// The first goes behind all others.
     #[inline]
     pub(crate) fn rotate<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) {
-        if let Some(f) = self.behead(flows) {
-            self.append(flows, f);
+        if self.head == self.tail {
+            return;
         }
+        let f = self.head;
+        self.head = core::mem::replace(&mut flows.state_mut(FlowId(f)).as_mut().next, END);
+        flows.state_mut(FlowId(self.tail)).as_mut().next = f;
+        self.tail = f;
     }
 
     #[inline]
