@@ -2,13 +2,14 @@
 
 mod common;
 
-use common::{Arrival, Dice, any_pipe, bursts, emits, run};
+use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
+use falaj_sched::registry;
 use falaj_sched::time::{Span, Time};
 
 /// (1'), (1'') and (3) for every packet that got in, with packets of any size,
@@ -158,6 +159,10 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         spec.setup.flows = (0..links).map(|_| flow(&mut dice)).collect();
         (spec.setup.rate, spec.setup.largest) = (rate, largest);
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
+        if !matches!(spec.kind, "virtual-links" | "drr") {
+            // What fits on the link depends on the rate and on how many flows there are.
+            become_kind(&mut dice, &mut spec, registry::entry(spec.kind).unwrap());
+        }
         let mut arrivals = Vec::new();
         for f in 0..links as u32 {
             let (gap, mut at) = (dice.one_of(&[0, airtime / 4, 2 * airtime, cycle / 10]), dice.from(0, 2 * cycle));

@@ -10,7 +10,10 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
+//! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
+//! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -21,10 +24,15 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod arc;
 pub mod discipline;
 pub mod drr;
+pub mod edf;
 pub mod fifo;
 mod flow_set;
+pub mod gps;
+mod heap;
+pub mod mtr_ls;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
@@ -32,6 +40,14 @@ pub mod promise;
 pub mod queue;
 pub mod rate;
 pub mod registry;
+pub mod sced;
+pub mod scfq;
+pub mod sfq;
+mod shares;
+pub mod spfq;
 pub mod station;
 pub mod time;
+pub mod virtual_clock;
 pub mod virtual_links;
+pub mod wf2q;
+pub mod wfq;

@@ -2,7 +2,9 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
+use crate::{arc::Arc, edf::Edf, mtr_ls::MtrLs, sced::Sced, virtual_clock::VirtualClock};
 use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise};
+use crate::{scfq::Scfq, sfq::Sfq, spfq::Spfq, wf2q::Wf2q, wfq::Wfq};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,21 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] = &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] = &[
+    crate::fifo::ENTRY,
+    crate::drr::ENTRY,
+    crate::virtual_clock::ENTRY,
+    crate::scfq::ENTRY,
+    crate::sfq::ENTRY,
+    crate::wfq::ENTRY,
+    crate::wf2q::ENTRY,
+    crate::spfq::ENTRY,
+    crate::edf::ENTRY,
+    crate::sced::ENTRY,
+    crate::mtr_ls::ENTRY,
+    crate::arc::ENTRY,
+    crate::virtual_links::ENTRY,
+];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -44,6 +60,16 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
+        "virtual-clock" => visitor.visit(VirtualClock::new(setup)?),
+        "scfq" => visitor.visit(Scfq::new(setup)?),
+        "sfq" => visitor.visit(Sfq::new(setup)?),
+        "wfq" => visitor.visit(Wfq::new(setup)?),
+        "wf2q" => visitor.visit(Wf2q::new(setup)?),
+        "spfq" => visitor.visit(Spfq::new(setup)?),
+        "edf" => visitor.visit(Edf::new(setup)?),
+        "sced" => visitor.visit(Sced::new(setup)?),
+        "mtr-ls" => visitor.visit(MtrLs::new(setup)?),
+        "arc" => visitor.visit(Arc::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),
