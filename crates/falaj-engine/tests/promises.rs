@@ -161,7 +161,8 @@ fn delay_bounds_hold_for_many_links_and_any_rate() {
         let cycle: u64 = spec.setup.flows.iter().map(|f| f.values.span("phase").unwrap().0).sum();
         if !matches!(spec.kind, "virtual-links" | "drr") {
             // What fits on the link depends on the rate and on how many flows there are.
-            become_kind(&mut dice, &mut spec, registry::entry(spec.kind).unwrap());
+            let entry = registry::entry(spec.kind).unwrap();
+            become_kind(&mut dice, &mut spec, entry);
         }
         let mut arrivals = Vec::new();
         for f in 0..links as u32 {

@@ -13,23 +13,23 @@
 //! empty together whatever a nanosecond is rounded to. [`Fluid`] is a server
 //! of its own, driven by time: what tests and meters compare a discipline with.
 //!
-//! Work is counted in units of `2^-63` bytes. Tags are exact and the work that
-//! `V` has not shown yet is kept, so `V` is the exact one rounded down, for the
-//! weights as their slopes have them: a packet counts up to a part of `2^-47` longer
-//! than it is, in both the link and the fluid.
+//! Work is counted in units of about `2^-63` bytes. Tags are exact and the work
+//! that `V` has not shown yet is kept, so `V` is the exact one rounded down. Where
+//! the weights have no small common multiple, a packet counts up to a part of
+//! `2^-47` longer than it is, in both the link and the fluid.
 
 use crate::discipline::Sent;
 use crate::heap::Heap;
 use crate::params::{Refused, Setup};
 use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
-use crate::shares::{Shares, VIRTUAL_BITS, Virtual};
+use crate::shares::{Shares, Virtual};
 use crate::time::{Span, Time};
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Bytes in units of 2^-63.
+/// Bytes, in units of which [`Shares::byte`] are one.
 type Work = u128;
 
 #[derive(Debug, Clone, Copy)]
@@ -164,7 +164,7 @@ struct Sending {
 
 impl Beside {
     pub(crate) fn new(shares: &Shares) -> Beside {
-        Beside { gps: Gps::new(shares), pace: pace(shares.link()).0, sending: None }
+        Beside { gps: Gps::new(shares), pace: pace(shares.link(), shares.byte()).0, sending: None }
     }
 
     pub(crate) fn succeed(&mut self, old: Beside) {
@@ -218,23 +218,23 @@ impl Beside {
 
 /// Work that a link of this rate does in a nanosecond, and what of it is lost
 /// to rounding, in parts of `BIT_NANOS`.
-fn pace(rate: Rate) -> (Work, Work) {
-    let whole = Work::from(rate.0) << VIRTUAL_BITS;
+fn pace(rate: Rate, byte: u64) -> (Work, Work) {
+    let whole = Work::from(rate.0) * Work::from(byte);
     (whole / Work::from(BIT_NANOS), whole % Work::from(BIT_NANOS))
 }
 
 /// Work in so much time, rounded down.
-fn work_in(rate: Rate, time: Span) -> Work {
-    let (pace, lost) = pace(rate);
+fn work_in(rate: Rate, byte: u64, time: Span) -> Work {
+    let (pace, lost) = pace(rate, byte);
     let time = Work::from(time.0);
     pace.saturating_mul(time).saturating_add(lost * time / Work::from(BIT_NANOS))
 }
 
 /// Time for so much work, rounded up.
-fn time_of(rate: Rate, work: Work) -> Span {
+fn time_of(rate: Rate, byte: u64, work: Work) -> Span {
     let nanos = match work.checked_mul(Work::from(BIT_NANOS)) {
-        Some(work) => work.div_ceil(Work::from(rate.0) << VIRTUAL_BITS),
-        None => work.div_ceil(pace(rate).0),
+        Some(work) => work.div_ceil(Work::from(rate.0) * Work::from(byte)),
+        None => work.div_ceil(pace(rate, byte).0),
     };
     Span(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
@@ -244,11 +244,12 @@ fn time_of(rate: Rate, work: Work) -> Span {
 /// each flow has got.
 ///
 /// Its instants are the exact ones rounded up to a nanosecond, or one more: each
-/// packet that comes may cost it a part of `2^-63` of a byte.
+/// packet that comes may cost it a part of `2^-62` of a byte.
 #[derive(Debug, Clone)]
 pub struct Fluid {
     gps: Gps,
     rate: Rate,
+    byte: u64,
     now: Time,
     /// Bytes that came, for each flow.
     arrived: Vec<u64>,
@@ -275,6 +276,7 @@ impl Fluid {
         Ok(Fluid {
             gps: Gps::new(&shares),
             rate: setup.rate,
+            byte: shares.byte(),
             now: Time::ZERO,
             arrived: vec![0; shares.flows()],
             last: vec![None; shares.flows()],
@@ -296,7 +298,7 @@ impl Fluid {
 
     /// Serves until `now`.
     pub fn advance(&mut self, now: Time) {
-        let work = work_in(self.rate, now.since(self.now));
+        let work = work_in(self.rate, self.byte, now.since(self.now));
         let mut done = 0;
         while let Some(&(finish, packet)) = self.waiting.first() {
             let step = self.gps.until(finish).saturating_sub(self.gps.rest);
@@ -307,7 +309,7 @@ impl Fluid {
             done += step;
             self.gps.serve(step);
             self.waiting.pop_first();
-            self.packets[packet].finish = Some(self.now + time_of(self.rate, done));
+            self.packets[packet].finish = Some(self.now + time_of(self.rate, self.byte, done));
         }
         self.now = self.now.max(now);
     }
@@ -329,7 +331,7 @@ impl Fluid {
     /// Whole bytes of `f` that have been served so far.
     pub fn served(&self, f: FlowId) -> u64 {
         let left = self.gps.finish(f).saturating_sub(self.gps.now) * Work::from(self.gps.flows[f.index()].weight);
-        let left = u64::try_from(left.div_ceil(1 << VIRTUAL_BITS)).unwrap_or(u64::MAX);
+        let left = u64::try_from(left.div_ceil(Work::from(self.byte))).unwrap_or(u64::MAX);
         self.arrived[f.index()].saturating_sub(left)
     }
 }
@@ -395,7 +397,7 @@ mod tests {
             let bytes = 1 + roll(1500) as u32;
             gps.arrive(f, bytes);
             owed += gps.work(f, bytes);
-            let work = owed.min(Work::from(roll(4_000)) * (1 << VIRTUAL_BITS) / 3);
+            let work = owed.min(Work::from(roll(4_000)) * Work::from(shares.byte()) / 3);
             gps.serve(work);
             owed -= work;
             let left = |f: usize| gps.flows[f].finish.saturating_sub(gps.now) * Work::from(gps.flows[f].weight);

@@ -3,14 +3,15 @@
 //!
 //! | unit | format | counts | lasts |
 //! |---|---|---|---|
-//! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | a flow of weight 1 alone at 400 Gbit/s: 23 years without a pause |
+//! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
 //! | [`Instant`] | `u128`, 48 bits behind the point | nanoseconds | as long as [`Time`] |
 //!
 //! A flow's slope, the virtual time of one byte, is rounded up once, when it is
 //! set up. Tags are sums of whole multiples of slopes: they are exact for a
 //! flow of that slope, and nothing drifts however long a link is busy. The
-//! slope of a weight is off by at most 2^-47 of itself, a byte in 140 TB; that
-//! of a rate by at most 2^-40 up to 1 Tbit/s.
+//! slope of a rate is off by at most 2^-40 of itself up to 1 Tbit/s. That of a
+//! weight is exact where the weights have a common multiple below 2^40, in which
+//! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
 
 use crate::params::{Kind, Param, Refused, Setup, Value};
 use crate::promise::{Bound, Promise, finite_rate, full_queue, room_for_one};
@@ -20,10 +21,9 @@ use crate::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
-/// Bytes for each unit of weight, in units of 2^-63.
+/// Bytes for each unit of weight, in units of 2^-63, or very nearly: see [`Shares::byte`].
 pub(crate) type Virtual = u128;
-/// Bits of [`Virtual`] behind the point.
-pub(crate) const VIRTUAL_BITS: u32 = 63;
+const VIRTUAL_BITS: u32 = 63;
 
 /// Nanoseconds, in units of 2^-48.
 pub(crate) type Instant = u128;
@@ -58,6 +58,7 @@ pub(crate) const WEIGHT: Param = Param {
 pub(crate) struct Shares {
     weights: Vec<u32>,
     total: u64,
+    byte: u64,
     rate: Rate,
     largest: u64,
     full_queues: Vec<u64>,
@@ -83,6 +84,7 @@ impl Shares {
         }
         Ok(Shares {
             total: weights.iter().map(|&w| u64::from(w)).sum(),
+            byte: byte(&weights),
             weights,
             rate: setup.rate,
             largest: u64::from(setup.largest),
@@ -115,9 +117,14 @@ impl Shares {
     pub(crate) fn one_of_each_other(&self) -> u64 {
         (self.weights.len() as u64 - 1) * self.largest
     }
+    /// A byte for a unit of weight: 2^63, or the multiple of all weights next
+    /// below, which differs by less than 2^-23 of itself.
+    pub(crate) fn byte(&self) -> u64 {
+        self.byte
+    }
     /// Virtual time of a byte of `f`.
     pub(crate) fn slope(&self, f: FlowId) -> u64 {
-        (1u64 << VIRTUAL_BITS).div_ceil(u64::from(self.weight(f)))
+        self.byte.div_ceil(u64::from(self.weight(f)))
     }
     /// Time that a byte of `f` takes at its own rate, at least.
     pub(crate) fn pace(&self, f: FlowId) -> Instant {
@@ -154,6 +161,21 @@ impl Shares {
             others,
         }
     }
+}
+
+fn byte(weights: &[u32]) -> u64 {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b > 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let multiple = weights.iter().try_fold(1u64, |all, &w| {
+        let all = all / gcd(all, u64::from(w)) * u64::from(w);
+        (all < 1 << 40).then_some(all)
+    });
+    let most = 1u64 << VIRTUAL_BITS;
+    most - most % multiple.unwrap_or(1)
 }
 
 /// The rate of a flow.
