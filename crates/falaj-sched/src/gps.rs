@@ -147,8 +147,8 @@ impl Gps {
 #[derive(Debug, Clone)]
 pub(crate) struct Beside {
     gps: Gps,
-    /// Work that the link does in a nanosecond while it sends a byte that counts as one.
-    pace: Work,
+    /// What the link does in a nanosecond.
+    pace: (Work, u64),
     sending: Option<Sending>,
 }
 
@@ -157,14 +157,14 @@ struct Sending {
     work: Work,
     counted: Work,
     /// Of the rate at which it began.
-    pace: Work,
+    pace: (Work, u64),
     start: Time,
     end: Time,
 }
 
 impl Beside {
     pub(crate) fn new(shares: &Shares) -> Beside {
-        Beside { gps: Gps::new(shares), pace: pace(shares.link(), shares.byte()).0, sending: None }
+        Beside { gps: Gps::new(shares), pace: pace(shares.link(), shares.byte()), sending: None }
     }
 
     pub(crate) fn succeed(&mut self, old: Beside) {
@@ -179,7 +179,7 @@ impl Beside {
             let done = if now >= sending.end {
                 sending.work
             } else {
-                sending.pace.saturating_mul(Work::from(now.since(sending.start).0)).min(sending.work)
+                pace_for(sending.pace, now.since(sending.start)).min(sending.work)
             };
             let work = done - sending.counted;
             sending.counted = done;
@@ -218,16 +218,23 @@ impl Beside {
 
 /// Work that a link of this rate does in a nanosecond, and what of it is lost
 /// to rounding, in parts of `BIT_NANOS`.
-fn pace(rate: Rate, byte: u64) -> (Work, Work) {
+fn pace(rate: Rate, byte: u64) -> (Work, u64) {
     let whole = Work::from(rate.0) * Work::from(byte);
-    (whole / Work::from(BIT_NANOS), whole % Work::from(BIT_NANOS))
+    (whole / Work::from(BIT_NANOS), (whole % Work::from(BIT_NANOS)) as u64)
 }
 
 /// Work in so much time, rounded down.
 fn work_in(rate: Rate, byte: u64, time: Span) -> Work {
-    let (pace, lost) = pace(rate, byte);
-    let time = Work::from(time.0);
-    pace.saturating_mul(time).saturating_add(lost * time / Work::from(BIT_NANOS))
+    pace_for(pace(rate, byte), time)
+}
+
+#[inline]
+fn pace_for((pace, lost): (Work, u64), time: Span) -> Work {
+    let lost = match lost.checked_mul(time.0) {
+        Some(lost) => Work::from(lost / BIT_NANOS),
+        None => Work::from(lost) * Work::from(time.0) / Work::from(BIT_NANOS),
+    };
+    pace.saturating_mul(Work::from(time.0)).saturating_add(lost)
 }
 
 /// Time for so much work, rounded up.

@@ -7,15 +7,16 @@
 //! a packet that ends at byte `y` has the deadline at which `D` reaches `y`. The
 //! earliest goes first.
 //!
-//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`.
+//! Here `S` has two pieces: `burst-rate` for `burst-time`, then `rate`. Each is
+//! a part of a line, and a line is a clock that a byte advances, as in Virtual
+//! Clock; a flow that becomes backlogged sets clocks that are late to now.
 //! - `burst-rate` above `rate`: `S`, and any minimum of such curves, is the lower
-//!   of two lines. Each line is a clock that a byte advances, as in Virtual
-//!   Clock; the deadline is the later of two readings. Exact.
-//! - below: `S` is the higher of its lines, and a minimum of such curves may
-//!   have any number of pieces. A flow that is not ahead of its curve starts a
-//!   new one, which is exact; one that is ahead starts it when its old deadlines
-//!   have caught up with what it got. Its deadlines are then no earlier than
-//!   SCED's, so that others keep theirs, and later by at most its own excess.
+//!   of two lines. The deadline is the later of two readings. Exact.
+//! - below: `S` is the higher of its lines, the deadline the earlier reading. That
+//!   is exact from whenever the flow was not ahead of its curve. A minimum of such
+//!   curves may have any number of pieces; while the flow is ahead its deadlines
+//!   are therefore no earlier than SCED's, so that others keep theirs, and no
+//!   later than those of the second line alone, on which its delay stands.
 //! - equal: both are Virtual Clock's reading, which starts at the packet that
 //!   found the flow idle.
 //!
@@ -73,32 +74,20 @@ struct Curve {
     /// Of a byte on the first and on the second line.
     paces: [Instant; 2],
     concave: bool,
-    /// By how much the second line is the earlier one (concave) or the later
-    /// one at the start, read at the same byte.
+    /// By how much the second line is earlier (concave) or later than its clock.
     shift: Instant,
 }
 
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScedFlow {
-    /// When the lines reach the end of the head, or of the last packet: the
-    /// first as it is, the second without (concave) or with its shift.
-    lines: [Instant; 2],
+    /// The clocks of the two lines after the head, or after the last packet.
+    clocks: [Instant; 2],
 }
 
 impl Curve {
-    fn deadline(&self, lines: [Instant; 2]) -> Instant {
-        let [first, second] = lines;
-        if self.concave { first.max(second.saturating_sub(self.shift)) } else { first.min(second) }
-    }
-
-    /// The flow becomes backlogged at `now`.
-    fn begin(&self, lines: [Instant; 2], now: Instant) -> [Instant; 2] {
-        if self.concave {
-            return lines.map(|line| line.max(now));
-        }
-        let start = self.deadline(lines).max(now);
-        [start, start + self.shift]
+    fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
+        if self.concave { first.max(second.saturating_sub(self.shift)) } else { first.min(second + self.shift) }
     }
 }
 
@@ -128,7 +117,10 @@ impl Sced {
             let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
             // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
             let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
-            let shift = whole + duration(Span(1)) * part / u128::from(rate.0) + u128::from(!concave && ahead > 0);
+            // Rounded so that deadlines are late rather than early.
+            let part = duration(Span(1)) * part;
+            let up = u128::from(!concave && part % u128::from(rate.0) > 0);
+            let shift = whole + part / u128::from(rate.0) + up;
             Curve { rate, paces: [pace(first), pace(rate)], concave, shift }
         };
         Ok(Sced { curves: pieces.iter().map(curve).collect(), heads: Heap::new(pieces.len()), serving: None })
@@ -138,11 +130,11 @@ impl Sced {
     fn follow(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
         let curve = &self.curves[f.index()];
-        let lines = &mut flows.state_mut(f).lines;
-        for (line, pace) in lines.iter_mut().zip(curve.paces) {
-            *line += Instant::from(bytes) * pace;
+        let clocks = &mut flows.state_mut(f).clocks;
+        for (clock, pace) in clocks.iter_mut().zip(curve.paces) {
+            *clock += Instant::from(bytes) * pace;
         }
-        self.heads.set(f, curve.deadline(*lines));
+        self.heads.set(f, curve.deadline(*clocks));
     }
 }
 
@@ -182,22 +174,17 @@ impl Discipline for Sced {
 
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
-    /// A new curve starts at the deadline of the head; that one stays.
-    fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, _: Time) {
+    /// The clocks stay, and go on at the new curve's rates.
+    fn succeed(&mut self, old: Sced, _: &mut Flows<ScedFlow>, _: Time) {
         (self.heads, self.serving) = (old.heads, old.serving);
         self.heads.grow(self.curves.len());
-        for (f, (new, old)) in self.curves.iter().zip(&old.curves).enumerate() {
-            let state = flows.state_mut(FlowId(f as u32));
-            if (new.paces, new.shift, new.concave) != (old.paces, old.shift, old.concave) {
-                state.lines = new.begin([0; 2], old.deadline(state.lines));
-            }
-        }
     }
 
     #[inline]
     fn ready(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, now: Time) {
-        let state = flows.state_mut(f);
-        state.lines = self.curves[f.index()].begin(state.lines, instant(now));
+        for clock in &mut flows.state_mut(f).clocks {
+            *clock = instant(now).max(*clock);
+        }
         self.follow(flows, f);
     }
 
@@ -219,7 +206,7 @@ impl Discipline for Sced {
     }
 
     fn forgettable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
-        flows.state(f).lines.iter().all(|&line| line <= instant(now))
+        flows.state(f).clocks.iter().all(|&clock| clock <= instant(now))
     }
 
     /// A packet leaves at most `L/C` after its deadline: for traffic that keeps to

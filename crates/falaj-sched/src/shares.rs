@@ -163,6 +163,10 @@ impl Shares {
     }
 }
 
+/// With many divisors: a byte shared by few flows of small weights is then
+/// exact too, most of the time.
+const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
+
 fn byte(weights: &[u32]) -> u64 {
     let gcd = |mut a: u64, mut b: u64| {
         while b > 0 {
@@ -170,12 +174,14 @@ fn byte(weights: &[u32]) -> u64 {
         }
         a
     };
-    let multiple = weights.iter().try_fold(1u64, |all, &w| {
-        let all = all / gcd(all, u64::from(w)) * u64::from(w);
-        (all < 1 << 40).then_some(all)
-    });
+    let multiple = |of: u64| {
+        weights.iter().try_fold(of, |all, &w| {
+            let all = all / gcd(all, u64::from(w)) * u64::from(w);
+            (all < 1 << 40).then_some(all)
+        })
+    };
     let most = 1u64 << VIRTUAL_BITS;
-    most - most % multiple.unwrap_or(1)
+    most - most % multiple(DIVISIBLE).or_else(|| multiple(1)).unwrap_or(1)
 }
 
 /// The rate of a flow.
