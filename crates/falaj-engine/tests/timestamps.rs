@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Arrival, Dice, bursts, emits, run};
+use falaj_engine::fairness::{self, Worst};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
@@ -668,5 +669,184 @@ fn order_does_not_depend_on_when() {
             together(kind, &setup, &all).iter().map(|s| (s.handle, s.end - from)).collect::<Vec<_>>()
         };
         assert_eq!(order(0), order(400 * 86_400 * 1_000_000_000), "{kind}");
+    }
+}
+
+// Fairness.
+
+fn as_emits(served: &[Served], all: &[Arrival]) -> Vec<Emit> {
+    let emit = |s: &Served| Emit {
+        pipe: PipeId(0),
+        flow: FlowId(s.flow as u32),
+        handle: s.handle as u32,
+        bytes: all[s.handle].bytes,
+        arrival: all[s.handle].at,
+        start: Time(s.start),
+        end: Time(s.end),
+        due: Time(s.end),
+    };
+    served.iter().map(emit).collect()
+}
+
+/// One flow of half the link among ten: its ten packets first, and an eleventh
+/// that comes at 10. What WFQ gave it too early it takes back: over `(10, 21]` the
+/// flow has one packet of eleven, 5.5 - 1 behind, and its last one leaves 11 after it
+/// came instead of 2. In start order it is behind over `(1, 12]`.
+#[test]
+fn the_fairness_indices_of_a_small_example() {
+    let shares = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+    let setup = weights(1, &shares);
+    let mut all = vec![(0, 'A', 1); 10];
+    all.push((10, 'A', 1));
+    all.extend(('B'..='K').map(|f| (0, f, 1)));
+    let all = arrivals(&all);
+    let of = |kind: &str| {
+        let sent = as_emits(&together(kind, &setup, &all), &all);
+        fairness::measure(setup.rate, &shares, &sent)[0].unwrap()
+    };
+    let worst = |amount: f64, from: u64, to: u64| Worst { amount, from: Time(8 * from), to: Time(8 * to) };
+    for kind in ["wfq", "scfq"] {
+        assert_eq!(of(kind).t_wfi, worst(9.0 * 8.0, 10, 21), "{kind}");
+    }
+    // A backlog that begins at 10, as the packet before has just left.
+    assert_eq!(of("wfq").b_wfi, worst(4.5, 10, 21));
+    assert_eq!(of("sfq").b_wfi, worst(4.5, 1, 12));
+    // A packet of its own in every two, and each a byte before it is due.
+    assert_eq!((of("wf2q").b_wfi.amount, of("wf2q").t_wfi.amount), (0.0, -8.0));
+}
+
+/// Random traffic without gaps: only WF2Q keeps every flow within a packet of its
+/// share at all times, `L_i + (L - L_i) r_i/C`; the others' delays are as good, and
+/// their shares are not.
+#[test]
+fn only_wf2q_is_worst_case_fair() {
+    let worst = |kind: &'static str| {
+        let mut worst = 0.0f64;
+        for seed in 0..400 {
+            let mut dice = Dice::new(seed);
+            let n = dice.from(2, 10);
+            let shares: Vec<u64> = (0..n).map(|_| dice.from(1, 20)).collect();
+            let setup = if kind == "virtual-clock" {
+                let total: u64 = shares.iter().sum();
+                let rate = |w: &u64| Values::default().with("rate", Value::Rate(Rate(1_000_000_000 * w / total)));
+                setup(20, shares.iter().map(rate).collect())
+            } else {
+                weights(20, &shares)
+            };
+            let largest: Vec<u64> = (0..n).map(|_| dice.from(1, 20)).collect();
+            let mut all = Vec::new();
+            for (f, &w) in shares.iter().enumerate() {
+                let begin = dice.from(0, 2) * 1_000;
+                let packet = |dice: &mut Dice| dice.from(largest[f].div_ceil(2), largest[f]) as u32;
+                // About as long as everybody else.
+                for _ in 0..4 * w {
+                    all.push(Arrival { at: Time(begin), flow: FlowId(f as u32), bytes: packet(&mut dice) });
+                }
+            }
+            all.sort_by_key(|a| (a.at, a.flow));
+            let sent = as_emits(&together(kind, &setup, &all), &all);
+            let total: u64 = shares.iter().sum();
+            for (f, index) in fairness::measure(setup.rate, &shares, &sent).iter().enumerate() {
+                let own = largest[f] as f64;
+                let bound = own + (20.0 - own) * shares[f] as f64 / total as f64;
+                worst = worst.max(index.unwrap().b_wfi.amount / bound);
+            }
+        }
+        worst
+    };
+    let wf2q = worst("wf2q");
+    assert!((0.8..=1.0001).contains(&wf2q), "{wf2q}");
+    let others = [("wfq", 1.8), ("scfq", 1.8), ("sfq", 1.8), ("spfq", 5.0), ("virtual-clock", 5.0)];
+    for (kind, at_least) in others {
+        let other = worst(kind);
+        assert!(other > at_least, "{kind}: {other}");
+    }
+}
+
+// What is refused, and what is not.
+
+#[test]
+fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
+    let refused = |kind: &str, setup: &Setup| {
+        let refused = registry::build(kind, setup, Together { setup, arrivals: &[] }).expect_err(kind);
+        (refused.flow, refused.param, refused.what)
+    };
+    for kind in ["scfq", "sfq", "wfq", "wf2q", "spfq", "mtr-ls"] {
+        let zero = (Some(1), "weight", "a weight of 0 is out of range".to_owned());
+        assert_eq!(refused(kind, &weights(4, &[1, 0])), zero, "{kind}");
+        assert_eq!(refused(kind, &weights(4, &[65_537])).1, "weight", "{kind}");
+    }
+    for kind in ["virtual-clock", "sced", "arc"] {
+        let over = "with 501mbit the flows' rates add up to more than the link's 1gbit".to_owned();
+        assert_eq!(refused(kind, &rates(4, &[500, 501])), (Some(1), "rate", over), "{kind}");
+        let mut nothing_left = rates(4, &[1000, 1]);
+        nothing_left.flows[1].values = Values::default();
+        let nothing = "the other flows leave nothing of the link's 1gbit".to_owned();
+        assert_eq!(refused(kind, &nothing_left), (Some(1), "rate", nothing), "{kind}");
+    }
+    assert_eq!(refused("edf", &rates(4, &[500])).1, "deadline");
+    let mut steep = rates(4, &[500, 400]);
+    for f in &mut steep.flows {
+        f.values.set("burst-rate", Value::Rate(Rate::from_mbit(600)));
+        f.values.set("burst-time", Value::Span(Span(8_000)));
+    }
+    let burst = "within 8us the flows' curves ask for 1200 B, and the link sends 1000 B".to_owned();
+    assert_eq!(refused("sced", &steep), (Some(0), "burst-time", burst));
+    let mut short = rates(4, &[500]);
+    short.flows[0].values.set("period", Value::Span(Span(63)));
+    assert_eq!(refused("arc", &short), (Some(0), "period", "a period of 63ns is out of range".into()));
+    let mut short = weights(4, &[3, 1]);
+    short.scheduler.set("period", Value::Span(Span(127)));
+    assert_eq!(refused("mtr-ls", &short).1, "period");
+    short.scheduler.set("period", Value::Span(Span(128)));
+    assert!(registry::build("mtr-ls", &short, Together { setup: &short, arrivals: &[] }).is_ok());
+}
+
+/// The ends of every range, together: whatever is accepted promises something or
+/// says why not, and serves.
+#[test]
+fn no_setup_panics() {
+    for seed in 0..4_000 {
+        let mut dice = Dice::new(seed);
+        let entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>());
+        let rate = Rate(dice.one_of(&[1, 7, 9_600, 1_000_000_000, 400_000_000_000, 1_000_000_000_000_000]));
+        let largest = dice.one_of(&[1, 64, 1514, 65_550]);
+        let spans = [0, 1, 1_000, 1_000_000_000, 3_600_000_000_000, u64::MAX];
+        let flow = |dice: &mut Dice| {
+            let mut values = Values::default();
+            for param in entry.flow {
+                if param.default.is_some() && dice.from(0, 1) == 0 {
+                    continue;
+                }
+                let value = match param.name {
+                    "weight" => Value::Count(dice.one_of(&[1, 2, 65_521, 65_536])),
+                    "rate" | "burst-rate" => Value::Rate(Rate(dice.one_of(&[1, 1_000_000, rate.0 / 8 + 1, u64::MAX]))),
+                    "quantum" => Value::Bytes(dice.one_of(&[0, 1514, 65_550, u64::MAX])),
+                    "kind" => Value::Choice("B"),
+                    _ => Value::Span(Span(dice.one_of(&spans))),
+                };
+                values.set(param.name, value);
+            }
+            let limit = dice.one_of(&[Limit::Packets(1), Limit::Packets(u32::MAX), Limit::Bytes(u64::MAX)]);
+            FlowSetup { values, limit }
+        };
+        let flows: Vec<_> = (0..dice.from(1, 4)).map(|_| flow(&mut dice)).collect();
+        let mut scheduler = Values::default();
+        if entry.kind == "mtr-ls" && dice.from(0, 1) == 0 {
+            scheduler.set("period", Value::Span(Span(dice.one_of(&spans))));
+        }
+        let spec = PipeSpec { kind: entry.kind, setup: Setup { rate, largest, scheduler, flows }, delay: Span::ZERO };
+        let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
+        let n = spec.setup.flows.len() as u64;
+        for f in 0..n {
+            let _ = engine.promise(PipeId(0), FlowId(f as u32));
+        }
+        let packet = |dice: &mut Dice, k: u64| Arrival {
+            at: Time(k * 1_000),
+            flow: FlowId(dice.from(0, n - 1) as u32),
+            bytes: dice.from(1, largest.into()) as u32,
+        };
+        let arrivals: Vec<_> = (0..40).map(|k| packet(&mut dice, k)).collect();
+        run(&spec, &arrivals, |_, _, _| {});
     }
 }

@@ -105,7 +105,7 @@ impl Arc {
         let state = flows.state_mut(f);
         if state.left <= 0 {
             state.left += slice.bytes;
-            state.expected = state.expected.max(instant(now)) + slice.time;
+            state.expected = state.expected.max(instant(now)).saturating_add(slice.time);
         }
         self.values.set(f, state.expected);
     }

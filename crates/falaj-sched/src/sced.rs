@@ -87,7 +87,11 @@ pub struct ScedFlow {
 
 impl Curve {
     fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
-        if self.concave { first.max(second.saturating_sub(self.shift)) } else { first.min(second + self.shift) }
+        if self.concave {
+            first.max(second.saturating_sub(self.shift))
+        } else {
+            first.min(second.saturating_add(self.shift))
+        }
     }
 }
 
@@ -132,7 +136,7 @@ impl Sced {
         let curve = &self.curves[f.index()];
         let clocks = &mut flows.state_mut(f).clocks;
         for (clock, pace) in clocks.iter_mut().zip(curve.paces) {
-            *clock += Instant::from(bytes) * pace;
+            *clock = clock.saturating_add(Instant::from(bytes) * pace);
         }
         self.heads.set(f, curve.deadline(*clocks));
     }

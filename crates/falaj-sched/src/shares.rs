@@ -4,12 +4,12 @@
 //! | unit | format | counts | lasts |
 //! |---|---|---|---|
 //! | [`Virtual`] | `u128`, 63 bits behind the point | bytes for each unit of weight | 23 years of a flow of weight 1 alone at 400 Gbit/s |
-//! | [`Instant`] | `u128`, 48 bits behind the point | nanoseconds | as long as [`Time`] |
+//! | [`Instant`] | `u128`, 40 bits behind the point | nanoseconds | as long as [`Time`]; what is further ahead stays at the end |
 //!
 //! A flow's slope, the virtual time of one byte, is rounded up once, when it is
 //! set up. Tags are sums of whole multiples of slopes: they are exact for a
 //! flow of that slope, and nothing drifts however long a link is busy. The
-//! slope of a rate is off by at most 2^-40 of itself up to 1 Tbit/s. That of a
+//! slope of a rate is off by at most 2^-33 of itself up to 1 Tbit/s. That of a
 //! weight is exact where the weights have a common multiple below 2^40, in which
 //! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
 
@@ -25,9 +25,9 @@ use alloc::vec::Vec;
 pub(crate) type Virtual = u128;
 const VIRTUAL_BITS: u32 = 63;
 
-/// Nanoseconds, in units of 2^-48.
+/// Nanoseconds, in units of 2^-40.
 pub(crate) type Instant = u128;
-const INSTANT_BITS: u32 = 48;
+const INSTANT_BITS: u32 = 40;
 
 /// An instant of the clock as a tag.
 #[inline]
@@ -137,9 +137,11 @@ impl Shares {
     }
     /// Time that `f` needs for so many bytes at its own rate.
     pub(crate) fn own_time(&self, bytes: u64, f: FlowId) -> Span {
-        let work = u128::from(bytes) * u128::from(self.total) * u128::from(BIT_NANOS);
-        let nanos = work.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0));
-        Span(u64::try_from(nanos).unwrap_or(u64::MAX))
+        let bits = u128::from(bytes) * u128::from(BIT_NANOS);
+        let nanos = bits
+            .checked_mul(u128::from(self.total))
+            .map(|work| work.div_ceil(u128::from(self.weight(f)) * u128::from(self.rate.0)));
+        Span(nanos.and_then(|n| u64::try_from(n).ok()).unwrap_or(u64::MAX))
     }
     /// Whole bytes that `f` sends in this time at its own rate.
     pub(crate) fn own_bytes(&self, time: Span, f: FlowId) -> u64 {

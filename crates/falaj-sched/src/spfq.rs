@@ -75,7 +75,7 @@ impl Spfq {
     }
 
     fn potential(&self, now: Time) -> Instant {
-        self.potential + duration(now.since(self.at))
+        self.potential.saturating_add(duration(now.since(self.at)))
     }
 
     fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
@@ -117,7 +117,7 @@ impl Discipline for Spfq {
     #[inline]
     fn arrived(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
         let start = flows.state(f).finish.max(self.potential(now));
-        let finish = start + Instant::from(bytes) * self.paces[f.index()];
+        let finish = start.saturating_add(Instant::from(bytes) * self.paces[f.index()]);
         flows.state_mut(f).finish = finish;
         self.latest = self.latest.max(finish);
         finish

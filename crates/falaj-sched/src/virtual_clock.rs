@@ -77,7 +77,8 @@ impl Discipline for VirtualClock {
     #[inline]
     fn arrived(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
         let state = flows.state_mut(f);
-        state.aux = state.aux.max(instant(now)) + Instant::from(bytes) * self.paces[f.index()];
+        let own = Instant::from(bytes) * self.paces[f.index()];
+        state.aux = state.aux.max(instant(now)).saturating_add(own);
         state.aux
     }
 
