@@ -8,6 +8,7 @@
 //! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`account`] | which layer's bytes a rate counts |
+//! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ pub mod calendar;
 pub mod chance;
 pub mod classifier;
 pub mod engine;
+pub mod fairness;
 pub mod key;
 pub mod pipe;
 

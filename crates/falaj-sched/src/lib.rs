@@ -12,6 +12,9 @@
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
 //! | [`fifo`], [`priority`], [`wrr`], [`hrr`], [`corr`], [`drr`], [`drr_plus`], [`drr_plus_plus`], [`mw00`], [`ets`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
+//! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
+//! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -22,16 +25,21 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod arc;
 pub mod corr;
 pub mod discipline;
 pub mod drr;
 pub mod drr_plus;
 pub mod drr_plus_plus;
+pub mod edf;
 pub mod ets;
 pub mod fifo;
 mod flow_set;
+pub mod gps;
+mod heap;
 pub mod hrr;
 mod level_set;
+pub mod mtr_ls;
 pub mod mw00;
 pub mod packet_wise;
 pub mod params;
@@ -42,8 +50,16 @@ pub mod queue;
 pub mod rate;
 pub mod registry;
 mod round;
+pub mod sced;
+pub mod scfq;
+pub mod sfq;
+mod shares;
+pub mod spfq;
 pub mod station;
 pub mod time;
 pub mod tree;
+pub mod virtual_clock;
 pub mod virtual_links;
+pub mod wf2q;
+pub mod wfq;
 pub mod wrr;

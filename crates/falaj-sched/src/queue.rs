@@ -291,6 +291,22 @@ mod tests {
     fn a_record_is_one_cache_line() {
         assert_eq!(size_of::<Record<[u64; 4], ()>>(), 64);
         assert_eq!(size_of::<Record<[u64; 3], u64>>(), 64);
+        fn record<D: crate::discipline::Discipline>() -> usize {
+            size_of::<Record<D::State, D::Tag>>()
+        }
+        let stamping = [
+            record::<crate::virtual_clock::VirtualClock>(),
+            record::<crate::scfq::Scfq>(),
+            record::<crate::sfq::Sfq>(),
+            record::<crate::wfq::Wfq>(),
+            record::<crate::wf2q::Wf2q>(),
+            record::<crate::spfq::Spfq>(),
+            record::<crate::edf::Edf>(),
+            record::<crate::sced::Sced>(),
+            record::<crate::mtr_ls::MtrLs>(),
+            record::<crate::arc::Arc>(),
+        ];
+        assert_eq!(stamping, [64; 10]);
     }
 
     #[test]

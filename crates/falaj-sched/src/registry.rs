@@ -2,8 +2,11 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refusals, Setup};
-use crate::{corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, ets::Ets, fifo::Fifo, hrr::Hrr};
-use crate::{mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, wrr::Wrr};
+use crate::{
+    arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, fifo::Fifo,
+    hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority,
+    sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, virtual_clock::VirtualClock, wf2q::Wf2q, wfq::Wfq, wrr::Wrr,
+};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +44,16 @@ pub const ENTRIES: &[Entry] = &[
     crate::drr_plus::ENTRY,
     crate::drr_plus_plus::ENTRY,
     crate::ets::ENTRY,
+    crate::virtual_clock::ENTRY,
+    crate::scfq::ENTRY,
+    crate::sfq::ENTRY,
+    crate::wfq::ENTRY,
+    crate::wf2q::ENTRY,
+    crate::spfq::ENTRY,
+    crate::edf::ENTRY,
+    crate::sced::ENTRY,
+    crate::mtr_ls::ENTRY,
+    crate::arc::ENTRY,
     crate::virtual_links::ENTRY,
 ];
 
@@ -67,6 +80,16 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
             _ => visitor.visit(DrrPlusPlus::new(setup)?),
         },
         "ets" => visitor.visit(Ets::new(setup)?),
+        "virtual-clock" => visitor.visit(VirtualClock::new(setup)?),
+        "scfq" => visitor.visit(Scfq::new(setup)?),
+        "sfq" => visitor.visit(Sfq::new(setup)?),
+        "wfq" => visitor.visit(Wfq::new(setup)?),
+        "wf2q" => visitor.visit(Wf2q::new(setup)?),
+        "spfq" => visitor.visit(Spfq::new(setup)?),
+        "edf" => visitor.visit(Edf::new(setup)?),
+        "sced" => visitor.visit(Sced::new(setup)?),
+        "mtr-ls" => visitor.visit(MtrLs::new(setup)?),
+        "arc" => visitor.visit(Arc::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),

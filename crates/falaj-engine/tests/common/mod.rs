@@ -136,12 +136,14 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         // What a default or another parameter says already.
         (_, _) if param.default.is_some() && dice.from(0, 2) == 0 => None,
         ("quantum", _) => Some(Value::Bytes(largest + dice.from(0, 20))),
+        // The slowest flow's packet fits most of the time.
+        ("period", _) => Some(Value::Span(Span(rate.airtime(largest as u32).0 * n * dice.from(10, 60)))),
         ("phase", _) => Some(Value::Span(rate.airtime(largest as u32) * dice.from(2, 8))),
         // Slots that fit into a frame together, whatever the level.
-        ("frame", _) => Some(Value::Count(dice.from(16, 24))),
+        ("frame", _) => Some(Value::Count(3 * n + dice.from(1, 20))),
         ("slots", _) => Some(Value::Count(dice.from(0, 3))),
         // Shares that fit on the link together.
-        (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from(1_000_000, rate.0 / n)))),
+        (_, Kind::Rate) => Some(Value::Rate(Rate(dice.from((rate.0 / n / 10).max(1), rate.0 / n)))),
         (_, Kind::Span) => Some(Value::Span(Span(dice.from(1, 20_000)))),
         (_, Kind::Bytes) => Some(Value::Bytes(dice.from(largest, 20 * largest))),
         (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(dice.from(1, 60) as u32))),

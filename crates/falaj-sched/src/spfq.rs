@@ -1,0 +1,170 @@
+//! Starting potential-based fair queueing, a rate-proportional server.
+//!
+//! Stiliadis and Varma, "Rate-proportional servers: a design methodology for
+//! fair queueing algorithms" and "Efficient fair queueing algorithms for
+//! packet-switched networks" (1998). The system's potential `P` grows as real
+//! time does, and whenever a packet has left it is raised to the least start
+//! among the heads; `S = max(F of the flow's last, P)` when a packet comes,
+//! `F = S + L/r`, smallest finish first.
+//!
+//! Packets are stamped when they come: between two departures `P` may overtake
+//! the finish of a packet that still waits, and its successor then starts at `P`.
+//! When all is sent `P` becomes the largest finish there was, which is the
+//! papers' reset to zero without a walk over all flows.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::heap::Heap;
+use crate::params::{Refusals, Setup};
+use crate::promise::{Bound, NoPromise, Promise};
+use crate::queue::{FlowId, Flows};
+use crate::rate::Wire;
+use crate::registry::Entry;
+use crate::shares::{Instant, ROUNDING, Shares, WEIGHT, duration};
+use crate::time::Time;
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "spfq",
+    doc: "starting potential-based fair queueing: the delay of `wfq` without its fluid clock",
+    source: "Stiliadis and Varma 1998",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+/// Starting potential-based fair queueing.
+#[derive(Debug, Clone)]
+pub struct Spfq {
+    shares: Shares,
+    /// Of a byte of each flow.
+    paces: Vec<Instant>,
+    /// Finishes of the heads.
+    finishes: Heap<Instant>,
+    /// Starts of the heads.
+    starts: Heap<Instant>,
+    /// The system's potential at `at`.
+    potential: Instant,
+    at: Time,
+    /// The largest finish there was.
+    latest: Instant,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct SpfqFlow {
+    /// Of the flow's last packet.
+    finish: Instant,
+}
+
+impl Spfq {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Spfq, Refusals> {
+        let shares = Shares::new(setup, "starting potential-based fair queueing")?;
+        Ok(Spfq {
+            paces: shares.all().map(|f| shares.pace(f)).collect(),
+            finishes: Heap::new(shares.flows()),
+            starts: Heap::new(shares.flows()),
+            shares,
+            potential: 0,
+            at: Time::ZERO,
+            latest: 0,
+            serving: None,
+        })
+    }
+
+    fn potential(&self, now: Time) -> Instant {
+        self.potential.saturating_add(duration(now.since(self.at)))
+    }
+
+    fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
+        match flows.head(f) {
+            Some(bytes) => {
+                let finish = flows.head_tag(f);
+                self.finishes.set(f, finish);
+                self.starts.set(f, finish.saturating_sub(Instant::from(bytes) * self.paces[f.index()]));
+            }
+            None => {
+                self.finishes.remove(f);
+                self.starts.remove(f);
+            }
+        }
+    }
+
+    /// A packet of `f` has left.
+    fn left(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        self.offer(flows, f);
+        let least = self.starts.first().map_or(self.latest, |(start, _)| start);
+        (self.potential, self.at) = (self.potential(now).max(least), now);
+    }
+}
+
+impl Discipline for Spfq {
+    type State = SpfqFlow;
+    type Tag = Instant;
+
+    fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
+
+    /// What is queued keeps its tags.
+    fn succeed(&mut self, old: Spfq, _: &mut Flows<SpfqFlow, Instant>, _: Time) {
+        (self.finishes, self.starts, self.serving) = (old.finishes, old.starts, old.serving);
+        (self.potential, self.at, self.latest) = (old.potential, old.at, old.latest);
+        self.finishes.grow(self.shares.flows());
+        self.starts.grow(self.shares.flows());
+    }
+
+    #[inline]
+    fn arrived(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
+        let start = flows.state(f).finish.max(self.potential(now));
+        let finish = start.saturating_add(Instant::from(bytes) * self.paces[f.index()]);
+        flows.state_mut(f).finish = finish;
+        self.latest = self.latest.max(finish);
+        finish
+    }
+
+    #[inline]
+    fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Time) {
+        self.offer(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        self.left(flows, f, now);
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.left(flows, f, now);
+        }
+        self.finishes.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline]
+    fn take(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
+        flows.state(f).finish <= self.potential(now)
+    }
+
+    /// A packet leaves at most `L/C` after its potential's time, `F - P` from its
+    /// arrival on. Whoever was served had the smallest finish, so that `P`
+    /// followed to within the slowest packet of it: so far ahead may the flow be.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
+        let queue = self.shares.own_time(self.shares.full_queue(f), f);
+        let delay = Bound {
+            delay: queue + self.shares.slowest_packet() + behind,
+            formula: "B/r + max over all of L/r_j + L/C",
+            condition: "packets that found room",
+        };
+        let smooth = Bound {
+            delay: queue + behind,
+            formula: "B/r + L/C",
+            condition: "a flow that never sends more than B + r t",
+        };
+        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+    }
+}

@@ -1,0 +1,121 @@
+//! Virtual Clock.
+//!
+//! Zhang, "VirtualClock: a new traffic control algorithm for packet switching
+//! networks" (1990). Each flow has a clock that a packet advances by its time at
+//! the flow's rate, `aux = max(now, aux) + L/r`, when it comes; the smallest
+//! reading goes first.
+//!
+//! Packets are stamped when they come: a packet that waits longer than its
+//! reading says has a successor that starts at its own arrival, not there.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::heap::Heap;
+use crate::params::{Refusals, Setup};
+use crate::promise::{NoPromise, Promise};
+use crate::queue::{FlowId, Flows};
+use crate::rate::{Rate, Wire};
+use crate::registry::Entry;
+use crate::shares::{Instant, RATE, instant, pace, rates};
+use crate::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "virtual-clock",
+    doc: "virtual clock: each flow's packets at the times that its rate gives them; remembers excess",
+    source: "L. Zhang 1990",
+    scheduler: &[],
+    flow: &[RATE],
+};
+
+/// Virtual Clock.
+#[derive(Debug, Clone)]
+pub struct VirtualClock {
+    rates: Vec<Rate>,
+    paces: Vec<Instant>,
+    /// Readings of the heads.
+    heads: Heap<Instant>,
+    serving: Option<FlowId>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct ClockedFlow {
+    /// The flow's clock.
+    aux: Instant,
+}
+
+impl VirtualClock {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<VirtualClock, Refusals> {
+        let rates = rates(setup, "virtual clock")?;
+        let paces = rates.iter().map(|&rate| pace(rate)).collect();
+        Ok(VirtualClock { heads: Heap::new(rates.len()), rates, paces, serving: None })
+    }
+
+    fn follow(&mut self, flows: &Flows<ClockedFlow, Instant>, f: FlowId) {
+        match flows.head(f) {
+            Some(_) => self.heads.set(f, flows.head_tag(f)),
+            None => self.heads.remove(f),
+        }
+    }
+}
+
+impl Discipline for VirtualClock {
+    type State = ClockedFlow;
+    type Tag = Instant;
+
+    fn start(&mut self, _: &mut Flows<ClockedFlow, Instant>) {}
+
+    /// Clocks and the readings of what is queued stay.
+    fn succeed(&mut self, old: VirtualClock, _: &mut Flows<ClockedFlow, Instant>, _: Time) {
+        (self.heads, self.serving) = (old.heads, old.serving);
+        self.heads.grow(self.rates.len());
+    }
+
+    #[inline]
+    fn arrived(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
+        let state = flows.state_mut(f);
+        let own = Instant::from(bytes) * self.paces[f.index()];
+        state.aux = state.aux.max(instant(now)).saturating_add(own);
+        state.aux
+    }
+
+    #[inline]
+    fn ready(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
+    }
+
+    #[inline]
+    fn take(&mut self, _: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
+        flows.state(f).aux <= instant(now)
+    }
+
+    /// A packet leaves at most `L/C` after its reading. For a flow that keeps to
+    /// its rate that is a bound on its delay; a reading may be any time ahead of
+    /// one that does not.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        Err(NoPromise(format!(
+            "virtual clock promises {} only to a flow that never sends more: whoever used what others left waits \
+             until his clock is right again, however long",
+            self.rates[f.index()]
+        )))
+    }
+}
