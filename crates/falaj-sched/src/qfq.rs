@@ -141,11 +141,7 @@ impl Discipline for Qfq {
             self.groups.remove_first(share);
             self.in_hand = f.0;
         }
-        if self.time.is_all(share) {
-            self.time.work_alone(sent.bytes, share);
-        } else {
-            self.time.work(sent.bytes);
-        }
+        self.time.work(sent.bytes, share);
         share.charge(sent.bytes);
     }
 
@@ -153,27 +149,28 @@ impl Discipline for Qfq {
         !self.time.owes(flows.state(f))
     }
 
-    /// A flow is behind no group whose finish is later than its own, but for the
-    /// packet that began before it started: what ends before a finish `D` is at
-    /// most the work until the time is `D`, and that packet. `D` is two roundings
-    /// after a start; that is at most one, and a packet of its own, after the time
-    /// now; each `L/w` of queue adds as much. The packet on the wire now is in the
-    /// time already: the second `L`. For packets of one size this is the paper's
-    /// `3 phi sigma + 2 phi L`; for others the paper's omits the packet before.
+    /// Whatever is served before a packet has, but for one that began before it
+    /// might, an earlier finish: the packet ends at most a packet of work after
+    /// the time is its finish `D`, two roundings after its start. From an instant
+    /// when the flow owes nothing, its start is the time then, and what is on the
+    /// wire is in the time already (the second `L`): the latency. While it has
+    /// packets, its head starts at most a rounding and a packet of its own after
+    /// the time: the delay. At its own departures the worst lag behind its share is
+    /// the paper's `3 phi sigma + 2 phi L`, and by what a packet is longer than the next.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
-        let delay = |bytes: u64| {
-            let time = self.weights.of_bytes(f, bytes.saturating_add(largest)) + 3 * self.weights.rounding(f);
+        let after = |bytes: u64, roundings| {
+            let time = self.weights.of_bytes(f, bytes) + roundings * self.weights.rounding(f);
             rate.airtime_of_many(self.weights.work(time).saturating_add(2 * largest + 1))
         };
         Ok(Promise {
             rate: self.weights.rate(f),
-            latency: delay(0),
+            latency: after(0, 2),
             rate_formula: "C w/sum w",
             delay: Bound {
-                delay: delay(self.full_queues[f.index()]),
-                formula: "((B + L) W/w + 3 sigma W + 2 L)/C, sigma the power of two from L/w on",
+                delay: after(self.full_queues[f.index()].saturating_add(largest), 3),
+                formula: "((B + L) W/w + 3 W sigma + 2 L)/C, sigma: the power of two from L/w on",
                 condition: "packets that found room",
             },
             others: Vec::new(),

@@ -34,6 +34,8 @@ pub(crate) const WEIGHT: Param = Param {
 
 const MOST: u32 = 65_536;
 const FRACTION: u32 = 38;
+/// A byte is so many parts, as a power of two.
+pub(crate) const PARTS: u32 = 24;
 /// Work is summed up in finer units, so that no rounding adds up.
 const FINE: u32 = 64 - FRACTION;
 /// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
@@ -160,12 +162,6 @@ impl VirtualTime {
         self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
     }
 
-    /// Does this flow alone count?
-    #[inline]
-    pub(crate) fn is_all(&self, share: &Share) -> bool {
-        self.sum == share.weight()
-    }
-
     /// A flow has something to send again: settles when its head starts.
     #[inline]
     pub(crate) fn join(&mut self, share: &mut Share) {
@@ -225,19 +221,34 @@ impl VirtualTime {
         self.laps = self.laps.wrapping_add(2);
     }
 
-    /// So many bytes were sent.
+    /// So many bytes of a packet of `share` were sent.
     #[inline]
-    pub(crate) fn work(&mut self, bytes: u32) {
+    pub(crate) fn work(&mut self, bytes: u32, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise(u128::from(u64::from(bytes) * share.inverse) << FINE);
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise(u128::from(bytes) * u128::from(reciprocal));
+        }
+    }
+
+    /// So many parts of a byte, of which 2^`PARTS` make one.
+    #[inline]
+    pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise((u128::from(parts) * u128::from(share.inverse)) << (FINE - PARTS));
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise((u128::from(parts) * u128::from(reciprocal)) >> PARTS);
+        }
+    }
+
+    #[inline]
+    fn reciprocal(&mut self) -> u64 {
         if self.sum != self.divided_by {
             (self.divided_by, self.reciprocal) = (self.sum, u64::MAX / self.sum.max(1));
         }
-        self.rise(u128::from(bytes) * u128::from(self.reciprocal));
-    }
-
-    /// The same where one flow is all that counts.
-    #[inline]
-    pub(crate) fn work_alone(&mut self, bytes: u32, share: &Share) {
-        self.rise(u128::from(u64::from(bytes) * share.inverse) << FINE);
+        self.reciprocal
     }
 
     /// Nobody may be served before `start`: the time leaps there.
