@@ -7,7 +7,7 @@
 //! lightest and the heaviest flow), and their starts lie in one array: to look
 //! at each of the busy ones is as fast, and is right by definition.
 
-use crate::virtual_time::{CLASSES, Share, ahead, shift};
+use crate::virtual_time::{CLASSES, SOON, Share, ahead, shift};
 
 pub(crate) const NONE: u32 = u32::MAX;
 /// A flow starts at most two roundings after the time, and its group's first
@@ -54,7 +54,7 @@ impl Groups {
         let group = usize::from(share.class);
         let shift = shift(share.class);
         let slots = &mut self.slots[group];
-        let mut start = share.start >> shift << shift;
+        let mut start = share.rounded_start();
         if self.busy & 1 << group == 0 {
             self.busy |= 1 << group;
             self.starts[group] = start;
@@ -119,7 +119,7 @@ impl Groups {
             busy &= busy - 1;
             let start = ahead(self.starts[g], now);
             let finish = start + (2 << shift(g as u8));
-            if start > 0 {
+            if start > SOON {
                 soonest = soonest.min(start);
             } else if finish < earliest {
                 (group, earliest) = (g, finish);

@@ -17,7 +17,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::Time;
-use crate::virtual_time::{Place, Share, VirtualTime, WEIGHT, Weights};
+use crate::virtual_time::{Place, SOON, Share, VirtualTime, WEIGHT, Weights};
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -100,7 +100,7 @@ impl Discipline for Qfq {
                 if flows.head(f).is_some() {
                     let share = flows.state_mut(f);
                     if alone {
-                        self.time.leap(share.start);
+                        self.time.leap(share.rounded_start());
                         return Answer::Serve(f);
                     }
                     self.groups.insert(f.0, share);
@@ -161,7 +161,7 @@ impl Discipline for Qfq {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64, roundings| {
-            let time = self.weights.of_bytes(f, bytes) + roundings * self.weights.rounding(f);
+            let time = self.weights.of_bytes(f, bytes) + roundings * self.weights.rounding(f) + SOON as u128;
             rate.airtime_of_many(self.weights.work(time).saturating_add(2 * largest + 1))
         };
         Ok(Promise {

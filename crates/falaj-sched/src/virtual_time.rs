@@ -38,6 +38,10 @@ const FRACTION: u32 = 38;
 pub(crate) const PARTS: u32 = 24;
 /// Work is summed up in finer units, so that no rounding adds up.
 const FINE: u32 = 64 - FRACTION;
+/// Half a unit: the time is what was summed up, rounded to the nearest.
+const HALF: u128 = 1 << (FINE - 1);
+/// Who starts so little later has started: the time is rounded.
+pub(crate) const SOON: i64 = 1 << 8;
 /// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
 const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
@@ -99,6 +103,11 @@ impl Share {
     }
 
     #[inline]
+    pub(crate) fn rounded_start(&self) -> u64 {
+        floor(self.start, shift(self.class))
+    }
+
+    #[inline]
     pub(crate) fn finish(&self, bytes: u32) -> u64 {
         self.start.wrapping_add(u64::from(bytes) * self.inverse)
     }
@@ -149,7 +158,7 @@ pub(crate) struct VirtualTime {
 
 impl VirtualTime {
     pub(crate) fn new() -> VirtualTime {
-        VirtualTime { fine: 0, sum: 0, reciprocal: 0, divided_by: 0, laps: 2, silent: 0, leaving: [[0; 4]; CLASSES] }
+        VirtualTime { fine: HALF, sum: 0, reciprocal: 0, divided_by: 0, laps: 2, silent: 0, leaving: [[0; 4]; CLASSES] }
     }
 
     #[inline]
@@ -257,6 +266,7 @@ impl VirtualTime {
         let by = ahead(start, self.now());
         if by > 0 {
             self.rise((by as u128) << FINE);
+            self.fine = self.fine >> FINE << FINE | HALF;
         }
     }
 

@@ -16,7 +16,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::{Span, Time};
-use crate::virtual_time::{PARTS, Place, Share, VirtualTime, WEIGHT, Weights, ahead};
+use crate::virtual_time::{PARTS, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead};
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -29,8 +29,6 @@ pub const ENTRY: Entry = Entry {
 };
 
 const NONE: u32 = u32::MAX;
-/// Who starts so little later (less than a byte in all) has started: the time is rounded.
-const SOON: i64 = 1 << 8;
 
 /// Worst-case fair weighted fair queueing, the practical form.
 #[derive(Debug, Clone)]
@@ -200,13 +198,13 @@ impl Discipline for Wf2qPlus {
     /// A packet ends at most a packet of work after the time is its finish (the
     /// latency-rate server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant
     /// when the flow owes nothing). While it has packets its head starts at most a
-    /// packet of its own after the time. Two bytes and two nanoseconds are for what
-    /// is rounded: the time in mid-packet, and starts that count as reached.
+    /// packet of its own after the time. Two bytes and two nanoseconds are for the
+    /// rounded time in mid-packet.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64| {
-            let work = self.weights.work(self.weights.of_bytes(f, bytes));
+            let work = self.weights.work(self.weights.of_bytes(f, bytes) + SOON as u128);
             rate.airtime_of_many(work.saturating_add(largest + 2)) + Span(2)
         };
         Ok(Promise {
