@@ -2,14 +2,17 @@
 
 mod common;
 
-use common::Dice;
+use common::{Dice, emits};
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
 use falaj_sched::station::Station;
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 use std::collections::VecDeque;
 
 /// One byte takes 8 ns.
@@ -17,7 +20,7 @@ fn setup(weights: &[u64], largest: u32) -> Setup {
     let flow = |&w: &u64| {
         let quantum = Value::Bytes(w * u64::from(largest));
         let values = Values::default().with("weight", Value::Count(w)).with("quantum", quantum);
-        FlowSetup { values, limit: Limit::Packets(10_000) }
+        FlowSetup { values, limit: Limit::Packets(1_000_000) }
     };
     Setup {
         rate: Rate::from_mbit(1000),
@@ -492,6 +495,194 @@ fn long_sequences_are_served_by_definition() {
         let steps: Vec<Step> = (0..dice.from(10, 80)).map(|_| step(&mut dice)).collect();
         for kind in ["qfq", "wf2q+"] {
             beside_the_model(kind, &weights, &steps);
+        }
+    }
+}
+
+fn any_weight(dice: &mut Dice) -> u64 {
+    match dice.from(0, 3) {
+        0 => dice.from(1, 65_536),
+        1 => 1 << dice.from(0, 16),
+        _ => dice.from(1, 12),
+    }
+}
+
+/// Flows that come and go, with packets of any size: nobody ever lags by more than
+/// the bounds say, in any part of any backlog.
+#[test]
+fn nobody_lags_more_than_the_bound_whatever_comes() {
+    for seed in 0..600 {
+        let mut dice = Dice::new(seed);
+        let n = dice.one_of(&[2, 3, 5, 17, 60]);
+        let weights: Vec<u64> = (0..n).map(|_| any_weight(&mut dice)).collect();
+        let largest = dice.one_of(&[64, 1500, 9000]);
+        // Each flow has its own sizes, from here to the largest.
+        let smallest: Vec<u32> = (0..n).map(|_| dice.one_of(&[1, largest / 2, largest])).collect();
+        for kind in ["qfq", "wf2q+"] {
+            let mut station = drive(kind, &setup(&weights, largest));
+            let mut lag = Lag::new(&weights);
+            let eager = dice.from(1, 8);
+            for _ in 0..3_000 {
+                if dice.from(0, 9) < eager {
+                    let f = dice.from(0, n - 1) as usize;
+                    for _ in 0..dice.one_of(&[1, 1, 1, 30]) {
+                        let bytes = dice.from(smallest[f].into(), largest.into()) as u32;
+                        station.arrive(f, bytes);
+                        lag.arrive(f);
+                    }
+                }
+                if let Some((f, bytes)) = station.begin() {
+                    station.end();
+                    lag.depart(f, bytes);
+                }
+            }
+            for f in 0..n as usize {
+                let bound = match kind {
+                    "qfq" => lag.qfq_bound(f, largest, largest - smallest[f]),
+                    // A byte for what is rounded.
+                    _ => lag.wf2q_bound(f, largest, largest) + lag.sum,
+                };
+                let (worst, bound) = (lag.worst[f] as f64 / lag.sum as f64, bound as f64 / lag.sum as f64);
+                assert!(worst <= bound, "seed {seed}, {kind}, flow {f} of {weights:?}: {worst} B > {bound} B");
+            }
+        }
+    }
+}
+
+/// Whoever is configured and says nothing does not change who is served when
+/// (dummynet divides by a constant sum, Linux by that of all classes).
+#[test]
+fn silent_neighbours_change_nothing() {
+    let active = [10, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1];
+    let mut crowded = active.to_vec();
+    crowded.extend([65_536; 2000]);
+    for kind in ["qfq", "wf2q+"] {
+        let order = |weights: &[u64]| {
+            let mut station = drive(kind, &setup(weights, 1500));
+            (0..30).for_each(|_| (0..active.len()).for_each(|f| station.arrive(f, 1500)));
+            let serve = || {
+                let (f, _) = station.begin()?;
+                station.end();
+                Some(f)
+            };
+            std::iter::from_fn(serve).collect::<Vec<_>>()
+        };
+        assert_eq!(order(&active), order(&crowded), "{kind}");
+    }
+}
+
+/// dummynet's QFQ crashes when the sum of weights passes 131 072.
+#[test]
+fn any_sum_of_weights_is_served() {
+    for sets in [&[(100, 1500, 1311)][..], &[(65_536, 1500, 600), (1, 1500, 3)]] {
+        for kind in ["qfq", "wf2q+"] {
+            let (lag, order) = fill_and_drain(kind, sets, 0, 2, 1);
+            assert_eq!(order.len(), 2 * lag.weights.len(), "{kind}");
+            for f in 0..lag.weights.len() {
+                assert!(lag.worst[f] <= lag.qfq_bound(f, 1500, 0), "{kind} {f}");
+            }
+        }
+    }
+    // The largest packet that the numbers hold, at the least and the most weight.
+    let (lag, _) = fill_and_drain("qfq", &[(1, 1 << 18, 2), (65_536, 1 << 18, 2)], 0, 40, 2);
+    assert!((0..4).all(|f| lag.worst[f] <= lag.qfq_bound(f, 1 << 18, 0)));
+    let refused = |setup: &Setup| Engine::new(&[pipe("qfq", setup.clone())]).map(|_| ()).unwrap_err().1;
+    assert!(refused(&setup(&[1], (1 << 18) + 1)).to_string().contains("too large"));
+    assert!(refused(&setup(&[0], 1500)).to_string().contains("out of range"));
+    assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
+}
+
+/// A flow that is silent after each packet keeps its debt: it gets no more than
+/// its share, and may not be forgotten before (dummynet forgets).
+#[test]
+fn leaving_does_not_cancel_a_debt() {
+    for kind in ["qfq", "wf2q+"] {
+        let mut station = drive(kind, &setup(&[1, 9], 1000));
+        let mut sent = [0, 0];
+        for _ in 0..20 {
+            station.arrive(1, 1000);
+        }
+        let mut has_one = false;
+        for _ in 0..1000 {
+            if !has_one {
+                station.arrive(0, 1000);
+                has_one = true;
+            }
+            let (f, _) = station.begin().expect("packets wait");
+            station.end();
+            sent[f] += 1;
+            match f {
+                0 => {
+                    has_one = false;
+                    assert!(!station.forgettable(0), "{kind}: it was served ahead of its share");
+                }
+                _ => station.arrive(1, 1000),
+            }
+        }
+        assert!((97..=103).contains(&sent[0]), "{kind}: {sent:?}");
+    }
+}
+
+fn pipe(kind: &'static str, setup: Setup) -> PipeSpec {
+    PipeSpec { kind, setup, delay: Span::ZERO }
+}
+
+/// Weights change while everything is queued and a packet is on the wire, by any
+/// factor: nothing is lost, and from that instant on the bounds hold for the new ones.
+#[test]
+fn weights_change_while_packets_wait() {
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed);
+        let n = dice.one_of(&[2, 4, 20]) as usize;
+        let largest = 1500;
+        let draw = |dice: &mut Dice| (0..n).map(|_| any_weight(dice)).collect::<Vec<u64>>();
+        for kind in ["qfq", "wf2q+"] {
+            let mut weights = draw(&mut dice);
+            // The first one's weight stays: over all changes it lags no more than without any.
+            let (kept, mut fluid) = (weights[0], 0.0);
+            let mut engine = Engine::new(&[pipe(kind, setup(&weights, largest))]).expect("valid");
+            let (mut out, mut now) = (Vec::new(), Time::ZERO);
+            for _ in 0..3_000 {
+                for f in 0..n {
+                    let unit = Unit { flow: FlowId(f as u32), handle: 0, bytes: largest };
+                    engine.input(PipeId(0), unit, now, &mut out);
+                }
+            }
+            for _ in 0..12 {
+                let until = now + Span(dice.from(1, 2_500_000));
+                engine.poll(until, &mut out);
+                now = until;
+                let mut lag = Lag::new(&weights);
+                (0..n).for_each(|f| (0..3_000).for_each(|_| lag.arrive(f)));
+                for e in emits(&out) {
+                    lag.depart(e.flow.index(), e.bytes);
+                }
+                out.clear();
+                for f in 0..n {
+                    // Flows may be ahead by what they owe of their old share: three more packets
+                    // under QFQ, one under WF2Q+ (and a part of the one on the wire).
+                    let bound = match kind {
+                        "qfq" => lag.qfq_bound(f, largest, 3 * largest),
+                        _ => 2 * lag.wf2q_bound(f, largest, largest) + lag.sum,
+                    };
+                    assert!(
+                        lag.worst[f] <= bound,
+                        "seed {seed}, {kind}: {f} of {weights:?}: {}",
+                        lag.worst[f] / lag.sum
+                    );
+                }
+                let sum = lag.sum;
+                fluid += (lag.served * i128::from(kept)) as f64 / sum as f64 - lag.own[0] as f64;
+                let sigma = (f64::from(largest) / kept as f64).log2().ceil().exp2();
+                assert!(
+                    fluid <= kept as f64 * 3.0 * sigma + 2.0 * f64::from(largest),
+                    "seed {seed}, {kind}: {fluid} B"
+                );
+                weights = draw(&mut dice);
+                weights[0] = kept;
+                let changed = engine.prepare(PipeId(0), &pipe(kind, setup(&weights, largest))).expect("valid");
+                engine.apply(changed, now, &mut out);
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ impl Discipline for Qfq {
         }
     }
 
-    /// Flows keep what they are ahead or behind, in virtual time.
+    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
     fn succeed(&mut self, old: Qfq, flows: &mut Flows<Share>, _: Time) {
         (self.time, self.in_hand) = (old.time, old.in_hand);
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);

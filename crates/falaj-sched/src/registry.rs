@@ -29,13 +29,8 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] = &[
-    crate::fifo::ENTRY,
-    crate::drr::ENTRY,
-    crate::qfq::ENTRY,
-    crate::wf2q_plus::ENTRY,
-    crate::virtual_links::ENTRY,
-];
+pub const ENTRIES: &[Entry] =
+    &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::qfq::ENTRY, crate::wf2q_plus::ENTRY, crate::virtual_links::ENTRY];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {

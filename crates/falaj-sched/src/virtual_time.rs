@@ -302,57 +302,40 @@ impl VirtualTime {
     }
 
     /// Goes on with other weights for flows of which the first `known` are not
-    /// new. Who is ahead of the time or behind stays so, within what the new
-    /// roundings allow; the time is set where the lags add up to zero again.
+    /// new. A flow that keeps its weight keeps its start. Another one starts now,
+    /// or later by the bytes that it is ahead; what it lacked of its old share is
+    /// not made up for at the new one. So no lag above zero comes into being, and
+    /// whoever did not change is served as if the others had left and come.
     pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, known: usize, weights: &[u32], largest: u32) {
-        let mut counted = Vec::new();
+        let now = self.now();
+        let mut silent = Vec::new();
         let mut sum = 0;
         for (f, &weight) in weights.iter().enumerate() {
-            let share = flows.state_mut(FlowId(f as u32));
-            if f >= known {
-                *share = Share::new(weight, largest);
-            } else if share.place == Place::Present || self.owes(share) {
-                share.set(weight, largest);
-                sum += share.weight();
-                counted.push(FlowId(f as u32));
-            } else {
-                share.set(weight, largest);
-                share.place = Place::Away;
-            }
-        }
-        let mut now = self.now();
-        let lags = |flows: &Flows<Share>, now| {
-            let lag = |&f: &FlowId| -i128::from(ahead(flows.state(f).start, now)) * i128::from(flows.state(f).weight());
-            counted.iter().map(lag).sum::<i128>()
-        };
-        for _ in 0..4 {
-            let late = lags(flows, now);
-            if late <= 0 {
-                break;
-            }
-            now = now.wrapping_sub((late as u128).div_ceil(u128::from(sum)) as u64);
-            for &f in &counted {
-                let share = flows.state_mut(f);
-                let rounding = 1 << shift(share.class);
-                let start = ahead(share.start, now).clamp(-4 * rounding, rounding);
-                share.start = now.wrapping_add(start as u64);
-            }
-        }
-        if lags(flows, now) > 0 {
-            // Weights so far apart that not all credit can be kept.
-            for &f in &counted {
-                let share = flows.state_mut(f);
-                share.start = now.wrapping_add(ahead(share.start, now).max(0) as u64);
-            }
-        }
-        self.fine = self.fine.wrapping_add(u128::from(now.wrapping_sub(self.now())) << FINE);
-        (self.sum, self.silent) = (sum, 0);
-        self.laps = self.laps.wrapping_add(2);
-        for &f in &counted {
+            let f = FlowId(f as u32);
             let share = flows.state_mut(f);
-            if share.place == Place::Silent {
-                self.leave(share);
+            if f.index() >= known {
+                *share = Share::new(weight, largest);
+                continue;
             }
+            let counts = share.place == Place::Present || self.owes(share);
+            let before = share.inverse;
+            share.set(weight, largest);
+            if !counts {
+                share.place = Place::Away;
+                continue;
+            }
+            if share.inverse != before {
+                let owed = ahead(share.start, now).max(0) as u128 * u128::from(share.inverse);
+                share.start = now.wrapping_add((owed / u128::from(before)) as u64);
+            }
+            sum += share.weight();
+            if share.place == Place::Silent {
+                silent.push(f);
+            }
+        }
+        (self.sum, self.silent) = (sum, 0);
+        for f in silent {
+            self.leave(flows.state_mut(f));
         }
     }
 }

@@ -107,7 +107,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    /// Flows keep what they are ahead or behind, in virtual time.
+    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
     fn succeed(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
         (self.time, self.in_hand) = (old.time, old.in_hand);
