@@ -10,7 +10,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`drr`], [`qfq`], [`wf2q_plus`], [`ffs`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -23,6 +23,7 @@ extern crate std;
 
 pub mod discipline;
 pub mod drr;
+pub mod ffs;
 pub mod fifo;
 mod flow_set;
 mod groups;

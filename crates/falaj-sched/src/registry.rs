@@ -2,7 +2,9 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, qfq::Qfq, wf2q_plus::Wf2qPlus};
+use crate::{
+    drr::Drr, ffs::Ffs, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, qfq::Qfq, wf2q_plus::Wf2qPlus,
+};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,8 +31,14 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] =
-    &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::qfq::ENTRY, crate::wf2q_plus::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] = &[
+    crate::fifo::ENTRY,
+    crate::drr::ENTRY,
+    crate::qfq::ENTRY,
+    crate::wf2q_plus::ENTRY,
+    crate::ffs::ENTRY,
+    crate::virtual_links::ENTRY,
+];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -46,6 +54,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
         "qfq" => visitor.visit(Qfq::new(setup)?),
+        "ffs" => visitor.visit(Ffs::new(setup)?),
         "wf2q+" => visitor.visit(Wf2qPlus::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),

@@ -55,7 +55,7 @@ pub struct Share {
     /// Virtual start of its head; of the packet after the last, when it is silent.
     pub(crate) start: u64,
     /// When it fell silent.
-    lap: u64,
+    pub(crate) lap: u64,
     /// Virtual time of a byte.
     pub(crate) inverse: u64,
     /// The flow after it in whatever list it is in.
@@ -85,11 +85,13 @@ impl Share {
         share
     }
 
-    /// Another weight. What it is owed or owes stays, in virtual time.
-    fn set(&mut self, weight: u32, largest: u32) {
+    /// Sets the weight; true if it is another.
+    pub(crate) fn set(&mut self, weight: u32, largest: u32) -> bool {
+        let other = self.weight() != u64::from(weight);
         self.weight_less_one = (weight - 1) as u16;
         self.inverse = inverse(weight);
         self.class = class(weight, largest);
+        other
     }
 
     pub(crate) fn weight(&self) -> u64 {
@@ -302,9 +304,8 @@ impl VirtualTime {
     }
 
     /// Goes on with other weights for flows of which the first `known` are not
-    /// new. A flow that keeps its weight keeps its start. Another one starts now,
-    /// or later by the bytes that it is ahead; what it lacked of its old share is
-    /// not made up for at the new one. So no lag above zero comes into being, and
+    /// new. A flow that keeps its weight keeps its start; what another one lacked of
+    /// its old share is not made up for at the new one. So no lag above zero comes into being, and
     /// whoever did not change is served as if the others had left and come.
     pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, known: usize, weights: &[u32], largest: u32) {
         let now = self.now();
@@ -319,14 +320,13 @@ impl VirtualTime {
             }
             let counts = share.place == Place::Present || self.owes(share);
             let before = share.inverse;
-            share.set(weight, largest);
+            if share.set(weight, largest) {
+                let owed = ahead(share.start, now).max(0) as u128 * u128::from(share.inverse);
+                share.start = now.wrapping_add((owed / u128::from(before)) as u64);
+            }
             if !counts {
                 share.place = Place::Away;
                 continue;
-            }
-            if share.inverse != before {
-                let owed = ahead(share.start, now).max(0) as u128 * u128::from(share.inverse);
-                share.start = now.wrapping_add((owed / u128::from(before)) as u64);
             }
             sum += share.weight();
             if share.place == Place::Silent {
