@@ -144,6 +144,12 @@ impl Ffs {
     fn owes(&self, share: &Share) -> bool {
         share.place == Place::Silent && self.laps.wrapping_sub(share.lap) <= 1 && ahead(share.start, self.now) > 0
     }
+
+    /// Is no flow in hand, or one whose last packet has left?
+    #[inline]
+    fn is_free(&self, flows: &Flows<Share>) -> bool {
+        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
+    }
 }
 
 impl Discipline for Ffs {
@@ -185,10 +191,16 @@ impl Discipline for Ffs {
         if share.place == Place::Present {
             return;
         }
+        let free = self.buckets.words == 0 && self.is_free(flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            self.laps = self.laps.wrapping_add(2);
+        }
+        let share = flows.state(f);
         let start = if self.owes(share) { share.start } else { self.now };
         let share = flows.state_mut(f);
         (share.start, share.place) = (start, Place::Present);
-        if self.in_hand == NONE && self.buckets.words == 0 {
+        if free {
             self.in_hand = f.0;
         } else {
             self.insert(flows, f);

@@ -19,14 +19,9 @@ pub(crate) struct Groups {
     busy: u64,
     /// Of the first slot that is not empty.
     starts: [u64; CLASSES],
-    slots: [Slots; CLASSES],
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Slots {
-    full: u16,
-    /// First of a list in each slot.
-    first: [u32; SLOTS as usize],
+    /// Which slots are not empty, and the first flow of each.
+    full: [u16; CLASSES],
+    first: [[u32; SLOTS as usize]; CLASSES],
 }
 
 /// What may be served.
@@ -40,7 +35,7 @@ pub(crate) enum Choice {
 
 impl Groups {
     pub(crate) fn new() -> Groups {
-        Groups { busy: 0, starts: [0; CLASSES], slots: [Slots { full: 0, first: [NONE; SLOTS as usize] }; CLASSES] }
+        Groups { busy: 0, starts: [0; CLASSES], full: [0; CLASSES], first: [[NONE; SLOTS as usize]; CLASSES] }
     }
 
     #[inline]
@@ -53,7 +48,7 @@ impl Groups {
     pub(crate) fn insert(&mut self, f: u32, share: &mut Share) {
         let group = usize::from(share.class);
         let shift = shift(share.class);
-        let slots = &mut self.slots[group];
+        let full = &mut self.full[group];
         let mut start = share.rounded_start();
         if self.busy & 1 << group == 0 {
             self.busy |= 1 << group;
@@ -63,8 +58,8 @@ impl Groups {
             let after = ahead(start, first);
             if after < 0 {
                 // Room for it before the last one? There is, but after a change of weights.
-                let full = slots.full.rotate_right((first >> shift) as u32 % SLOTS);
-                let last = SLOTS - 1 - full.leading_zeros();
+                let behind = full.rotate_right((first >> shift) as u32 % SLOTS);
+                let last = SLOTS - 1 - behind.leading_zeros();
                 if (after.unsigned_abs() >> shift) + u64::from(last) < u64::from(SLOTS) {
                     self.starts[group] = start;
                 } else {
@@ -76,16 +71,17 @@ impl Groups {
         }
         let slot = (start >> shift) as u32 % SLOTS;
         let bit = 1 << slot;
-        share.next = if slots.full & bit == 0 { NONE } else { slots.first[slot as usize] };
-        slots.full |= bit;
-        slots.first[slot as usize] = f;
+        let first = &mut self.first[group][slot as usize];
+        share.next = if *full & bit == 0 { NONE } else { *first };
+        *full |= bit;
+        *first = f;
     }
 
     /// The first one of a busy group.
     #[inline]
     pub(crate) fn first(&self, group: usize) -> u32 {
         let slot = (self.starts[group] >> shift(group as u8)) as u32 % SLOTS;
-        self.slots[group].first[slot as usize]
+        self.first[group][slot as usize]
     }
 
     /// Takes the first one of its group out, whose share this is.
@@ -94,16 +90,16 @@ impl Groups {
         let group = usize::from(share.class);
         let shift = shift(share.class);
         let slot = (self.starts[group] >> shift) as u32 % SLOTS;
-        let slots = &mut self.slots[group];
         if share.next != NONE {
-            slots.first[slot as usize] = share.next;
+            self.first[group][slot as usize] = share.next;
             return;
         }
-        slots.full &= !(1 << slot);
-        if slots.full == 0 {
+        let full = &mut self.full[group];
+        *full &= !(1 << slot);
+        if *full == 0 {
             self.busy &= !(1 << group);
         } else {
-            let empty = slots.full.rotate_right(slot).trailing_zeros();
+            let empty = full.rotate_right(slot).trailing_zeros();
             self.starts[group] = self.starts[group].wrapping_add(u64::from(empty) << shift);
         }
     }
@@ -113,6 +109,11 @@ impl Groups {
     #[inline]
     pub(crate) fn choose(&self, now: u64) -> Choice {
         let mut busy = self.busy;
+        if busy.is_power_of_two() {
+            let group = busy.trailing_zeros() as usize;
+            let start = self.starts[group];
+            return if ahead(start, now) > SOON { Choice::After(start) } else { Choice::Group(group) };
+        }
         let (mut group, mut earliest, mut soonest) = (CLASSES, i64::MAX, i64::MAX);
         while busy != 0 {
             let g = busy.trailing_zeros() as usize;

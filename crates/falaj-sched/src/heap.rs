@@ -1,20 +1,32 @@
 //! A heap of flows, lowest key first, of equal ones the lowest flow. Four
 //! children to a parent: half as deep as a binary one, and the four lie together.
 
-use crate::virtual_time::ahead;
 use alloc::vec::Vec;
 
+/// Key and flow in one number, so that to compare takes no branch.
 #[derive(Debug, Clone, Copy)]
-struct Entry {
-    key: u64,
-    flow: u32,
-}
+struct Entry(u128);
 
 impl Entry {
     #[inline]
+    fn new(key: u64, flow: u32) -> Entry {
+        Entry(u128::from(key) << 64 | u128::from(flow))
+    }
+
+    #[inline]
+    fn key(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn flow(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// By the sign of the difference, as virtual times are compared.
+    #[inline]
     fn before(self, other: Entry) -> bool {
-        let key = ahead(self.key, other.key);
-        key < 0 || (key == 0 && self.flow < other.flow)
+        (self.0.wrapping_sub(other.0) as i128) < 0
     }
 }
 
@@ -34,12 +46,12 @@ impl Heap {
 
     #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
-        self.0.first().map(|e| (e.key, e.flow))
+        self.0.first().map(|e| (e.key(), e.flow()))
     }
 
     #[inline]
     pub(crate) fn push(&mut self, key: u64, flow: u32) {
-        self.0.push(Entry { key, flow });
+        self.0.push(Entry::new(key, flow));
         self.rise(self.0.len() - 1);
     }
 
@@ -47,12 +59,12 @@ impl Heap {
     pub(crate) fn pop(&mut self) -> Option<(u64, u32)> {
         let first = *self.0.first()?;
         self.remove_at(0);
-        Some((first.key, first.flow))
+        Some((first.key(), first.flow()))
     }
 
     /// Takes `flow` out, wherever it is; looks at all.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
-        let at = self.0.iter().position(|e| e.flow == flow);
+        let at = self.0.iter().position(|e| e.flow() == flow);
         if let Some(at) = at {
             self.remove_at(at);
         }
@@ -61,32 +73,31 @@ impl Heap {
 
     #[inline]
     fn remove_at(&mut self, mut at: usize) {
-        self.0.swap_remove(at);
+        let Some(last) = self.0.pop() else { return };
+        if at == self.0.len() {
+            return;
+        }
         // What was last belongs near the end: down to it without asking, then up again.
         let entries = &mut self.0[..];
         loop {
             let child = 4 * at + 1;
-            let best = match entries.get(child..child + 4) {
-                Some(&[a, b, c, d]) => {
-                    let (left, l) = if b.before(a) { (b, 1) } else { (a, 0) };
-                    let (right, r) = if d.before(c) { (d, 3) } else { (c, 2) };
-                    child + if right.before(left) { r } else { l }
-                }
-                _ => {
-                    let Some(last) = entries.get(child..) else { break };
-                    let first = |best: usize, (n, e): (usize, &Entry)| if e.before(last[best]) { n } else { best };
-                    if last.is_empty() {
-                        break;
-                    }
-                    child + last.iter().enumerate().fold(0, first)
-                }
-            };
-            entries.swap(at, best);
-            at = best;
+            let Some(&[a, b, c, d]) = entries.get(child..child + 4) else { break };
+            let (left, l) = if b.before(a) { (b, 1) } else { (a, 0) };
+            let (right, r) = if d.before(c) { (d, 3) } else { (c, 2) };
+            let (best, n) = if right.before(left) { (right, r) } else { (left, l) };
+            entries[at] = best;
+            at = child + n;
         }
-        if at < self.0.len() {
-            self.rise(at);
+        // The last parent may have fewer.
+        let child = 4 * at + 1;
+        if let Some(few) = entries.get(child..)
+            && let Some(n) = (0..few.len()).reduce(|best, n| if few[n].before(few[best]) { n } else { best })
+        {
+            entries[at] = few[n];
+            at = child + n;
         }
+        entries[at] = last;
+        self.rise(at);
     }
 
     #[inline]

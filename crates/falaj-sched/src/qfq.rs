@@ -53,6 +53,12 @@ impl Qfq {
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
+
+    /// Is no flow in hand, or one whose last packet has left?
+    #[inline]
+    fn is_free(&self, flows: &Flows<Share>) -> bool {
+        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
+    }
 }
 
 impl Discipline for Qfq {
@@ -79,12 +85,17 @@ impl Discipline for Qfq {
 
     #[inline]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
-        let share = flows.state_mut(f);
-        if share.place == Place::Present {
+        if flows.state(f).place == Place::Present {
             return;
         }
+        let free = self.groups.is_empty() && self.is_free(flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            self.time.rest();
+        }
+        let share = flows.state_mut(f);
         self.time.join(share);
-        if self.in_hand == NONE && self.groups.is_empty() {
+        if free {
             self.in_hand = f.0;
         } else {
             self.groups.insert(f.0, share);

@@ -95,6 +95,12 @@ impl Wf2qPlus {
     fn idle(&self) -> bool {
         self.waiting.is_empty() && self.started.is_empty()
     }
+
+    /// Is no flow in hand, or one whose last packet has left?
+    #[inline]
+    fn is_free(&self, flows: &Flows<Share>) -> bool {
+        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
+    }
 }
 
 impl Discipline for Wf2qPlus {
@@ -123,12 +129,17 @@ impl Discipline for Wf2qPlus {
     #[inline]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, now: Time) {
         self.pass(flows, now);
-        let share = flows.state_mut(f);
-        if share.place == Place::Present {
+        if flows.state(f).place == Place::Present {
             return;
         }
+        let free = self.idle() && self.is_free(flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            self.time.rest();
+        }
+        let share = flows.state_mut(f);
         self.time.join(share);
-        if self.in_hand == NONE && self.idle() {
+        if free {
             self.in_hand = f.0;
         } else {
             self.insert(flows, f);
