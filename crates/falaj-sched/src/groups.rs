@@ -119,12 +119,12 @@ impl Groups {
             let g = busy.trailing_zeros() as usize;
             busy &= busy - 1;
             let start = ahead(self.starts[g], now);
-            let finish = start + (2 << shift(g as u8));
-            if start > SOON {
-                soonest = soonest.min(start);
-            } else if finish < earliest {
-                (group, earliest) = (g, finish);
-            }
+            let waits = start > SOON;
+            // Written so that no branch depends on who is first.
+            soonest = if waits { soonest.min(start) } else { soonest };
+            let finish = if waits { i64::MAX } else { start + (2 << shift(g as u8)) };
+            group = if finish < earliest { g } else { group };
+            earliest = earliest.min(finish);
         }
         if group < CLASSES { Choice::Group(group) } else { Choice::After(now.wrapping_add(soonest as u64)) }
     }
