@@ -499,6 +499,79 @@ fn long_sequences_are_served_by_definition() {
     }
 }
 
+/// Who leaves when, in bytes of time; arrivals as (when, flow, bytes).
+fn order(kind: &'static str, weights: &[u64], arrivals: &[(u64, u32, u32)]) -> String {
+    let mut engine = Engine::new(&[pipe(kind, setup(weights, 4))]).expect("valid");
+    let mut out = Vec::new();
+    for &(at, f, bytes) in arrivals {
+        let unit = Unit { flow: FlowId(f), handle: 0, bytes };
+        engine.input(PipeId(0), unit, Time(at * 8), &mut out);
+    }
+    engine.poll(Time(1_000_000), &mut out);
+    let mut number = [0; 26];
+    let name = |e: &falaj_engine::Emit| {
+        let f = e.flow.index();
+        number[f] += 1;
+        format!("{}{}@{}", (b'A' + f as u8) as char, number[f], e.end.0 / 8)
+    };
+    emits(&out).iter().map(name).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn worked_examples() {
+    let e1: Vec<(u64, u32, u32)> =
+        [(0, 0, 2); 4].into_iter().chain([(0, 1, 4), (0, 1, 1), (0, 1, 3), (1, 2, 3), (1, 2, 3)]).collect();
+    // A's finishes are 1 2 3 4, B's 4 5 8. C comes in the middle of A1, at 1/3: 10/3 and 19/3.
+    let wf2q = "A1@2 C1@5 A2@7 B1@11 A3@13 A4@15 C2@18 B2@19 B3@22";
+    assert_eq!(order("wf2q+", &[2, 1, 1], &e1), wf2q);
+    // All others come while A1 is served, whose finish 1 is the time: B's finishes are 5, 6
+    // and 9, C's 4 and 7. A4 has 4 too, but C1 was there before it.
+    let ffs = "A1@2 A2@4 A3@6 C1@9 A4@11 B1@15 B2@16 C2@19 B3@22";
+    assert_eq!(order("ffs", &[2, 1, 1], &e1), ffs);
+    // Bennett and Zhang's own: one flow with half the link takes turns with sixteen others.
+    let weights: Vec<u64> = [16].into_iter().chain([1; 16]).collect();
+    let cells: Vec<(u64, u32, u32)> = [(0, 0, 4); 17].into_iter().chain((1..17).map(|f| (0, f, 4))).collect();
+    let turns: Vec<String> = (1..=17)
+        .map(|n| match n {
+            17 => format!("A17@{}", 4 * 33),
+            n => format!("A{n}@{} {}1@{}", 8 * n - 4, (b'A' + n as u8) as char, 8 * n),
+        })
+        .collect();
+    assert_eq!(order("wf2q+", &weights, &cells), turns.join(" "));
+}
+
+/// Buckets: never later than self-clocked fair queueing, and by a bucket.
+#[test]
+fn buckets_lag_by_a_packet_of_each_other_flow_and_no_more() {
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed);
+        let n = dice.one_of(&[2, 5, 40]) as usize;
+        let weights: Vec<u64> = (0..n).map(|_| any_weight(&mut dice)).collect();
+        let largest = 1500;
+        let mut station = drive("ffs", &setup(&weights, largest));
+        let mut lag = Lag::new(&weights);
+        for _ in 0..4_000 {
+            let f = dice.from(0, n as u64 - 1) as usize;
+            let bytes = dice.one_of(&[1, largest, largest]);
+            for _ in 0..dice.one_of(&[0, 1, 2]) {
+                station.arrive(f, bytes);
+                lag.arrive(f);
+            }
+            if let Some((f, bytes)) = station.begin() {
+                station.end();
+                lag.depart(f, bytes);
+            }
+        }
+        let least = *weights.iter().min().expect("flows");
+        for (f, &w) in weights.iter().enumerate() {
+            // Two buckets of at most 1/2046 of the longest packet's time, a packet of each and one's own.
+            let buckets = i128::from(w) * lag.sum * i128::from(largest) * 2 / 2046 / i128::from(least) + lag.sum;
+            let packets = i128::from(w) * i128::from(largest) * n as i128 + i128::from(largest) * lag.sum;
+            assert!(lag.worst[f] <= buckets + packets, "seed {seed}: {f} of {weights:?}");
+        }
+    }
+}
+
 fn any_weight(dice: &mut Dice) -> u64 {
     match dice.from(0, 3) {
         0 => dice.from(1, 65_536),
