@@ -609,9 +609,9 @@ fn nobody_lags_more_than_the_bound_whatever_comes() {
                     lag.depart(f, bytes);
                 }
             }
-            for f in 0..n as usize {
+            for (f, &smallest) in smallest.iter().enumerate() {
                 let bound = match kind {
-                    "qfq" => lag.qfq_bound(f, largest, largest - smallest[f]),
+                    "qfq" => lag.qfq_bound(f, largest, largest - smallest),
                     // A byte for what is rounded.
                     _ => lag.wf2q_bound(f, largest, largest) + lag.sum,
                 };
