@@ -111,9 +111,10 @@ pub trait Discipline: Send + Sized {
         false
     }
 
-    /// Does it look at packets when they [arrive](Discipline::arrived)? Then its flows
-    /// are queues, and cannot be divided by other disciplines.
-    fn heeds_arrivals(&self) -> bool {
+    /// Must its flows be queues, and not be divided by other disciplines? So where it
+    /// looks at packets when they [arrive](Discipline::arrived), or gives a flow a
+    /// place by its head, for good.
+    fn only_over_queues(&self) -> bool {
         core::any::TypeId::of::<Self::Tag>() != core::any::TypeId::of::<()>()
     }
 

@@ -336,7 +336,7 @@ impl Discipline for DrrPlus {
     }
 
     /// Contracts are judged by arrivals.
-    fn heeds_arrivals(&self) -> bool {
+    fn only_over_queues(&self) -> bool {
         true
     }
 }

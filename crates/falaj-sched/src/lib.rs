@@ -14,6 +14,7 @@
 //! | [`fifo`], [`priority`], [`wrr`], [`hrr`], [`corr`], [`drr`], [`drr_plus`], [`drr_plus_plus`], [`mw00`], [`ets`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
+//! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -33,9 +34,11 @@ pub mod drr_plus;
 pub mod drr_plus_plus;
 pub mod edf;
 pub mod ets;
+pub mod ffs;
 pub mod fifo;
 mod flow_set;
 pub mod gps;
+mod groups;
 mod heap;
 pub mod hrr;
 mod level_set;
@@ -46,6 +49,8 @@ pub mod params;
 pub mod phase_wise;
 pub mod priority;
 pub mod promise;
+pub mod qfq;
+mod quad_heap;
 pub mod queue;
 pub mod rate;
 pub mod registry;
@@ -60,6 +65,8 @@ pub mod time;
 pub mod tree;
 pub mod virtual_clock;
 pub mod virtual_links;
+mod virtual_time;
 pub mod wf2q;
+pub mod wf2q_plus;
 pub mod wfq;
 pub mod wrr;

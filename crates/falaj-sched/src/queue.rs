@@ -50,11 +50,23 @@ pub struct Packet {
 
 const NONE: u32 = u32::MAX;
 
+/// A packet and the one behind it: 24 bytes, where a packet as such would be
+/// padded to that already. With half a million queued it is memory that costs.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
-    packet: Packet,
-    tag: T,
+    handle: u32,
+    bytes: u32,
+    flow: FlowId,
     next: u32,
+    arrival: crate::time::Time,
+    tag: T,
+}
+
+impl<T> Node<T> {
+    #[inline]
+    fn packet(&self) -> Packet {
+        Packet { handle: self.handle, bytes: self.bytes, flow: self.flow, arrival: self.arrival }
+    }
 }
 
 /// 28 bytes of plumbing, the head's tag and the discipline's own state: one
@@ -216,7 +228,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
         let record = &mut self.flows.records[q.index()];
-        let node = Node { packet, tag, next: NONE };
+        let Packet { handle, bytes, flow, arrival } = packet;
+        let node = Node { handle, bytes, flow, next: NONE, arrival, tag };
         let slot = match self.free {
             NONE => {
                 self.pool.push(node);
@@ -245,10 +258,10 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
 
     /// The packet at the head of queue `q`.
     #[inline]
-    pub fn first(&self, q: FlowId) -> Option<&Packet> {
+    pub fn first(&self, q: FlowId) -> Option<Packet> {
         match self.flows.records[q.index()].first {
             NONE => None,
-            slot => Some(&self.pool[slot as usize].packet),
+            slot => Some(self.pool[slot as usize].packet()),
         }
     }
 
@@ -260,8 +273,9 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         if slot == NONE {
             return None;
         }
-        let Node { packet, next, .. } = self.pool[slot as usize];
-        self.pool[slot as usize].next = self.free;
+        let node = &mut self.pool[slot as usize];
+        let (packet, next) = (node.packet(), node.next);
+        node.next = self.free;
         self.free = slot;
         record.first = next;
         record.packets -= 1;
@@ -271,7 +285,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             self.flows.backlogged -= 1;
         } else {
             let head = &self.pool[next as usize];
-            record.head_bytes = head.packet.bytes;
+            record.head_bytes = head.bytes;
             record.head_tag = head.tag;
         }
         Some(packet)

@@ -3,9 +3,10 @@
 use crate::discipline::Discipline;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
-    arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, fifo::Fifo,
-    hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority,
-    sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, virtual_clock::VirtualClock, wf2q::Wf2q, wfq::Wfq, wrr::Wrr,
+    arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs,
+    fifo::Fifo, hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise,
+    priority::Priority, qfq::Qfq, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, virtual_clock::VirtualClock,
+    wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -54,6 +55,9 @@ pub const ENTRIES: &[Entry] = &[
     crate::sced::ENTRY,
     crate::mtr_ls::ENTRY,
     crate::arc::ENTRY,
+    crate::qfq::ENTRY,
+    crate::wf2q_plus::ENTRY,
+    crate::ffs::ENTRY,
     crate::virtual_links::ENTRY,
 ];
 
@@ -90,6 +94,9 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "sced" => visitor.visit(Sced::new(setup)?),
         "mtr-ls" => visitor.visit(MtrLs::new(setup)?),
         "arc" => visitor.visit(Arc::new(setup)?),
+        "qfq" => visitor.visit(Qfq::new(setup)?),
+        "ffs" => visitor.visit(Ffs::new(setup)?),
+        "wf2q+" => visitor.visit(Wf2qPlus::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),

@@ -95,7 +95,7 @@ impl<D: Discipline> Station<D> {
     }
 }
 
-impl<D: Discipline + 'static> Server for Station<D> {
+impl<D: Discipline> Server for Station<D> {
     #[inline]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         if !self.queues.has_room(self.queue_of(packet.flow), packet.bytes) {
@@ -126,7 +126,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     #[inline]
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
-        let packet = *self.queues.first(queue).expect("who is served has a packet");
+        let packet = self.queues.first(queue).expect("who is served has a packet");
         let sent = Sent { bytes: packet.bytes, start, end: wire.send(packet.bytes, start) };
         self.discipline.take(self.queues.flows(), queue, sent);
         (packet, sent)

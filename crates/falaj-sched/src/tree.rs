@@ -77,9 +77,9 @@ impl<D: Discipline + 'static> Tree<D> {
         if discipline.shared_queue().is_some() {
             return Err(refused("a discipline with one queue for all flows has none to divide").into());
         }
-        if discipline.heeds_arrivals() {
+        if discipline.only_over_queues() {
             return Err(
-                refused("a discipline that judges packets by their arrival does not see them arrive here").into()
+                refused("this discipline judges packets at their arrival, or by a head that never changes").into()
             );
         }
         let mut heads = Queues::new(&limits(setup, &discipline));

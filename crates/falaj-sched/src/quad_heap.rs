@@ -1,0 +1,143 @@
+//! A heap of flows, lowest key first, of equal ones the lowest flow. Four
+//! children to a parent: half as deep as a binary one, and the four lie together.
+
+use alloc::vec::Vec;
+
+/// Key and flow in one number, so that to compare takes no branch.
+#[derive(Debug, Clone, Copy)]
+struct Entry(u128);
+
+impl Entry {
+    #[inline]
+    fn new(key: u64, flow: u32) -> Entry {
+        Entry(u128::from(key) << 64 | u128::from(flow))
+    }
+
+    #[inline]
+    fn key(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+
+    #[inline]
+    fn flow(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// By the sign of the difference, as virtual times are compared.
+    #[inline]
+    fn before(self, other: Entry) -> bool {
+        (self.0.wrapping_sub(other.0) as i128) < 0
+    }
+}
+
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Heap(Vec<Entry>);
+
+impl Heap {
+    /// With room for so many, so that none is made later.
+    pub(crate) fn new(flows: usize) -> Heap {
+        Heap(Vec::with_capacity(flows))
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    #[inline]
+    pub(crate) fn first(&self) -> Option<(u64, u32)> {
+        self.0.first().map(|e| (e.key(), e.flow()))
+    }
+
+    #[inline]
+    pub(crate) fn push(&mut self, key: u64, flow: u32) {
+        self.0.push(Entry::new(key, flow));
+        self.rise(self.0.len() - 1);
+    }
+
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(u64, u32)> {
+        let first = *self.0.first()?;
+        self.remove_at(0);
+        Some((first.key(), first.flow()))
+    }
+
+    /// Takes `flow` out, wherever it is; looks at all.
+    pub(crate) fn remove(&mut self, flow: u32) -> bool {
+        let at = self.0.iter().position(|e| e.flow() == flow);
+        if let Some(at) = at {
+            self.remove_at(at);
+        }
+        at.is_some()
+    }
+
+    #[inline]
+    fn remove_at(&mut self, mut at: usize) {
+        let Some(last) = self.0.pop() else { return };
+        if at == self.0.len() {
+            return;
+        }
+        // What was last belongs near the end: down to it without asking, then up again.
+        let entries = &mut self.0[..];
+        loop {
+            let child = 4 * at + 1;
+            let Some(&[a, b, c, d]) = entries.get(child..child + 4) else { break };
+            let (left, l) = if b.before(a) { (b, 1) } else { (a, 0) };
+            let (right, r) = if d.before(c) { (d, 3) } else { (c, 2) };
+            let (best, n) = if right.before(left) { (right, r) } else { (left, l) };
+            entries[at] = best;
+            at = child + n;
+        }
+        // The last parent may have fewer.
+        let child = 4 * at + 1;
+        if let Some(few) = entries.get(child..)
+            && let Some(n) = (0..few.len()).reduce(|best, n| if few[n].before(few[best]) { n } else { best })
+        {
+            entries[at] = few[n];
+            at = child + n;
+        }
+        entries[at] = last;
+        self.rise(at);
+    }
+
+    #[inline]
+    fn rise(&mut self, mut at: usize) {
+        let entry = self.0[at];
+        while at > 0 {
+            let parent = (at - 1) / 4;
+            if !entry.before(self.0[parent]) {
+                break;
+            }
+            self.0[at] = self.0[parent];
+            at = parent;
+        }
+        self.0[at] = entry;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_leave_in_order_around_the_end_of_the_clock_too() {
+        let mut heap = Heap::new(8);
+        let mut model: Vec<(i64, u32)> = Vec::new();
+        let mut random = 1u64;
+        for step in 0..20_000u32 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let key = (random >> 33) as i64 % 50 - 25;
+            if random >> 60 < 9 {
+                heap.push(key as u64, step);
+                model.push((key, step));
+            } else if random >> 60 < 11 && !model.is_empty() {
+                let (_, flow) = model.swap_remove((random >> 20) as usize % model.len());
+                assert!(heap.remove(flow) && !heap.remove(flow));
+            } else {
+                let first = model.iter().copied().min();
+                assert_eq!(heap.pop(), first.map(|(key, flow)| (key as u64, flow)));
+                model.retain(|&e| Some(e) != first);
+            }
+        }
+    }
+}

@@ -1,0 +1,413 @@
+//! The virtual time that the worst-case fair disciplines share (WF2Q+, QFQ
+//! and QFQ+): it rises by the work done, divided by the weights of the flows
+//! that share the link.
+//!
+//! Whose weights? With those of all configured flows a link on which few are
+//! active has a time that hardly moves, and serves in turns instead of evenly
+//! (an idle neighbour of weight 128 000 makes QFQ twice as bursty as DRR).
+//! With those of the flows that have packets it runs ahead for ever: a flow
+//! that was served early and then falls silent takes its debt with it, and a
+//! newcomer pays. Here a flow counts as long as it has packets and then until
+//! the time has reached its last finish; that is the fluid system's own rule,
+//! and so the lags of all flows that count add up to zero (Stoica and Abdel-
+//! Wahab 1995). Silent flows are let go in slots of their rounding, a slot too
+//! late at worst: a time that is too slow is made good by a leap to the first
+//! start, as in WF2Q+; one that is too fast would break promises.
+//!
+//! The unit is 2^-38 B per weight. Instants are compared by the sign of their
+//! difference, as serial numbers are. A lap counts each quarter of the way
+//! around, and two when the link falls idle: what is two laps old is over.
+
+use crate::params::{Kind, Param, Refused, Setup};
+use crate::queue::{FlowId, Flows};
+use crate::rate::Rate;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// The `weight` of a flow.
+pub(crate) const WEIGHT: Param = Param {
+    name: "weight",
+    kind: Kind::Count { min: 1, max: MOST as u64 },
+    default: Some("1"),
+    doc: "share of the link, in proportion to the sum of all weights",
+};
+
+const MOST: u32 = 65_536;
+const FRACTION: u32 = 38;
+/// A byte is so many parts, as a power of two.
+pub(crate) const PARTS: u32 = 24;
+/// Work is summed up in finer units, so that no rounding adds up.
+const FINE: u32 = 64 - FRACTION;
+/// Half a unit: the time is what was summed up, rounded to the nearest.
+const HALF: u128 = 1 << (FINE - 1);
+/// Who starts so little later has started: the time is rounded.
+pub(crate) const SOON: i64 = 1 << 8;
+/// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
+const LARGEST: u32 = 1 << 18;
+/// The finest rounding: one byte at the largest weight.
+const FINEST: u32 = FRACTION - MOST.ilog2();
+/// Roundings there are: one for each power of two.
+pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
+
+/// What such a discipline keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct Share {
+    /// Virtual start of its head; of the packet after the last, when it is silent.
+    pub(crate) start: u64,
+    /// When it fell silent.
+    pub(crate) lap: u64,
+    /// Virtual time of a byte.
+    pub(crate) inverse: u64,
+    /// The flow after it in whatever list it is in.
+    pub(crate) next: u32,
+    weight_less_one: u16,
+    /// Its rounding.
+    pub(crate) class: u8,
+    pub(crate) place: Place,
+}
+
+/// Where a flow is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has nothing, and does not count.
+    #[default]
+    Away,
+    /// It has nothing, but counted when it fell silent.
+    Silent,
+    /// It waits for its turn, or is being served.
+    Present,
+}
+
+impl Share {
+    pub(crate) fn new(weight: u32, largest: u32) -> Share {
+        let mut share = Share::default();
+        share.set(weight, largest);
+        share
+    }
+
+    /// Sets the weight; true if it is another.
+    pub(crate) fn set(&mut self, weight: u32, largest: u32) -> bool {
+        let other = self.weight() != u64::from(weight);
+        self.weight_less_one = (weight - 1) as u16;
+        self.inverse = inverse(weight);
+        self.class = class(weight, largest);
+        other
+    }
+
+    pub(crate) fn weight(&self) -> u64 {
+        u64::from(self.weight_less_one) + 1
+    }
+
+    /// Takes the packet that starts now off; the next one starts where it ends.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: u32) {
+        self.start = self.finish(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn rounded_start(&self) -> u64 {
+        floor(self.start, shift(self.class))
+    }
+
+    #[inline]
+    pub(crate) fn finish(&self, bytes: u32) -> u64 {
+        self.start.wrapping_add(u64::from(bytes) * self.inverse)
+    }
+}
+
+/// Rounded up: a flow may get a hair less than its weight, never more, or the
+/// time would outrun the work.
+fn inverse(weight: u32) -> u64 {
+    (1u64 << FRACTION).div_ceil(weight.into())
+}
+
+fn class(weight: u32, largest: u32) -> u8 {
+    let packet = u64::from(largest.max(1)) * inverse(weight);
+    (packet.next_power_of_two().ilog2().max(FINEST) - FINEST) as u8
+}
+
+/// The power of two that is a class's rounding.
+#[inline]
+pub(crate) fn shift(class: u8) -> u32 {
+    FINEST + u32::from(class)
+}
+
+/// How far `a` is ahead of `b`.
+#[inline]
+pub(crate) fn ahead(a: u64, b: u64) -> i64 {
+    a.wrapping_sub(b) as i64
+}
+
+#[inline]
+fn floor(time: u64, shift: u32) -> u64 {
+    time >> shift << shift
+}
+
+/// The time, and the weights that it is divided by.
+#[derive(Debug, Clone)]
+pub(crate) struct VirtualTime {
+    fine: u128,
+    sum: u64,
+    /// 2^64 by `divided_by`, which was the sum when it was last needed.
+    reciprocal: u64,
+    divided_by: u64,
+    laps: u64,
+    /// Classes that have silent flows, and the weights of these by slot of
+    /// their last finish: this one and the three after it.
+    silent: u64,
+    leaving: [[u64; 4]; CLASSES],
+}
+
+impl VirtualTime {
+    pub(crate) fn new() -> VirtualTime {
+        VirtualTime { fine: HALF, sum: 0, reciprocal: 0, divided_by: 0, laps: 2, silent: 0, leaving: [[0; 4]; CLASSES] }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        (self.fine >> FINE) as u64
+    }
+
+    #[inline]
+    fn lap(&self) -> u64 {
+        self.laps.wrapping_add((self.fine >> (FINE + 62)) as u64)
+    }
+
+    /// A flow has something to send again: settles when its head starts.
+    #[inline]
+    pub(crate) fn join(&mut self, share: &mut Share) {
+        let now = self.now();
+        if self.counts(share) {
+            self.leaving[usize::from(share.class)][slot(share)] -= share.weight();
+            if ahead(share.start, now) < 0 {
+                share.start = now;
+            }
+        } else {
+            self.sum += share.weight();
+            share.start = now;
+        }
+        share.place = Place::Present;
+    }
+
+    /// A silent flow whose weight is still in the sum.
+    #[inline]
+    fn counts(&self, share: &Share) -> bool {
+        share.place == Place::Silent
+            && self.lap().wrapping_sub(share.lap) <= 1
+            && ahead(share.start, floor(self.now(), shift(share.class))) >= 0
+    }
+
+    /// Is a flow without packets ahead of the others?
+    pub(crate) fn owes(&self, share: &Share) -> bool {
+        self.counts(share) && ahead(share.start, self.now()) > 0
+    }
+
+    /// A flow has nothing more to send.
+    #[inline]
+    pub(crate) fn leave(&mut self, share: &mut Share) {
+        let now = self.now();
+        if ahead(share.start, now) <= 0 {
+            share.place = Place::Away;
+            self.sum -= share.weight();
+            return;
+        }
+        let shift = shift(share.class);
+        let furthest = floor(now, shift).wrapping_add((4 << shift) - 1);
+        if ahead(share.start, furthest) > 0 {
+            share.start = furthest;
+        }
+        (share.place, share.lap) = (Place::Silent, self.lap());
+        let class = usize::from(share.class);
+        if self.silent & 1 << class == 0 {
+            self.silent |= 1 << class;
+            self.leaving[class] = [0; 4];
+        }
+        self.leaving[class][slot(share)] += share.weight();
+    }
+
+    /// The link has nothing to send, and neither has the fluid system.
+    #[inline]
+    pub(crate) fn rest(&mut self) {
+        (self.sum, self.silent) = (0, 0);
+        self.laps = self.laps.wrapping_add(2);
+    }
+
+    /// So many bytes of a packet of `share` were sent.
+    #[inline]
+    pub(crate) fn work(&mut self, bytes: u32, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise(u128::from(u64::from(bytes) * share.inverse) << FINE);
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise(u128::from(bytes) * u128::from(reciprocal));
+        }
+    }
+
+    /// So many parts of a byte, of which 2^`PARTS` make one.
+    #[inline]
+    pub(crate) fn work_parts(&mut self, parts: u64, share: &Share) {
+        if self.sum == share.weight() {
+            self.rise((u128::from(parts) * u128::from(share.inverse)) << (FINE - PARTS));
+        } else {
+            let reciprocal = self.reciprocal();
+            self.rise((u128::from(parts) * u128::from(reciprocal)) >> PARTS);
+        }
+    }
+
+    #[inline]
+    fn reciprocal(&mut self) -> u64 {
+        if self.sum != self.divided_by {
+            (self.divided_by, self.reciprocal) = (self.sum, u64::MAX / self.sum.max(1));
+        }
+        self.reciprocal
+    }
+
+    /// Nobody may be served before `start`: the time leaps there.
+    #[inline]
+    pub(crate) fn leap(&mut self, start: u64) {
+        let by = ahead(start, self.now());
+        if by > 0 {
+            self.rise((by as u128) << FINE);
+            self.fine = self.fine >> FINE << FINE | HALF;
+        }
+    }
+
+    #[inline]
+    fn rise(&mut self, by: u128) {
+        let before = self.now();
+        self.fine = self.fine.wrapping_add(by);
+        if self.silent != 0 {
+            self.let_go(before);
+        }
+    }
+
+    /// Takes the weights out whose slot has passed.
+    fn let_go(&mut self, before: u64) {
+        let now = self.now();
+        // Only the roundings whose multiples lie between.
+        let Some(highest) = (before ^ now).checked_ilog2().and_then(|bit| bit.checked_sub(FINEST)) else { return };
+        let mut classes = self.silent & (u64::MAX >> (63 - highest));
+        while classes != 0 {
+            let class = classes.trailing_zeros() as usize;
+            classes &= classes - 1;
+            let shift = shift(class as u8);
+            let from = before >> shift;
+            let passed = floor(now, shift).wrapping_sub(floor(before, shift)) >> shift;
+            let leaving = &mut self.leaving[class];
+            for slot in 0..passed.min(4) {
+                self.sum -= core::mem::take(&mut leaving[(from.wrapping_add(slot) & 3) as usize]);
+            }
+            if *leaving == [0; 4] {
+                self.silent &= !(1 << class);
+            }
+        }
+    }
+
+    /// Goes on with other weights for flows of which the first `known` are not
+    /// new. A flow that keeps its weight keeps its start; what another one lacked of
+    /// its old share is not made up for at the new one. So no lag above zero comes into being, and
+    /// whoever did not change is served as if the others had left and come.
+    pub(crate) fn reweigh(&mut self, flows: &mut Flows<Share>, known: usize, weights: &[u32], largest: u32) {
+        let now = self.now();
+        let mut silent = Vec::new();
+        let mut sum = 0;
+        for (f, &weight) in weights.iter().enumerate() {
+            let f = FlowId(f as u32);
+            let share = flows.state_mut(f);
+            if f.index() >= known {
+                *share = Share::new(weight, largest);
+                continue;
+            }
+            let counts = share.place == Place::Present || self.owes(share);
+            let before = share.inverse;
+            if share.set(weight, largest) {
+                let owed = ahead(share.start, now).max(0) as u128 * u128::from(share.inverse);
+                share.start = now.wrapping_add((owed / u128::from(before)) as u64);
+            }
+            if !counts {
+                share.place = Place::Away;
+                continue;
+            }
+            sum += share.weight();
+            if share.place == Place::Silent {
+                silent.push(f);
+            }
+        }
+        (self.sum, self.silent) = (sum, 0);
+        for f in silent {
+            self.leave(flows.state_mut(f));
+        }
+    }
+}
+
+#[inline]
+fn slot(share: &Share) -> usize {
+    (share.start >> shift(share.class) & 3) as usize
+}
+
+/// The weights of all flows, and what follows from them for promises.
+#[derive(Debug, Clone)]
+pub(crate) struct Weights {
+    pub(crate) all: Vec<u32>,
+    pub(crate) largest: u32,
+    pub(crate) rate: Rate,
+    reciprocal: u64,
+}
+
+impl Weights {
+    /// Validates what the time's format cannot hold.
+    pub(crate) fn new(setup: &Setup) -> Result<Weights, Refused> {
+        if setup.largest > LARGEST {
+            return Err(Refused {
+                flow: None,
+                param: "kind",
+                what: format!("packets of {} B are too large for its virtual time", setup.largest),
+                help: format!("at most {LARGEST} B: lower the link's `mtu`, or choose `drr`"),
+            });
+        }
+        let mut all = Vec::new();
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let weight = f.values.count("weight").unwrap_or(1);
+            if weight == 0 || weight > u64::from(MOST) {
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "weight",
+                    what: format!("a weight of {weight} is out of range"),
+                    help: format!("from 1 to {MOST}: only the ratio to the other weights counts"),
+                });
+            }
+            all.push(weight as u32);
+        }
+        let sum: u64 = all.iter().map(|&w| u64::from(w)).sum();
+        Ok(Weights { all, largest: setup.largest, rate: setup.rate, reciprocal: u64::MAX / sum.max(1) })
+    }
+
+    /// The rate of a flow when all have packets: what each byte of work adds to
+    /// the time, in bytes of this flow.
+    pub(crate) fn rate(&self, f: FlowId) -> Rate {
+        let inverse = u128::from(inverse(self.all[f.index()])) << FINE;
+        Rate((u128::from(self.rate.0) * u128::from(self.reciprocal) / inverse) as u64)
+    }
+
+    /// Virtual time of so many bytes of a flow.
+    pub(crate) fn of_bytes(&self, f: FlowId, bytes: u64) -> u128 {
+        u128::from(bytes) * u128::from(inverse(self.all[f.index()]))
+    }
+
+    /// The rounding of a flow.
+    pub(crate) fn rounding(&self, f: FlowId) -> u128 {
+        1 << shift(class(self.all[f.index()], self.largest))
+    }
+
+    /// The most bytes that a busy link sends while the time rises by so much.
+    pub(crate) fn work(&self, time: u128) -> u64 {
+        let reciprocal = u128::from(self.reciprocal);
+        let per_whole = (1u128 << 64) / reciprocal + 1;
+        // time 2^26 / reciprocal, without losing the upper bits.
+        let work = match time.checked_mul(1 << FINE) {
+            Some(fine) => fine.div_ceil(reciprocal),
+            None => (time >> FRACTION).saturating_add(1).saturating_mul(per_whole),
+        };
+        u64::try_from(work).unwrap_or(u64::MAX)
+    }
+}

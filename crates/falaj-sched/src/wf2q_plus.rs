@@ -1,0 +1,233 @@
+//! Worst-case fair weighted fair queueing, the practical form.
+//!
+//! Bennett and Zhang, "Hierarchical packet fair queueing algorithms" (1997).
+//! Of the flows whose head has started in virtual time the one whose head
+//! finishes first is served. The time goes on while a packet is on the wire,
+//! and leaps to the first start where nobody has started.
+//!
+//! Who waits for a start is in one heap, who has started in another; each
+//! packet makes a flow change sides once.
+
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::params::{Refusals, Setup};
+use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::quad_heap::Heap;
+use crate::queue::{FlowId, Flows};
+use crate::rate::Wire;
+use crate::registry::Entry;
+use crate::time::{Span, Time};
+use crate::virtual_time::{PARTS, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead};
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "wf2q+",
+    doc: "worst-case fair weighted fair queueing: shares by weight, as even as packets allow, O(log N)",
+    source: "Bennett and Zhang 1997",
+    scheduler: &[],
+    flow: &[WEIGHT],
+};
+
+const NONE: u32 = u32::MAX;
+
+/// Worst-case fair weighted fair queueing, the practical form.
+#[derive(Debug, Clone)]
+pub struct Wf2qPlus {
+    time: VirtualTime,
+    /// By start.
+    waiting: Heap,
+    /// By finish.
+    started: Heap,
+    /// The flow that is served, or alone; in no heap.
+    in_hand: u32,
+    /// What of the packet on the wire is not yet in the time: parts of a byte,
+    /// and from when to when they are sent.
+    left: u64,
+    from: Time,
+    end: Time,
+    weights: Weights,
+    full_queues: Vec<u64>,
+}
+
+impl Wf2qPlus {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Wf2qPlus, Refusals> {
+        finite_rate(setup, "worst-case fair queueing")?;
+        room_for_one(setup)?;
+        Ok(Wf2qPlus {
+            time: VirtualTime::new(),
+            waiting: Heap::new(setup.flows.len()),
+            started: Heap::new(setup.flows.len()),
+            in_hand: NONE,
+            left: 0,
+            from: Time::ZERO,
+            end: Time::ZERO,
+            weights: Weights::new(setup)?,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    /// The time goes on until `now`.
+    #[inline]
+    fn pass(&mut self, flows: &Flows<Share>, now: Time) {
+        if self.left == 0 {
+            return;
+        }
+        let mut sent = self.left;
+        if now < self.end {
+            let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
+            sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
+        }
+        (self.left, self.from) = (self.left - sent, now);
+        self.time.work_parts(sent, flows.state(FlowId(self.in_hand)));
+    }
+
+    #[inline]
+    fn insert(&mut self, flows: &Flows<Share>, f: FlowId) {
+        let share = flows.state(f);
+        if ahead(share.start, self.time.now()) > SOON {
+            self.waiting.push(share.start, f.0);
+        } else {
+            self.started.push(share.finish(flows.head(f).unwrap_or(0)), f.0);
+        }
+    }
+
+    fn idle(&self) -> bool {
+        self.waiting.is_empty() && self.started.is_empty()
+    }
+
+    /// Is no flow in hand, or one whose last packet has left?
+    #[inline]
+    fn is_free(&self, flows: &Flows<Share>) -> bool {
+        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
+    }
+}
+
+impl Discipline for Wf2qPlus {
+    type State = Share;
+    type Tag = ();
+
+    fn start(&mut self, flows: &mut Flows<Share>) {
+        for (f, &weight) in self.weights.all.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.weights.largest);
+        }
+    }
+
+    /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
+    fn succeed(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
+        old.pass(flows, now);
+        (self.time, self.in_hand) = (old.time, old.in_hand);
+        (self.left, self.from, self.end) = (old.left, old.from, old.end);
+        self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
+        for f in 0..self.weights.all.len() as u32 {
+            if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {
+                self.insert(flows, FlowId(f));
+            }
+        }
+    }
+
+    #[inline]
+    fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, now: Time) {
+        self.pass(flows, now);
+        if flows.state(f).place == Place::Present {
+            return;
+        }
+        let free = self.idle() && self.is_free(flows);
+        if free && self.in_hand != NONE {
+            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            self.time.rest();
+        }
+        let share = flows.state_mut(f);
+        self.time.join(share);
+        if free {
+            self.in_hand = f.0;
+        } else {
+            self.insert(flows, f);
+        }
+    }
+
+    /// Another discipline sent the head.
+    fn offer_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
+        if self.waiting.remove(f.0) || self.started.remove(f.0) {
+            match flows.head(f) {
+                Some(_) => self.insert(flows, f),
+                None => self.time.leave(flows.state_mut(f)),
+            }
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
+        self.pass(flows, self.end);
+        if self.in_hand != NONE {
+            let f = FlowId(self.in_hand);
+            let alone = self.idle();
+            if flows.head(f).is_some() {
+                if alone {
+                    self.time.leap(flows.state(f).start);
+                    return Answer::Serve(f);
+                }
+                self.insert(flows, f);
+            } else if alone {
+                flows.state_mut(f).place = Place::Away;
+                self.time.rest();
+            } else {
+                self.time.leave(flows.state_mut(f));
+            }
+            self.in_hand = NONE;
+        }
+        loop {
+            let now = self.time.now();
+            while let Some((start, f)) = self.waiting.first()
+                && ahead(start, now) <= SOON
+            {
+                self.waiting.pop();
+                self.started.push(flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0)), f);
+            }
+            match (self.started.first(), self.waiting.first()) {
+                (Some((_, f)), _) => return Answer::Serve(FlowId(f)),
+                (None, Some((start, _))) => self.time.leap(start),
+                (None, None) => return Answer::Idle,
+            }
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
+        if self.in_hand != f.0 {
+            self.started.pop();
+            self.in_hand = f.0;
+        }
+        flows.state_mut(f).charge(sent.bytes);
+        (self.left, self.from, self.end) = (u64::from(sent.bytes) << PARTS, sent.start, sent.end);
+    }
+
+    fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
+        !self.time.owes(flows.state(f))
+    }
+
+    /// A packet ends at most a packet of work after the time is its finish (the
+    /// latency-rate server of Stiliadis and Varma 1998: `L/r + L/C`, from an instant
+    /// when the flow owes nothing). While it has packets its head starts at most a
+    /// packet of its own after the time. Two bytes and two nanoseconds are for the
+    /// rounded time in mid-packet.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let Weights { rate, largest, .. } = self.weights;
+        let largest = u64::from(largest);
+        let after = |bytes: u64| {
+            let work = self.weights.work(self.weights.of_bytes(f, bytes) + SOON as u128);
+            rate.airtime_of_many(work.saturating_add(largest + 2)) + Span(2)
+        };
+        Ok(Promise {
+            rate: self.weights.rate(f),
+            latency: after(largest),
+            rate_formula: "C w/sum w",
+            delay: Bound {
+                delay: after(self.full_queues[f.index()].saturating_add(largest)),
+                formula: "(B + L)/r + L/C, r = C w/sum w",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}
