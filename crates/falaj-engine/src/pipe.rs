@@ -55,6 +55,34 @@ impl Counters {
     pub fn dropped(&self) -> u64 {
         self.dropped_full + self.dropped_large + self.dropped_by_discipline
     }
+
+    /// A packet came.
+    #[inline]
+    pub fn came(&mut self, bytes: u32) {
+        self.offered += 1;
+        self.offered_bytes += u64::from(bytes);
+    }
+
+    /// It got in.
+    #[inline]
+    pub fn queued(&mut self) {
+        self.backlog += 1;
+        self.max_backlog = self.max_backlog.max(self.backlog);
+    }
+
+    /// Its last bit left.
+    #[inline]
+    pub fn left(&mut self, bytes: u32) {
+        self.sent += 1;
+        self.sent_bytes += u64::from(bytes);
+        self.backlog -= 1;
+    }
+
+    /// The discipline threw it away.
+    pub fn thrown_away(&mut self) {
+        self.dropped_by_discipline += 1;
+        self.backlog -= 1;
+    }
 }
 
 /// The engine's view of a pipe, whatever its discipline.
@@ -134,9 +162,7 @@ impl<D: Discipline> Of<D> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.station.throw_away(queue, now);
-                    let counters = &mut self.counters[packet.flow.index()];
-                    counters.dropped_by_discipline += 1;
-                    counters.backlog -= 1;
+                    self.counters[packet.flow.index()].thrown_away();
                     out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
                 }
                 Answer::NotBefore(then) => {
@@ -170,10 +196,7 @@ impl<D: Discipline> Of<D> {
 
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.station.finish(queue, now);
-        let counters = &mut self.counters[packet.flow.index()];
-        counters.sent += 1;
-        counters.sent_bytes += u64::from(packet.bytes);
-        counters.backlog -= 1;
+        self.counters[packet.flow.index()].left(packet.bytes);
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -189,8 +212,7 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
             let _ = self.station.next(now, &self.wire);
         }
         let counters = &mut self.counters[flow.index()];
-        counters.offered += 1;
-        counters.offered_bytes += u64::from(bytes);
+        counters.came(bytes);
         if bytes > self.spec.setup.largest {
             counters.dropped_large += 1;
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
@@ -201,8 +223,7 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
             return;
         };
-        counters.backlog += 1;
-        counters.max_backlog = counters.max_backlog.max(counters.backlog);
+        counters.queued();
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
