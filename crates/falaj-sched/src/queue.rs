@@ -4,6 +4,7 @@
 //! keeps for the flow) fills one cache line. Disciplines see only [`Flows`]:
 //! heads, lengths and their own state; packets are moved by the pipe.
 
+use crate::time::Time;
 use alloc::vec::Vec;
 
 /// A flow of a discipline: the packets of one queue. Its index.
@@ -45,16 +46,27 @@ pub struct Packet {
     /// The flow that counts it (several flows may share a queue).
     pub flow: FlowId,
     /// When its last bit came in.
-    pub arrival: crate::time::Time,
+    pub arrival: Time,
 }
 
 const NONE: u32 = u32::MAX;
 
+/// A packet in the pool: 24 bytes without a tag, no padding.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
-    packet: Packet,
-    tag: T,
+    arrival: Time,
+    handle: u32,
+    bytes: u32,
+    flow: u32,
     next: u32,
+    tag: T,
+}
+
+impl<T> Node<T> {
+    #[inline]
+    fn packet(&self) -> Packet {
+        Packet { handle: self.handle, bytes: self.bytes, flow: FlowId(self.flow), arrival: self.arrival }
+    }
 }
 
 /// 28 bytes of plumbing, the head's tag and the discipline's own state: one
@@ -202,15 +214,17 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
         let record = &mut self.flows.records[q.index()];
-        let node = Node { packet, tag, next: NONE };
+        let Packet { handle, bytes, flow, arrival } = packet;
+        let node = Node { arrival, handle, bytes, flow: flow.0, next: NONE, tag };
         let slot = match self.free {
             NONE => {
                 self.pool.push(node);
                 (self.pool.len() - 1) as u32
             }
             slot => {
-                self.free = self.pool[slot as usize].next;
-                self.pool[slot as usize] = node;
+                let place = &mut self.pool[slot as usize];
+                self.free = place.next;
+                *place = node;
                 slot
             }
         };
@@ -231,10 +245,10 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
 
     /// The packet at the head of queue `q`.
     #[inline]
-    pub fn first(&self, q: FlowId) -> Option<&Packet> {
+    pub fn first(&self, q: FlowId) -> Option<Packet> {
         match self.flows.records[q.index()].first {
             NONE => None,
-            slot => Some(&self.pool[slot as usize].packet),
+            slot => Some(self.pool[slot as usize].packet()),
         }
     }
 
@@ -246,8 +260,9 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         if slot == NONE {
             return None;
         }
-        let Node { packet, next, .. } = self.pool[slot as usize];
-        self.pool[slot as usize].next = self.free;
+        let node = &mut self.pool[slot as usize];
+        let (packet, next) = (node.packet(), node.next);
+        node.next = self.free;
         self.free = slot;
         record.first = next;
         record.packets -= 1;
@@ -257,7 +272,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             self.flows.backlogged -= 1;
         } else {
             let head = &self.pool[next as usize];
-            record.head_bytes = head.packet.bytes;
+            record.head_bytes = head.bytes;
             record.head_tag = head.tag;
         }
         Some(packet)
@@ -267,7 +282,6 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
 
     fn packet(handle: u32, bytes: u32) -> Packet {
         Packet { handle, bytes, flow: FlowId(0), arrival: Time::ZERO }
@@ -277,6 +291,7 @@ mod tests {
     fn a_record_is_one_cache_line() {
         assert_eq!(size_of::<Record<[u64; 4], ()>>(), 64);
         assert_eq!(size_of::<Record<[u64; 3], u64>>(), 64);
+        assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
     #[test]

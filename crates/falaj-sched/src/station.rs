@@ -75,7 +75,7 @@ impl<D: Discipline> Station<D> {
     /// The head of `queue` goes on the wire, as [`next`](Station::next) said.
     #[inline]
     pub fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
-        let packet = *self.queues.first(queue).expect("who is served has a packet");
+        let packet = self.queues.first(queue).expect("who is served has a packet");
         let sent = Sent { bytes: packet.bytes, start, end: wire.send(packet.bytes, start) };
         self.discipline.take(self.queues.flows(), queue, sent);
         (packet, sent)
