@@ -55,33 +55,85 @@ impl Counters {
     pub fn dropped(&self) -> u64 {
         self.dropped_full + self.dropped_large + self.dropped_by_discipline
     }
+}
 
-    /// A packet came.
+/// What is written for each packet of a flow, in one cache line, and no more;
+/// its [`Counters`] follow from that and from what was lost. Two numbers that
+/// change together never stand side by side: written as one vector, each would
+/// wait for it when it is read alone.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub struct Tally {
+    queued: u64,
+    gone: u64,
+    queued_bytes: u64,
+    gone_bytes: u64,
+    max_backlog: u64,
+}
+
+impl Tally {
+    /// A packet got into the queue.
     #[inline]
-    pub fn came(&mut self, bytes: u32) {
-        self.offered += 1;
-        self.offered_bytes += u64::from(bytes);
+    pub fn queued(&mut self, bytes: u32) {
+        self.queued += 1;
+        self.queued_bytes += u64::from(bytes);
+        self.max_backlog = self.max_backlog.max(self.backlog());
     }
 
-    /// It got in.
+    /// The last bit of a packet left, or it was thrown away.
     #[inline]
-    pub fn queued(&mut self) {
-        self.backlog += 1;
-        self.max_backlog = self.max_backlog.max(self.backlog);
+    pub fn gone(&mut self, bytes: u32) {
+        self.gone += 1;
+        self.gone_bytes += u64::from(bytes);
     }
 
-    /// Its last bit left.
     #[inline]
-    pub fn left(&mut self, bytes: u32) {
-        self.sent += 1;
-        self.sent_bytes += u64::from(bytes);
-        self.backlog -= 1;
+    fn backlog(&self) -> u64 {
+        self.queued - self.gone
+    }
+}
+
+/// Packets of a flow that were lost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lost {
+    full: u64,
+    large: u64,
+    /// Of those that did not get in.
+    bytes: u64,
+    by_discipline: u64,
+    by_discipline_bytes: u64,
+}
+
+/// The tallies of a pipe's flows.
+#[derive(Debug, Clone)]
+struct Book {
+    tallies: Vec<Tally>,
+    lost: Vec<Lost>,
+}
+
+impl Book {
+    fn new(flows: usize) -> Book {
+        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows] }
     }
 
-    /// The discipline threw it away.
-    pub fn thrown_away(&mut self) {
-        self.dropped_by_discipline += 1;
-        self.backlog -= 1;
+    fn resize(&mut self, flows: usize) {
+        self.tallies.resize(flows, Tally::default());
+        self.lost.resize(flows, Lost::default());
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
+        Counters {
+            offered: tally.queued + lost.full + lost.large,
+            offered_bytes: tally.queued_bytes + lost.bytes,
+            sent: tally.gone - lost.by_discipline,
+            sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
+            dropped_full: lost.full,
+            dropped_large: lost.large,
+            dropped_by_discipline: lost.by_discipline,
+            backlog: tally.backlog(),
+            max_backlog: tally.max_backlog,
+        }
     }
 }
 
@@ -91,7 +143,7 @@ pub(crate) trait Pipe: Send + Any {
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>);
     fn due(&self) -> Time;
-    fn counters(&self, flow: FlowId) -> &Counters;
+    fn counters(&self, flow: FlowId) -> Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     fn flows(&self) -> usize;
     /// May another flow start afresh in the place of this one?
@@ -116,7 +168,7 @@ pub(crate) struct Remains {
     /// When the one on the wire ends.
     sending: Option<Time>,
     wire: Wire,
-    counters: Vec<Counters>,
+    book: Book,
 }
 
 struct Of<D: Discipline> {
@@ -125,7 +177,7 @@ struct Of<D: Discipline> {
     station: Station<D>,
     wire: Wire,
     link: Link,
-    counters: Vec<Counters>,
+    book: Book,
 }
 
 /// Builds the pipe that `spec` asks for.
@@ -139,7 +191,7 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refuse
                 station: Station::new(&self.1.setup, discipline),
                 wire: Wire::new(self.1.setup.rate),
                 link: Link::Idle,
-                counters: vec![Counters::default(); self.1.setup.flows.len()],
+                book: Book::new(self.1.setup.flows.len()),
                 spec: self.1.clone(),
             })
         }
@@ -162,7 +214,10 @@ impl<D: Discipline> Of<D> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.station.throw_away(queue, now);
-                    self.counters[packet.flow.index()].thrown_away();
+                    let (flow, bytes) = (packet.flow.index(), packet.bytes);
+                    self.book.tallies[flow].gone(bytes);
+                    self.book.lost[flow].by_discipline += 1;
+                    self.book.lost[flow].by_discipline_bytes += u64::from(bytes);
                     out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
                 }
                 Answer::NotBefore(then) => {
@@ -196,7 +251,7 @@ impl<D: Discipline> Of<D> {
 
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.station.finish(queue, now);
-        self.counters[packet.flow.index()].left(packet.bytes);
+        self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -211,19 +266,21 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
             // In tests: asking out of turn changes nothing.
             let _ = self.station.next(now, &self.wire);
         }
-        let counters = &mut self.counters[flow.index()];
-        counters.came(bytes);
         if bytes > self.spec.setup.largest {
-            counters.dropped_large += 1;
+            let lost = &mut self.book.lost[flow.index()];
+            lost.large += 1;
+            lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
             return;
         }
         let Ok(is_head) = self.station.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
-            counters.dropped_full += 1;
+            let lost = &mut self.book.lost[flow.index()];
+            lost.full += 1;
+            lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
             return;
         };
-        counters.queued();
+        self.book.tallies[flow.index()].queued(bytes);
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -244,8 +301,8 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
         }
     }
 
-    fn counters(&self, flow: FlowId) -> &Counters {
-        &self.counters[flow.index()]
+    fn counters(&self, flow: FlowId) -> Counters {
+        self.book.counters(flow)
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
@@ -253,30 +310,30 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
     }
 
     fn flows(&self) -> usize {
-        self.counters.len()
+        self.book.tallies.len()
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.counters[flow.index()].backlog == 0 && self.station.forgettable(flow, now)
+        self.book.tallies[flow.index()].backlog() == 0 && self.station.forgettable(flow, now)
     }
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
-        let flows = self.counters.len();
+        let flows = self.book.tallies.len();
         if (&*old as &dyn Any).is::<Of<D>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<D>>().expect("just looked");
-            (self.wire, self.link, self.counters) = (old.wire, old.link, old.counters);
+            (self.wire, self.link, self.book) = (old.wire, old.link, old.book);
             self.station.succeed(old.station, &self.spec.setup, now);
         } else {
-            let Remains { packets, sending, wire, counters } = old.dismantle();
-            (self.wire, self.counters) = (wire, counters);
+            let Remains { packets, sending, wire, book } = old.dismantle();
+            (self.wire, self.book) = (wire, book);
             if let (Some(end), Some(first)) = (sending, packets.first()) {
                 self.link = Link::Sending { queue: self.station.queue_of(first.flow), end };
             }
             self.station.inherit(packets, sending.is_some(), now);
         }
         self.wire.set_rate(self.spec.setup.rate);
-        self.counters.resize(flows, Counters::default());
+        self.book.resize(flows);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -291,7 +348,7 @@ impl<D: Discipline + 'static> Pipe for Of<D> {
             packets: self.station.dismantle(on_the_wire.map(|(queue, _)| queue)),
             sending: on_the_wire.map(|(_, end)| end),
             wire: self.wire,
-            counters: self.counters,
+            book: self.book,
         }
     }
 }

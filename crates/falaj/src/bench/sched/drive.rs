@@ -4,7 +4,7 @@ use super::flowsets::{Flowset, Flowsets};
 use super::generator::{Bed, Buffer, Controller, FULL};
 use crate::bench::cpu_nanos;
 use falaj_engine::engine::Unit;
-use falaj_engine::pipe::{Counters, PipeSpec};
+use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{FlowSetup, Kind, Param, Refused, Setup, Value, Values};
@@ -146,7 +146,7 @@ impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F>
             station: Station::new(self.setup, discipline),
             wire: Wire::new(self.setup.rate),
             now: Time::ZERO,
-            counters: vec![Counters::default(); self.setup.flows.len()],
+            tallies: vec![Tally::default(); self.setup.flows.len()],
         };
         go(self.controller, bed, self.drive)
     }
@@ -195,16 +195,14 @@ struct Served<D: Discipline> {
     station: Station<D>,
     wire: Wire,
     now: Time,
-    counters: Vec<Counters>,
+    tallies: Vec<Tally>,
 }
 
 impl<D: Discipline> Bed for Served<D> {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) {
-        let counters = &mut self.counters[packet.flow.index()];
-        counters.came(packet.bytes);
         self.station.arrive(packet, self.now).expect("limits are never reached");
-        counters.queued();
+        self.tallies[packet.flow.index()].queued(packet.bytes);
     }
     #[inline]
     fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
@@ -214,12 +212,12 @@ impl<D: Discipline> Bed for Served<D> {
                     let sent = self.station.take(queue, self.now, &mut self.wire).1;
                     self.now = sent.end;
                     let packet = self.station.finish(queue, sent.end);
-                    self.counters[packet.flow.index()].left(packet.bytes);
+                    self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }
                 Answer::Drop(queue) => {
                     let packet = self.station.throw_away(queue, self.now);
-                    self.counters[packet.flow.index()].thrown_away();
+                    self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }
                 Answer::NotBefore(then) => self.now = then,

@@ -200,7 +200,10 @@ fn check(known: &str, counts: &Counts) -> Result<ExitCode> {
         say!("not in the table yet:\n\n{}", section(&new));
     }
     let counted: usize = counts.values().map(BTreeMap::len).sum();
-    say!("{counted} counts compared, {TOLERANCE} % allowed: {}", if grown { "some have grown" } else { "none has grown" });
+    say!(
+        "{counted} counts compared, {TOLERANCE} % allowed: {}",
+        if grown { "some have grown" } else { "none has grown" }
+    );
     Ok(if grown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 

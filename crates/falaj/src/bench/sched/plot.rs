@@ -56,7 +56,10 @@ pub(super) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
             swings.push(case.swing());
         }
     }
-    ensure!(!swings.is_empty(), "the plot is of equal flows, their number on one axis: give `--flows` or a load of such");
+    ensure!(
+        !swings.is_empty(),
+        "the plot is of equal flows, their number on one axis: give `--flows` or a load of such"
+    );
     let mut text = String::new();
     draw(&mut text, &swings, cases, rows).map_err(|error| anyhow!("cannot draw: {error}"))?;
     Ok(text)
