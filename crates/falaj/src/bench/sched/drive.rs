@@ -43,23 +43,36 @@ fn value(param: &Param, set: Flowset, setup: &Setup, weights: u64) -> Result<Opt
     let weight = u64::from(set.weight);
     let largest = u64::from(setup.largest);
     Ok(match (param.name, param.kind) {
-        ("weight" | "priority", Kind::Count { min, max }) if !(min..=max).contains(&weight) => {
-            return Err(format!("`{}` is {min} to {max}, not {weight}", param.name));
-        }
-        ("weight" | "priority", _) => Some(Value::Count(weight)),
+        ("weight", _) => Some(Value::Count(weight)),
         ("quantum", _) => Some(Value::Bytes(weight * largest)),
         ("phase", _) => Some(Value::Span(Span(setup.largest_airtime().0 * weight))),
+        _ if param.default.is_some() => None,
+        // As in dummynet's test program.
+        ("priority", _) => Some(Value::Count(weight)),
         ("rate", _) => Some(Value::Rate(Rate((u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64))),
         // A round of packets, one for each unit of weight.
         ("deadline", _) => Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight)))),
-        _ if param.default.is_some() => None,
-        (_, Kind::Rate) => Some(Value::Rate(Rate(RATE.0 / setup.flows.len() as u64))),
-        (_, Kind::Span) => Some(Value::Span(setup.largest_airtime())),
-        (_, Kind::Bytes) => Some(Value::Bytes(largest)),
-        (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(FULL))),
-        (_, Kind::Count { min, max }) => Some(Value::Count(weight.clamp(min, max))),
-        (_, Kind::Choice(words)) => Some(Value::Choice(words[0])),
+        _ => Some(needed(param, setup)),
     })
+    .and_then(|value| match (value, param.kind) {
+        (Some(Value::Count(n)), Kind::Count { min, max }) if !(min..=max).contains(&n) => {
+            Err(format!("`{}` is {min} to {max}, not {n}", param.name))
+        }
+        _ => Ok(value),
+    })
+}
+
+/// Something for a parameter that has no default.
+fn needed(param: &Param, setup: &Setup) -> Value {
+    let flows = setup.flows.len() as u64;
+    match param.kind {
+        Kind::Rate => Value::Rate(Rate(RATE.0 / flows)),
+        Kind::Span => Value::Span(setup.largest_airtime()),
+        Kind::Bytes => Value::Bytes(setup.largest.into()),
+        Kind::Limit => Value::Limit(Limit::Packets(FULL)),
+        Kind::Count { min, max } => Value::Count(flows.clamp(min, max)),
+        Kind::Choice(words) => Value::Choice(words[0]),
+    }
 }
 
 /// The setup of a discipline for these flows, with limits that they never reach.
@@ -71,6 +84,10 @@ fn setup(entry: &Entry, flowsets: &Flowsets) -> Result<Setup, String> {
         scheduler: Values::default(),
         flows: std::iter::repeat_with(flow).take(flowsets.flows() as usize).collect(),
     };
+    for param in entry.scheduler.iter().filter(|param| param.default.is_none()) {
+        let value = needed(param, &setup);
+        setup.scheduler.set(param.name, value);
+    }
     let weights = flowsets.weights();
     let mut first = 0;
     for set in &flowsets.sets {

@@ -82,7 +82,7 @@ impl Generator {
     }
 
     /// A packet of the flow with the shortest backlog; `None` if all are full.
-    #[inline]
+    #[inline(always)]
     pub(super) fn packet(&mut self, now: Time) -> Option<Packet> {
         let backlog = self.occupied.trailing_zeros();
         if backlog >= FULL {
@@ -108,7 +108,7 @@ impl Generator {
     }
 
     /// The packet with this handle, of this flow, is gone.
-    #[inline]
+    #[inline(always)]
     pub(super) fn gone(&mut self, handle: u32, flow: u32) {
         self.buffers[handle as usize].next = self.free;
         self.free = handle;
