@@ -10,7 +10,7 @@
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
-//! | [`fifo`], [`drr`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
+//! | [`fifo`], [`drr`], [`timer_wheels`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
 //! pool of packets, when more are queued than ever before.
@@ -34,4 +34,5 @@ pub mod rate;
 pub mod registry;
 pub mod station;
 pub mod time;
+pub mod timer_wheels;
 pub mod virtual_links;

@@ -2,7 +2,7 @@
 
 use crate::discipline::Discipline;
 use crate::params::{Param, Refused, Setup};
-use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise};
+use crate::{drr::Drr, fifo::Fifo, packet_wise::PacketWise, phase_wise::PhaseWise, timer_wheels::TimerWheels};
 
 /// What is said of a discipline where people choose one.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,8 @@ pub trait Visitor {
 }
 
 /// All kinds that a scenario may name.
-pub const ENTRIES: &[Entry] = &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::virtual_links::ENTRY];
+pub const ENTRIES: &[Entry] =
+    &[crate::fifo::ENTRY, crate::drr::ENTRY, crate::timer_wheels::ENTRY, crate::virtual_links::ENTRY];
 
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
@@ -44,6 +45,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
     Ok(match kind {
         "fifo" => visitor.visit(Fifo::new(setup)?),
         "drr" => visitor.visit(Drr::new(setup)?),
+        "timer-wheels" => visitor.visit(TimerWheels::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),
