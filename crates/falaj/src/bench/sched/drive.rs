@@ -75,7 +75,7 @@ fn needed(param: &Param, setup: &Setup) -> Value {
     }
 }
 
-/// The setup of a discipline for these flows, with limits that they never reach.
+/// The setup of a discipline for these flows, with limits that they hardly reach.
 fn setup(entry: &Entry, flowsets: &Flowsets) -> Result<Setup, String> {
     let flow = || FlowSetup { values: Values::default(), limit: Limit::Packets(FULL) };
     let mut setup = Setup {
@@ -187,12 +187,13 @@ impl Plain {
 
 impl Bed for Plain {
     #[inline]
-    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) {
+    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool {
         match self.first {
             NONE => self.first = packet.handle,
             _ => buffers[self.last as usize].next = packet.handle,
         }
         self.last = packet.handle;
+        true
     }
     #[inline]
     fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)> {
@@ -217,9 +218,12 @@ struct Served<D: Discipline> {
 
 impl<D: Discipline> Bed for Served<D> {
     #[inline]
-    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) {
-        self.station.arrive(packet, self.now).expect("limits are never reached");
-        self.tallies[packet.flow.index()].queued(packet.bytes);
+    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
+        let is_in = self.station.arrive(packet, self.now).is_ok();
+        if is_in {
+            self.tallies[packet.flow.index()].queued(packet.bytes);
+        }
+        is_in
     }
     #[inline]
     fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
@@ -274,10 +278,11 @@ impl InEngine {
 
 impl Bed for InEngine {
     #[inline]
-    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) {
+    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let unit = Unit { flow: packet.flow, handle: packet.handle, bytes: packet.bytes };
         self.engine.input(PIPE, unit, self.now, &mut self.out);
         self.read();
+        true
     }
     #[inline]
     fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {

@@ -120,7 +120,8 @@ impl Generator {
 
 /// What is measured: something that packets go into and come out of.
 pub(super) trait Bed {
-    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]);
+    /// False if it did not get in: one queue for all holds 4 GiB at most.
+    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool;
     /// Handle and flow of the packet that has left.
     fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)>;
     /// Time goes on with each packet that leaves.
@@ -150,7 +151,10 @@ impl Controller {
         while done < pairs {
             while self.pending < self.qmax {
                 let Some(packet) = self.generator.packet(bed.now()) else { break };
-                bed.enqueue(packet, &mut self.generator.buffers);
+                if !bed.enqueue(packet, &mut self.generator.buffers) {
+                    self.generator.gone(packet.handle, packet.flow.0);
+                    break;
+                }
                 self.pending += 1;
             }
             let full = self.pending;
@@ -175,10 +179,11 @@ mod tests {
     struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
 
     impl Bed for Heap {
-        fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) {
+        fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
             self.0.push(packet);
             self.1.push((packet.flow.0, packet.bytes));
             self.2 = self.2.max(self.0.len());
+            true
         }
         fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
             self.0.pop().map(|p| (p.handle, p.flow.0))
