@@ -355,7 +355,7 @@ quantum = "1514B"
             3 | scheduler = { kind = "ddr" }
               |                      ^^^^^ did you mean `drr`?
               |
-              = help: allowed: `fifo`, `drr`, `virtual-links`
+              = help: allowed: `fifo`, `drr`, `timer-wheels`, `virtual-links`
         "#]],
     );
 }
@@ -595,7 +595,7 @@ replications = 1.5
             6 | scheduler = { kind = 1 }
               |                      ^
               |
-              = help: write one of these in quotes: `fifo`, `drr`, `virtual-links`
+              = help: write one of these in quotes: `fifo`, `drr`, `timer-wheels`, `virtual-links`
 
             error: `up`: a text does not go here
              --> a.toml:7:6
@@ -1921,7 +1921,7 @@ scheduler = {}
             3 | scheduler = {}
               |             ^^
               |
-              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `drr`, `virtual-links`
+              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `drr`, `timer-wheels`, `virtual-links`
         "#]],
     );
     errors(
