@@ -73,7 +73,7 @@ impl FromStr for Flowsets {
 fn range(text: &str, default: u64, most: u64) -> Result<Vec<u32>> {
     let mut parts = text.split('-');
     let low = match parts.next().unwrap_or_default() {
-        "" => default,
+        "" if text.is_empty() => default,
         low => number(low)?,
     };
     let high = parts.next().map_or(Ok(low), number)?;
