@@ -190,7 +190,7 @@ impl Engine {
     }
 
     /// What happened to a flow so far.
-    pub fn counters(&self, pipe: PipeId, flow: FlowId) -> &Counters {
+    pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)
     }
 

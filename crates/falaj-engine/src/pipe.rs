@@ -58,6 +58,86 @@ impl Counters {
     }
 }
 
+/// What is written for each packet of a flow, in one cache line, and no more;
+/// its [`Counters`] follow from that and from what was lost. Two numbers that
+/// change together never stand side by side: written as one vector, each would
+/// wait for it when it is read alone.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(64))]
+pub struct Tally {
+    queued: u64,
+    gone: u64,
+    queued_bytes: u64,
+    gone_bytes: u64,
+    max_backlog: u64,
+}
+
+impl Tally {
+    /// A packet got into the queue.
+    #[inline]
+    pub fn queued(&mut self, bytes: u32) {
+        self.queued += 1;
+        self.queued_bytes += u64::from(bytes);
+        self.max_backlog = self.max_backlog.max(self.backlog());
+    }
+
+    /// The last bit of a packet left, or it was thrown away.
+    #[inline]
+    pub fn gone(&mut self, bytes: u32) {
+        self.gone += 1;
+        self.gone_bytes += u64::from(bytes);
+    }
+
+    #[inline]
+    fn backlog(&self) -> u64 {
+        self.queued - self.gone
+    }
+}
+
+/// Packets of a flow that were lost.
+#[derive(Debug, Clone, Copy, Default)]
+struct Lost {
+    full: u64,
+    large: u64,
+    /// Of those that did not get in.
+    bytes: u64,
+    by_discipline: u64,
+    by_discipline_bytes: u64,
+}
+
+/// The tallies of a pipe's flows.
+#[derive(Debug, Clone)]
+struct Book {
+    tallies: Vec<Tally>,
+    lost: Vec<Lost>,
+}
+
+impl Book {
+    fn new(flows: usize) -> Book {
+        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows] }
+    }
+
+    fn resize(&mut self, flows: usize) {
+        self.tallies.resize(flows, Tally::default());
+        self.lost.resize(flows, Lost::default());
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
+        Counters {
+            offered: tally.queued + lost.full + lost.large,
+            offered_bytes: tally.queued_bytes + lost.bytes,
+            sent: tally.gone - lost.by_discipline,
+            sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
+            dropped_full: lost.full,
+            dropped_large: lost.large,
+            dropped_by_discipline: lost.by_discipline,
+            backlog: tally.backlog(),
+            max_backlog: tally.max_backlog,
+        }
+    }
+}
+
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>);
@@ -66,7 +146,7 @@ pub(crate) trait Pipe: Send + Any {
     fn due(&self) -> Time;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
-    fn counters(&self, flow: FlowId) -> &Counters;
+    fn counters(&self, flow: FlowId) -> Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     fn flows(&self) -> usize;
     /// May another flow start afresh in the place of this one?
@@ -100,7 +180,7 @@ pub(crate) struct Remains {
     /// When the one on the wire ends.
     sending: Option<Time>,
     wire: Wire,
-    counters: Vec<Counters>,
+    book: Book,
 }
 
 struct Of<S: Server> {
@@ -109,7 +189,7 @@ struct Of<S: Server> {
     server: S,
     wire: Wire,
     link: Link,
-    counters: Vec<Counters>,
+    book: Book,
 }
 
 /// Builds the pipe that `spec` asks for.
@@ -134,7 +214,7 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn 
         server,
         wire: Wire::new(spec.setup.rate),
         link: Link::Idle,
-        counters: vec![Counters::default(); spec.setup.leaves().len()],
+        book: Book::new(spec.setup.leaves().len()),
         spec: spec.clone(),
     })
 }
@@ -154,9 +234,10 @@ impl<S: Server> Of<S> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
-                    let counters = &mut self.counters[packet.flow.index()];
-                    counters.dropped_by_discipline += 1;
-                    counters.backlog -= 1;
+                    let (flow, bytes) = (packet.flow.index(), packet.bytes);
+                    self.book.tallies[flow].gone(bytes);
+                    self.book.lost[flow].by_discipline += 1;
+                    self.book.lost[flow].by_discipline_bytes += u64::from(bytes);
                     out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
                 }
                 Answer::NotBefore(then) => {
@@ -190,10 +271,7 @@ impl<S: Server> Of<S> {
 
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.server.finish(queue, now);
-        let counters = &mut self.counters[packet.flow.index()];
-        counters.sent += 1;
-        counters.sent_bytes += u64::from(packet.bytes);
-        counters.backlog -= 1;
+        self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -208,21 +286,21 @@ impl<S: Server + 'static> Pipe for Of<S> {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(now, &self.wire);
         }
-        let counters = &mut self.counters[flow.index()];
-        counters.offered += 1;
-        counters.offered_bytes += u64::from(bytes);
         if bytes > self.spec.setup.largest {
-            counters.dropped_large += 1;
+            let lost = &mut self.book.lost[flow.index()];
+            lost.large += 1;
+            lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
             return;
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
-            counters.dropped_full += 1;
+            let lost = &mut self.book.lost[flow.index()];
+            lost.full += 1;
+            lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
             return;
         };
-        counters.backlog += 1;
-        counters.max_backlog = counters.max_backlog.max(counters.backlog);
+        self.book.tallies[flow.index()].queued(bytes);
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -258,8 +336,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
         then + self.spec.delay
     }
 
-    fn counters(&self, flow: FlowId) -> &Counters {
-        &self.counters[flow.index()]
+    fn counters(&self, flow: FlowId) -> Counters {
+        self.book.counters(flow)
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
@@ -267,32 +345,32 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn flows(&self) -> usize {
-        self.counters.len()
+        self.book.tallies.len()
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.counters[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
+        self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
     }
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
-        let flows = self.counters.len();
+        let flows = self.book.tallies.len();
         let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (self.wire, self.counters) = (old.wire, old.counters);
+            (self.wire, self.book) = (old.wire, old.book);
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire, counters } = old.dismantle();
-            (self.wire, self.counters) = (wire, counters);
+            let Remains { packets, sending, wire, book } = old.dismantle();
+            (self.wire, self.book) = (wire, book);
             (self.server.inherit(packets, sending.is_some(), now), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire.set_rate(self.spec.setup.rate);
-        self.counters.resize(flows, Counters::default());
+        self.book.resize(flows);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -304,7 +382,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
-            counters: self.counters,
+            book: self.book,
         }
     }
 }

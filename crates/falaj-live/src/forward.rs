@@ -357,7 +357,7 @@ impl Forwarder {
         let mut flows = self.flows.clone();
         for (p, pipe) in flows.iter_mut().enumerate() {
             for (f, flow) in pipe.iter_mut().enumerate() {
-                flow.counters = *self.engine.counters(PipeId(p as u32), FlowId(f as u32));
+                flow.counters = self.engine.counters(PipeId(p as u32), FlowId(f as u32));
             }
         }
         flows
@@ -365,7 +365,7 @@ impl Forwarder {
 
     /// The engine's counters of one flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
-        *self.engine.counters(pipe, flow)
+        self.engine.counters(pipe, flow)
     }
 
     /// What was lost outside the engine.

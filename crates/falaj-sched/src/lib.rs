@@ -62,6 +62,7 @@ mod shares;
 pub mod spfq;
 pub mod station;
 pub mod time;
+pub mod timer_wheels;
 pub mod tree;
 pub mod virtual_clock;
 pub mod virtual_links;

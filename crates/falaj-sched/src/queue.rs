@@ -4,6 +4,7 @@
 //! keeps for the flow) fills one cache line. Disciplines see only [`Flows`]:
 //! heads, lengths and their own state; packets are moved by the pipe.
 
+use crate::time::Time;
 use alloc::vec::Vec;
 
 /// A flow of a discipline: the packets of one queue. Its index.
@@ -45,27 +46,26 @@ pub struct Packet {
     /// The flow that counts it (several flows may share a queue).
     pub flow: FlowId,
     /// When its last bit came in.
-    pub arrival: crate::time::Time,
+    pub arrival: Time,
 }
 
 const NONE: u32 = u32::MAX;
 
-/// A packet and the one behind it: 24 bytes, where a packet as such would be
-/// padded to that already. With half a million queued it is memory that costs.
+/// A packet in the pool: 24 bytes without a tag, no padding.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
+    arrival: Time,
     handle: u32,
     bytes: u32,
-    flow: FlowId,
+    flow: u32,
     next: u32,
-    arrival: crate::time::Time,
     tag: T,
 }
 
 impl<T> Node<T> {
     #[inline]
     fn packet(&self) -> Packet {
-        Packet { handle: self.handle, bytes: self.bytes, flow: self.flow, arrival: self.arrival }
+        Packet { handle: self.handle, bytes: self.bytes, flow: FlowId(self.flow), arrival: self.arrival }
     }
 }
 
@@ -229,15 +229,16 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         debug_assert!(packet.bytes > 0);
         let record = &mut self.flows.records[q.index()];
         let Packet { handle, bytes, flow, arrival } = packet;
-        let node = Node { handle, bytes, flow, next: NONE, arrival, tag };
+        let node = Node { arrival, handle, bytes, flow: flow.0, next: NONE, tag };
         let slot = match self.free {
             NONE => {
                 self.pool.push(node);
                 (self.pool.len() - 1) as u32
             }
             slot => {
-                self.free = self.pool[slot as usize].next;
-                self.pool[slot as usize] = node;
+                let place = &mut self.pool[slot as usize];
+                self.free = place.next;
+                *place = node;
                 slot
             }
         };
@@ -295,7 +296,6 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Time;
 
     fn packet(handle: u32, bytes: u32) -> Packet {
         Packet { handle, bytes, flow: FlowId(0), arrival: Time::ZERO }
@@ -321,6 +321,7 @@ mod tests {
             record::<crate::arc::Arc>(),
         ];
         assert_eq!(stamping, [64; 10]);
+        assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
     #[test]

@@ -84,13 +84,15 @@ pub struct Wire {
     end: Time,
     /// Its remainder, in units of `1 / rate` nanoseconds; below `rate`.
     rest: u64,
+    /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
+    inverse: u64,
 }
 
 impl Wire {
     /// An idle wire.
     pub fn new(rate: Rate) -> Wire {
         assert!(rate.0 > 0, "a rate of zero sends nothing");
-        Wire { rate, end: Time::ZERO, rest: 0 }
+        Wire { rate, end: Time::ZERO, rest: 0, inverse: u64::MAX / rate.0 }
     }
 
     /// The rate now.
@@ -101,14 +103,28 @@ impl Wire {
     /// Changes the rate of all transmissions that begin from now on.
     pub fn set_rate(&mut self, rate: Rate) {
         assert!(rate.0 > 0, "a rate of zero sends nothing");
-        (self.rate, self.rest) = (rate, 0);
+        (self.rate, self.rest, self.inverse) = (rate, 0, u64::MAX / rate.0);
     }
 
     /// How long a transmission of `bytes` may occupy the wire: rounded up, so
     /// that what is judged to fit does fit, wherever it starts.
     #[inline]
     pub fn airtime(&self, bytes: u32) -> Span {
-        self.rate.airtime(bytes)
+        if self.rate.is_unlimited() {
+            return Span::ZERO;
+        }
+        let (nanos, rest) = self.divide(u64::from(bytes) * BIT_NANOS);
+        Span(nanos + u64::from(rest > 0))
+    }
+
+    /// Quotient and remainder of `work` by the rate. `inverse` is at least
+    /// `2^64 / rate - 1`: the product falls short by less than one, and what
+    /// is rounded off it by one at most.
+    #[inline]
+    fn divide(&self, work: u64) -> (u64, u64) {
+        let quotient = ((u128::from(work) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = work - quotient * self.rate.0;
+        if rest >= self.rate.0 { (quotient + 1, rest - self.rate.0) } else { (quotient, rest) }
     }
 
     /// Sends `bytes` from `start` on; returns the end. At most [`Wire::airtime`] later.
@@ -119,8 +135,8 @@ impl Wire {
         }
         let carried = if start == self.end { self.rest } else { 0 };
         let work = u64::from(bytes) * BIT_NANOS + carried;
-        self.end = start + Span(work / self.rate.0);
-        self.rest = work % self.rate.0;
+        let (nanos, rest) = self.divide(work);
+        (self.end, self.rest) = (start + Span(nanos), rest);
         self.end
     }
 }
@@ -150,6 +166,20 @@ mod tests {
             assert!(end - t <= wire.airtime(bytes));
             assert!(wire.airtime(bytes) <= end - t + Span(1));
             t = end;
+        }
+    }
+
+    #[test]
+    fn multiplying_by_the_inverse_divides_exactly() {
+        let edges = |n: u64| [n.saturating_sub(1), n, n.saturating_add(1)];
+        let rates = [1, 2, 3, 7, 999_999_937, 1_000_000_000, 10_000_000_000, 1 << 32, 1 << 63, u64::MAX - 1];
+        for rate in rates.into_iter().flat_map(edges).filter(|&rate| rate > 0) {
+            let wire = Wire::new(Rate(rate));
+            for times in [0, 1, 2, 3, 1_000, u64::MAX / rate - 1, u64::MAX / rate] {
+                for work in edges(rate.wrapping_mul(times)).into_iter().chain([u64::MAX, BIT_NANOS, 1500 * BIT_NANOS]) {
+                    assert_eq!(wire.divide(work), (work / rate, work % rate), "{work} / {rate}");
+                }
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs,
     fifo::Fifo, hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise,
-    priority::Priority, qfq::Qfq, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, virtual_clock::VirtualClock,
-    wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
+    priority::Priority, qfq::Qfq, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, timer_wheels::TimerWheels,
+    virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -58,6 +58,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::qfq::ENTRY,
     crate::wf2q_plus::ENTRY,
     crate::ffs::ENTRY,
+    crate::timer_wheels::ENTRY,
     crate::virtual_links::ENTRY,
 ];
 
@@ -97,6 +98,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "qfq" => visitor.visit(Qfq::new(setup)?),
         "ffs" => visitor.visit(Ffs::new(setup)?),
         "wf2q+" => visitor.visit(Wf2qPlus::new(setup)?),
+        "timer-wheels" => visitor.visit(TimerWheels::new(setup)?),
         "virtual-links" => match setup.scheduler.choice("serve") {
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),

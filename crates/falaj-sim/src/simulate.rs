@@ -115,7 +115,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     record(&mut out, end);
 
     let result = |(p, meters): (usize, Vec<Meter>)| {
-        let flow = |(f, delay)| FlowResult { counters: *engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
+        let flow = |(f, delay)| FlowResult { counters: engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
         meters.into_iter().enumerate().map(flow).collect()
     };
     Ok(Run {

@@ -62,7 +62,7 @@ impl std::error::Error for Interrupted {}
 
 /// The flag that Ctrl-C sets. While it is set already, Ctrl-C ends the program:
 /// the second one during a simulation, and any outside.
-fn interrupts() -> Result<Arc<AtomicBool>> {
+pub(crate) fn interrupts() -> Result<Arc<AtomicBool>> {
     static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
     if let Some(stop) = STOP.get() {
         return Ok(Arc::clone(stop));

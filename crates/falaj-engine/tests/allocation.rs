@@ -1,0 +1,115 @@
+//! Nothing is allocated on the packet path once a pipe is warm: as many
+//! packets queued as ever before, and an output list as long as it gets.
+
+mod common;
+
+use common::{Arrival, Dice, become_kind, bursts, virtual_links};
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_sched::time::{Span, Time};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The system's allocator, counting what this thread asks of it.
+struct Counting;
+
+thread_local! {
+    static ASKED: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    ASKED.with(|asked| asked.set(asked.get() + 1));
+}
+
+// Safety: all is the system's own; the counter is a thread's cell that needs no memory.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count();
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        unsafe { System.dealloc(place, layout) }
+    }
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count();
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// A pipe to which the same packets come again and again.
+struct Repeated {
+    engine: Engine,
+    out: Vec<Output>,
+    began: Time,
+    packets: usize,
+}
+
+impl Repeated {
+    fn new(spec: &PipeSpec) -> Repeated {
+        let engine = Engine::new(std::slice::from_ref(spec)).expect("a valid pipe");
+        Repeated { engine, out: Vec::with_capacity(10_000), began: Time::ZERO, packets: 0 }
+    }
+
+    /// Runs the arrivals so many times, each time after the last packet of the
+    /// time before has left; returns how often memory was asked for.
+    fn run(&mut self, arrivals: &[Arrival], times: usize) -> u64 {
+        let before = ASKED.get();
+        for _ in 0..times {
+            let mut now = self.began;
+            for (handle, a) in arrivals.iter().enumerate() {
+                now = self.began + Span(a.at.0);
+                self.out.clear();
+                let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
+                self.engine.input(PipeId(0), unit, now, &mut self.out);
+            }
+            while self.engine.next_event() != Time::NEVER {
+                now = self.engine.next_event();
+                self.out.clear();
+                self.engine.poll(now, &mut self.out);
+            }
+            self.began = now + Span(1_000);
+            self.packets += arrivals.len();
+        }
+        ASKED.get() - before
+    }
+}
+
+fn pipe(dice: &mut Dice, entry: &'static Entry) -> PipeSpec {
+    let mut spec = virtual_links(dice, "packet-wise", "clean");
+    become_kind(dice, &mut spec, entry);
+    spec
+}
+
+#[test]
+fn a_warm_pipe_asks_for_no_memory() {
+    for entry in ENTRIES {
+        let mut packets = 0;
+        for seed in 0..20 {
+            let mut dice = Dice::new(seed);
+            let spec = pipe(&mut dice, entry);
+            let arrivals = bursts(&mut dice, &spec, 20_000);
+            let mut repeated = Repeated::new(&spec);
+            repeated.run(&arrivals, 10);
+            let asked = repeated.run(&arrivals, 10);
+            packets += repeated.packets / 2;
+            assert_eq!(asked, 0, "{}, seed {seed}: {spec:?}", entry.kind);
+        }
+        assert!(packets > 20_000, "{}: {packets} packets only", entry.kind);
+    }
+}
+
+/// The counter does see what is asked for.
+#[test]
+fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
+    for entry in ENTRIES {
+        let mut dice = Dice::new(1);
+        let spec = pipe(&mut dice, entry);
+        let arrivals = bursts(&mut dice, &spec, 20_000);
+        assert!(Repeated::new(&spec).run(&arrivals, 1) > 0, "{}", entry.kind);
+    }
+}

@@ -1,0 +1,102 @@
+//! `--against PROGRAM`: side by side with dummynet's own test program, built
+//! by whoever has it: `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and
+//! a line that says `… time SECONDS NANOSECONDS qlen …`. The two take turns.
+
+use super::{Args, Case, median, show};
+use crate::show::say;
+use crate::sim::interrupts;
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::sync::atomic::Ordering;
+
+/// What they call what we call so.
+const NAMES: &[(&str, &str)] =
+    &[("none", "null"), ("fifo", "fifo"), ("drr", "rr"), ("priority", "prio"), ("qfq", "qfq"), ("wf2q+", "wf2qp")];
+
+fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<f64> {
+    let flows = case.flowsets.flows();
+    let (qmin, qmax) = (case.qmin.of(flows), case.qmax.of(flows));
+    // Whole fillings and drainings, as ours are.
+    let loops = 2 * pairs.next_multiple_of(qmax - qmin);
+    let output = Command::new(program)
+        .args(["-n", &loops.to_string(), "-alg", name])
+        .args(["-qmin", &qmin.to_string(), "-qmax", &qmax.to_string(), "-flowsets", &case.flowsets.text])
+        .output()
+        .with_context(|| format!("cannot run {}", program.display()))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let figure = text.lines().find_map(|line| {
+        let (_, rest) = line.split_once(" time ")?;
+        rest.split_whitespace().nth(1)?.parse().ok()
+    });
+    match figure {
+        Some(nanos) if output.status.success() => Ok(nanos),
+        _ => bail!("{} said nothing of its time for {name} ({}): {}", program.display(), output.status, text.trim()),
+    }
+}
+
+pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
+    let cases = args.cases()?;
+    let mut pairs = Vec::new();
+    for what in args.whats()? {
+        match NAMES.iter().find(|(ours, _)| *ours == what.discipline()) {
+            Some((_, theirs)) => pairs.push((what, *theirs)),
+            None if args.alg.is_empty() => {}
+            None => bail!("dummynet's test program has no {}", what.discipline()),
+        }
+    }
+    let stop = interrupts()?;
+    stop.store(false, Ordering::Relaxed);
+    let repeat = args.repeat.max(1);
+    let bar = show::progress((cases.len() * repeat * pairs.len()) as u64, "measuring");
+    let (mut rows, mut all) = (Vec::new(), Vec::new());
+    'cases: for case in &cases {
+        let mut none = (0.0, 0.0);
+        let mut figures = vec![(Vec::new(), Vec::new()); pairs.len()];
+        for _ in 0..repeat {
+            for ((what, name), (ours, others)) in pairs.iter().zip(&mut figures) {
+                if stop.load(Ordering::Relaxed) {
+                    eprintln!("interrupted: {} rows are known", rows.len());
+                    break 'cases;
+                }
+                others.push(theirs(program, name, case, args.n.0)?);
+                ours.extend(case.run().nanos(*what, args.n.0));
+                bar.inc(1);
+            }
+        }
+        for ((what, _), (ours, others)) in pairs.iter().zip(figures) {
+            let theirs = median(others);
+            if ours.is_empty() {
+                continue;
+            }
+            let ours = median(ours);
+            if what.discipline() == "none" {
+                none = (ours, theirs);
+            }
+            let net = (ours - none.0, theirs - none.1);
+            all.push(json!({
+                "discipline": what.discipline(), "flowsets": case.flowsets.text, "swing": case.swing(),
+                "ours": ours, "theirs": theirs, "net": net.0, "their_net": net.1,
+            }));
+            let nets = match what.discipline() {
+                "none" => [show::DASH.into(), show::DASH.into()],
+                _ => [format!("{:.1}", net.0), format!("{:.1}", net.1)],
+            };
+            let mut row = vec![what.discipline().into(), case.swing(), case.flowsets.text.clone()];
+            row.extend([format!("{ours:.1}"), format!("{theirs:.1}"), format!("{:.2}", ours / theirs)]);
+            row.extend(nets);
+            rows.push(row);
+        }
+    }
+    bar.finish_and_clear();
+    stop.store(true, Ordering::Relaxed);
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&all)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    say!("ns of CPU for each packet enqueued and dequeued; medians of {repeat}, the two in turn");
+    rows.sort_by_key(|row| (NAMES.iter().position(|(ours, _)| *ours == row[0]), row[1].len()));
+    say!("{}", show::table(&["", "packets", "flows", "ours", "theirs", "ratio", "our net", "their net"], rows));
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,306 @@
+//! What is measured: nothing at all, a station, a whole engine.
+
+use super::flowsets::{Flowset, Flowsets};
+use super::generator::{Bed, Buffer, Controller, FULL};
+use crate::bench::cpu_nanos;
+use falaj_engine::engine::Unit;
+use falaj_engine::pipe::{PipeSpec, Tally};
+use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::discipline::{Answer, Discipline};
+use falaj_sched::params::{FlowSetup, Kind, Param, Refusals, Setup, Value, Values};
+use falaj_sched::queue::{Limit, Packet};
+use falaj_sched::rate::{Rate, Wire};
+use falaj_sched::registry::{self, Entry, Visitor};
+use falaj_sched::station::{Server, Station};
+use falaj_sched::time::{Span, Time};
+
+/// The link that time is counted by. A byte takes no whole number of nanoseconds on it.
+const RATE: Rate = Rate::from_mbit(10_000);
+
+/// What stands between enqueue and dequeue.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum What {
+    /// A list of packets: generator, controller and clock alone.
+    Nothing,
+    /// Queues with their limits, a discipline, a wire and counters.
+    Station(&'static Entry),
+    /// The same as a pipe of an engine: with its calendar and its outputs.
+    Engine(&'static Entry),
+}
+
+impl What {
+    pub(super) fn discipline(self) -> &'static str {
+        match self {
+            What::Nothing => "none",
+            What::Station(entry) | What::Engine(entry) => entry.kind,
+        }
+    }
+}
+
+/// What the flow parameter `param` is for a flow of this set: its share of the
+/// link in the unit that the discipline takes it in. `None` leaves the default.
+fn value(param: &Param, set: Flowset, setup: &Setup, weights: u64) -> Result<Option<Value>, String> {
+    let weight = u64::from(set.weight);
+    let largest = u64::from(setup.largest);
+    Ok(match (param.name, param.kind) {
+        ("weight", _) => Some(Value::Count(weight)),
+        ("quantum", _) => Some(Value::Bytes(weight * largest)),
+        ("phase", _) => Some(Value::Span(Span(setup.largest_airtime().0 * weight))),
+        _ if param.default.is_some() => None,
+        // As in dummynet's test program.
+        ("priority", _) => Some(Value::Count(weight)),
+        ("rate", _) => Some(Value::Rate(Rate((u128::from(RATE.0) * u128::from(weight) / u128::from(weights)) as u64))),
+        // A round of packets, one for each unit of weight.
+        ("deadline", _) => Some(Value::Span(RATE.airtime_of_many(largest * weights.div_ceil(weight)))),
+        _ => Some(needed(param, setup)),
+    })
+    .and_then(|value| match (value, param.kind) {
+        (Some(Value::Count(n)), Kind::Count { min, max }) if !(min..=max).contains(&n) => {
+            Err(format!("`{}` is {min} to {max}, not {n}", param.name))
+        }
+        _ => Ok(value),
+    })
+}
+
+/// Something for a parameter that has no default.
+fn needed(param: &Param, setup: &Setup) -> Value {
+    let flows = setup.flows.len() as u64;
+    match param.kind {
+        Kind::Rate => Value::Rate(Rate(RATE.0 / flows)),
+        Kind::Span => Value::Span(setup.largest_airtime()),
+        Kind::Bytes => Value::Bytes(setup.largest.into()),
+        Kind::Limit => Value::Limit(Limit::Packets(FULL)),
+        Kind::Count { min, max } => Value::Count(flows.clamp(min, max)),
+        Kind::Choice(words) => Value::Choice(words[0]),
+    }
+}
+
+/// The setup of a discipline for these flows, with limits that they hardly reach.
+fn setup(entry: &Entry, flowsets: &Flowsets) -> Result<Setup, String> {
+    let flow = || FlowSetup::new(Values::default(), Limit::Packets(FULL));
+    let mut setup = Setup {
+        rate: RATE,
+        largest: flowsets.largest(),
+        scheduler: Values::default(),
+        flows: std::iter::repeat_with(flow).take(flowsets.flows() as usize).collect(),
+    };
+    for param in entry.scheduler.iter().filter(|param| param.default.is_none()) {
+        let value = needed(param, &setup);
+        setup.scheduler.set(param.name, value);
+    }
+    let weights = flowsets.weights();
+    let mut first = 0;
+    for set in &flowsets.sets {
+        let mut values = Values::default();
+        for param in entry.flow {
+            if let Some(value) = value(param, *set, &setup, weights)? {
+                values.set(param.name, value);
+            }
+        }
+        let end = first + set.flows as usize;
+        setup.flows[first..end].iter_mut().for_each(|flow| flow.values = values.clone());
+        first = end;
+    }
+    Ok(setup)
+}
+
+/// One run: how often, and what is read before and after what counts.
+pub(super) struct Run<'a> {
+    pub(super) flowsets: &'a Flowsets,
+    pub(super) qmin: u64,
+    pub(super) qmax: u64,
+}
+
+impl Run<'_> {
+    /// Nanoseconds of CPU for each pair; or why the discipline takes no such flows.
+    pub(super) fn nanos(&self, what: What, pairs: u64) -> Result<f64, String> {
+        self.with(what, |turn| {
+            turn(1);
+            let before = cpu_nanos();
+            let done = turn(pairs);
+            (cpu_nanos() - before) as f64 / done as f64
+        })
+    }
+
+    /// Builds the bed; `drive` gets a function that runs so many pairs on it
+    /// (its first filling and draining warms it up) and says how many it were.
+    pub(super) fn with<R>(&self, what: What, drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R) -> Result<R, String> {
+        let controller = Controller::new(self.flowsets, self.qmin, self.qmax);
+        match what {
+            What::Nothing => Ok(go(controller, Plain::new(), drive)),
+            What::Station(entry) => {
+                let setup = setup(entry, self.flowsets)?;
+                registry::build(entry.kind, &setup, AtStation { setup: &setup, controller, drive }).map_err(why)
+            }
+            What::Engine(entry) => {
+                let spec = PipeSpec { kind: entry.kind, setup: setup(entry, self.flowsets)?, delay: Span::ZERO };
+                let engine = Engine::new(&[spec]).map_err(|(_, refused)| why(refused))?;
+                let bed = InEngine { engine, now: Time::ZERO, out: Vec::new(), sending: None, gone: Vec::new() };
+                Ok(go(controller, bed, drive))
+            }
+        }
+    }
+}
+
+fn go<R>(mut controller: Controller, mut bed: impl Bed, drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R) -> R {
+    drive(&mut |pairs| controller.run(&mut bed, pairs))
+}
+
+fn why(refused: Refusals) -> String {
+    refused.to_string()
+}
+
+struct AtStation<'a, F> {
+    setup: &'a Setup,
+    controller: Controller,
+    drive: F,
+}
+
+impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F> {
+    type Output = R;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> R {
+        let bed = Served {
+            station: Station::new(self.setup, discipline),
+            wire: Wire::new(self.setup.rate),
+            now: Time::ZERO,
+            tallies: vec![Tally::default(); self.setup.flows.len()],
+        };
+        go(self.controller, bed, self.drive)
+    }
+}
+
+/// First in, first out, linked through the packets' own records.
+struct Plain {
+    first: u32,
+    last: u32,
+    wire: Wire,
+    now: Time,
+}
+
+const NONE: u32 = u32::MAX;
+
+impl Plain {
+    fn new() -> Plain {
+        Plain { first: NONE, last: NONE, wire: Wire::new(RATE), now: Time::ZERO }
+    }
+}
+
+impl Bed for Plain {
+    #[inline]
+    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool {
+        match self.first {
+            NONE => self.first = packet.handle,
+            _ => buffers[self.last as usize].next = packet.handle,
+        }
+        self.last = packet.handle;
+        true
+    }
+    #[inline]
+    fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)> {
+        let handle = self.first;
+        let buffer = buffers.get(handle as usize)?;
+        self.first = buffer.next;
+        self.now = self.wire.send(buffer.bytes, self.now);
+        Some((handle, buffer.flow))
+    }
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+}
+
+struct Served<D: Discipline> {
+    station: Station<D>,
+    wire: Wire,
+    now: Time,
+    tallies: Vec<Tally>,
+}
+
+impl<D: Discipline> Bed for Served<D> {
+    #[inline]
+    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
+        let is_in = self.station.arrive(packet, self.now).is_ok();
+        if is_in {
+            self.tallies[packet.flow.index()].queued(packet.bytes);
+        }
+        is_in
+    }
+    #[inline]
+    fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
+        loop {
+            match self.station.next(self.now, &self.wire) {
+                Answer::Serve(queue) => {
+                    let sent = self.station.take(queue, self.now, &mut self.wire).1;
+                    self.now = sent.end;
+                    let packet = self.station.finish(queue, sent.end);
+                    self.tallies[packet.flow.index()].gone(packet.bytes);
+                    return Some((packet.handle, packet.flow.0));
+                }
+                Answer::Drop(queue) => {
+                    let packet = self.station.throw_away(queue, self.now);
+                    self.tallies[packet.flow.index()].gone(packet.bytes);
+                    return Some((packet.handle, packet.flow.0));
+                }
+                Answer::NotBefore(then) => self.now = then,
+                Answer::Idle => return None,
+            }
+        }
+    }
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+}
+
+struct InEngine {
+    engine: Engine,
+    now: Time,
+    out: Vec<Output>,
+    /// The packet on the wire.
+    sending: Option<Emit>,
+    /// Handle and flow of packets that have left.
+    gone: Vec<(u32, u32)>,
+}
+
+const PIPE: PipeId = PipeId(0);
+
+impl InEngine {
+    #[inline]
+    fn read(&mut self) {
+        for output in self.out.drain(..) {
+            match output {
+                Output::Emit(emit) => self.sending = Some(emit),
+                Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
+            }
+        }
+    }
+}
+
+impl Bed for InEngine {
+    #[inline]
+    fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
+        let unit = Unit { flow: packet.flow, handle: packet.handle, bytes: packet.bytes };
+        self.engine.input(PIPE, unit, self.now, &mut self.out);
+        self.read();
+        true
+    }
+    #[inline]
+    fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
+        while self.gone.is_empty() {
+            let due = self.engine.next_event();
+            if due == Time::NEVER {
+                return None;
+            }
+            self.now = due;
+            let sent = self.sending.take_if(|emit| emit.end <= due);
+            self.gone.extend(sent.map(|emit| (emit.handle, emit.flow.0)));
+            self.engine.poll(due, &mut self.out);
+            self.read();
+        }
+        self.gone.pop()
+    }
+    #[inline]
+    fn now(&self) -> Time {
+        self.now
+    }
+}

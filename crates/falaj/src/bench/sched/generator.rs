@@ -1,0 +1,228 @@
+//! The load of dummynet's test program, in falaj's own words: a controller
+//! that fills a scheduler to `qmax` packets and drains it to `qmin`, and a
+//! generator that gives each packet to the flow with the shortest backlog.
+//!
+//! The generator knows each flow's backlog by its own account. Flows stand in
+//! lists by backlog; a packet goes to the first flow of the lowest list that
+//! is not empty, and the flow to the end of the next list; a packet served
+//! sends it to the end of the list below. With one packet in all, flows are
+//! visited in turn: the worst case for caches.
+//!
+//! Packets are records that live elsewhere: a pool whose record freed last is
+//! used next.
+
+use super::flowsets::Flowsets;
+use falaj_sched::queue::{FlowId, Packet};
+use falaj_sched::time::Time;
+
+/// A flow with so many packets gets no more.
+pub(super) const FULL: u32 = 30;
+/// One list for each backlog from 0 to `FULL`.
+const LISTS: usize = FULL as usize + 1;
+const NONE: u32 = u32::MAX;
+
+/// A flow, or the end of a list.
+#[derive(Clone, Copy)]
+struct Seat {
+    before: u32,
+    after: u32,
+    backlog: u32,
+    /// Length of the flow's packets.
+    bytes: u32,
+}
+
+/// Where a packet's bytes would be: its length, its flow, and the next of a list.
+#[derive(Clone, Copy)]
+pub(super) struct Buffer {
+    pub(super) bytes: u32,
+    pub(super) flow: u32,
+    pub(super) next: u32,
+}
+
+/// Chooses flows and makes packets.
+pub(super) struct Generator {
+    /// The flows, then the ends of the lists.
+    seats: Vec<Seat>,
+    flows: u32,
+    /// Bit `b`: the list of backlog `b` has a flow.
+    occupied: u32,
+    pub(super) buffers: Vec<Buffer>,
+    free: u32,
+}
+
+impl Generator {
+    pub(super) fn new(flowsets: &Flowsets) -> Generator {
+        let flows = flowsets.flows();
+        let seat = |i: u32, bytes| Seat { before: i, after: i, backlog: 0, bytes };
+        let mut seats: Vec<Seat> = flowsets.each().zip(0..).map(|(set, i)| seat(i, set.bytes)).collect();
+        seats.extend((0..LISTS as u32).map(|list| seat(flows + list, 0)));
+        let mut generator = Generator { seats, flows, occupied: 0, buffers: Vec::new(), free: NONE };
+        (0..flows).for_each(|f| generator.append(f, 0));
+        generator
+    }
+
+    fn append(&mut self, f: u32, backlog: u32) {
+        let end = self.flows + backlog;
+        let last = self.seats[end as usize].before;
+        let seat = &mut self.seats[f as usize];
+        (seat.before, seat.after, seat.backlog) = (last, end, backlog);
+        self.seats[last as usize].after = f;
+        self.seats[end as usize].before = f;
+        self.occupied |= 1 << backlog;
+    }
+
+    fn take_out(&mut self, f: u32) {
+        let Seat { before, after, backlog, .. } = self.seats[f as usize];
+        self.seats[before as usize].after = after;
+        self.seats[after as usize].before = before;
+        if before == after {
+            // Both are the end of the list: it was alone.
+            self.occupied &= !(1 << backlog);
+        }
+    }
+
+    /// A packet of the flow with the shortest backlog; `None` if all are full.
+    #[inline(always)]
+    pub(super) fn packet(&mut self, now: Time) -> Option<Packet> {
+        let backlog = self.occupied.trailing_zeros();
+        if backlog >= FULL {
+            return None;
+        }
+        let f = self.seats[(self.flows + backlog) as usize].after;
+        self.take_out(f);
+        self.append(f, backlog + 1);
+        let bytes = self.seats[f as usize].bytes;
+        let buffer = Buffer { bytes, flow: f, next: NONE };
+        let handle = match self.free {
+            NONE => {
+                self.buffers.push(buffer);
+                (self.buffers.len() - 1) as u32
+            }
+            handle => {
+                self.free = self.buffers[handle as usize].next;
+                self.buffers[handle as usize] = buffer;
+                handle
+            }
+        };
+        Some(Packet { handle, bytes, flow: FlowId(f), arrival: now })
+    }
+
+    /// The packet with this handle, of this flow, is gone.
+    #[inline(always)]
+    pub(super) fn gone(&mut self, handle: u32, flow: u32) {
+        self.buffers[handle as usize].next = self.free;
+        self.free = handle;
+        let backlog = self.seats[flow as usize].backlog;
+        self.take_out(flow);
+        self.append(flow, backlog - 1);
+    }
+}
+
+/// What is measured: something that packets go into and come out of.
+pub(super) trait Bed {
+    /// False if it did not get in: one queue for all holds 4 GiB at most.
+    fn enqueue(&mut self, packet: Packet, buffers: &mut [Buffer]) -> bool;
+    /// Handle and flow of the packet that has left.
+    fn dequeue(&mut self, buffers: &mut [Buffer]) -> Option<(u32, u32)>;
+    /// Time goes on with each packet that leaves.
+    fn now(&self) -> Time;
+}
+
+/// Fills and drains a bed in turn.
+pub(super) struct Controller {
+    generator: Generator,
+    qmin: u64,
+    qmax: u64,
+    pending: u64,
+}
+
+impl Controller {
+    pub(super) fn new(flowsets: &Flowsets, qmin: u64, qmax: u64) -> Controller {
+        // Beyond, all flows are full and the top is never reached.
+        let qmax = qmax.min(u64::from(FULL) * u64::from(flowsets.flows()));
+        Controller { generator: Generator::new(flowsets), qmin, qmax: qmax.max(qmin + 1), pending: 0 }
+    }
+
+    /// Enqueues and dequeues at least `pairs` packets, whole fillings and
+    /// drainings; returns how many. The first one begins at an empty bed.
+    #[inline(never)]
+    pub(super) fn run(&mut self, bed: &mut impl Bed, pairs: u64) -> u64 {
+        let mut done = 0;
+        while done < pairs {
+            while self.pending < self.qmax {
+                let Some(packet) = self.generator.packet(bed.now()) else { break };
+                if !bed.enqueue(packet, &mut self.generator.buffers) {
+                    self.generator.gone(packet.handle, packet.flow.0);
+                    break;
+                }
+                self.pending += 1;
+            }
+            let full = self.pending;
+            while self.pending > self.qmin {
+                let Some((handle, flow)) = bed.dequeue(&mut self.generator.buffers) else { break };
+                self.generator.gone(handle, flow);
+                self.pending -= 1;
+                done += 1;
+            }
+            assert!(self.pending < full, "a bed that packets do not leave");
+        }
+        done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First in, last out.
+    #[derive(Default)]
+    struct Heap(Vec<Packet>, Vec<(u32, u32)>, usize);
+
+    impl Bed for Heap {
+        fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
+            self.0.push(packet);
+            self.1.push((packet.flow.0, packet.bytes));
+            self.2 = self.2.max(self.0.len());
+            true
+        }
+        fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
+            self.0.pop().map(|p| (p.handle, p.flow.0))
+        }
+        fn now(&self) -> Time {
+            Time::ZERO
+        }
+    }
+
+    #[test]
+    fn flows_are_filled_level_by_level() {
+        let mut heap = Heap::default();
+        let flowsets = "1:10:2,1:20:1".parse().expect("valid");
+        let mut controller = Controller::new(&flowsets, 0, 6);
+        assert_eq!(controller.run(&mut heap, 1), 6);
+        assert_eq!(heap.1, [(0, 10), (1, 10), (2, 20), (0, 10), (1, 10), (2, 20)]);
+        // Drained from the back: 2, 1, 0 came to the list of the empty last.
+        heap.1.clear();
+        assert_eq!(controller.run(&mut heap, 7), 12);
+        assert_eq!(heap.1[..6], [(2, 20), (1, 10), (0, 10), (2, 20), (1, 10), (0, 10)]);
+        assert_eq!(controller.generator.buffers.len(), 6, "freed buffers are used again");
+    }
+
+    #[test]
+    fn with_one_packet_in_all_flows_take_turns() {
+        let mut heap = Heap::default();
+        Controller::new(&Flowsets::equal(3), 0, 1).run(&mut heap, 7);
+        assert_eq!(heap.1.iter().map(|f| f.0).collect::<Vec<_>>(), [0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(heap.2, 1);
+    }
+
+    #[test]
+    fn the_backlog_swings_between_its_ends_and_never_beyond_what_flows_hold() {
+        let mut heap = Heap::default();
+        let mut controller = Controller::new(&Flowsets::equal(4), 3, 9);
+        controller.run(&mut heap, 100);
+        assert_eq!((heap.0.len(), heap.2), (3, 9));
+        let mut heap = Heap::default();
+        Controller::new(&Flowsets::equal(2), 0, 1_000).run(&mut heap, 1);
+        assert_eq!(heap.2, 2 * FULL as usize);
+    }
+}
