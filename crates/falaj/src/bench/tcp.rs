@@ -220,7 +220,7 @@ fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
                 Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while streaming").into()),
-                Some(_) => bail!("the TCP stream failed at end {end}"),
+                Some(_) => bail!("the TCP stream failed at the {end} end"),
                 None => {}
             }
         }
