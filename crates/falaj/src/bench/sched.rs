@@ -1,8 +1,9 @@
 //! `falaj bench sched`: what a discipline costs for each packet: one enqueue
 //! and one dequeue, with queue limits, through the contract and the registry.
 
-use super::{cpu_nanos, median};
+use super::{cpu_nanos, exit, median};
 use crate::show::{self, say};
+use crate::sim::interruptible;
 use anyhow::Result;
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -13,6 +14,7 @@ use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
 use serde_json::json;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 /// What `bench sched` takes.
 #[derive(clap::Args)]
@@ -89,22 +91,30 @@ impl Visitor for Pairs {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut results = Vec::new();
     let bar = show::progress((KINDS.len() * FLOWS.len() * args.repeat.max(1)) as u64, "serving");
-    for kind in KINDS {
-        for flows in FLOWS {
-            let run = |_| {
-                let pairs = Pairs { setup: setup(flows), pairs: args.millions * 1_000_000 };
-                registry::build(kind, &setup(flows), pairs).inspect(|_| bar.inc(1))
-            };
-            let figures = (0..args.repeat.max(1)).map(run).collect::<Result<Vec<f64>, _>>()?;
-            results.push((kind, flows, median(figures)));
+    let ((), interrupted) = interruptible(|stop| {
+        for kind in KINDS {
+            for flows in FLOWS {
+                let mut figures = Vec::new();
+                for _ in 0..args.repeat.max(1) {
+                    let pairs = Pairs { setup: setup(flows), pairs: args.millions * 1_000_000 };
+                    figures.push(registry::build(kind, &setup(flows), pairs)?);
+                    bar.inc(1);
+                    if stop.load(Ordering::Relaxed) {
+                        return Ok(());
+                    }
+                }
+                results.push((kind, flows, median(figures)));
+            }
         }
-    }
+        Ok(())
+    })?;
     bar.finish_and_clear();
+    let exit = exit(interrupted, results.is_empty())?;
     if args.json {
         let all: Vec<_> =
             results.iter().map(|(kind, flows, ns)| json!({ "discipline": kind, "flows": flows, "ns": ns })).collect();
         say!("{}", serde_json::to_string_pretty(&all)?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit);
     }
     say!(
         "ns of CPU for each enqueue and dequeue, packets of {LARGEST} B, {DEPTH} queued in each flow; median of {}",
@@ -112,5 +122,5 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     );
     let rows = results.iter().map(|(kind, flows, ns)| vec![(*kind).to_owned(), flows.to_string(), format!("{ns:.1}")]);
     say!("{}", show::table(&["discipline", "flows", "ns/pair"], rows));
-    Ok(ExitCode::SUCCESS)
+    Ok(exit)
 }
