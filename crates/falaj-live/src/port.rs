@@ -73,7 +73,7 @@ impl TapPort {
 
 impl Port for TapPort {
     fn name(&self) -> String {
-        format!("The link's interface {INTERFACE} at end {}", self.end)
+        format!("The link's interface {INTERFACE} at the {} end", self.end)
     }
 
     fn longest(&self) -> usize {

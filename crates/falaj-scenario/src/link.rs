@@ -3,6 +3,7 @@
 use crate::diagnostics::Problem;
 use crate::keys::{self, Key};
 use crate::model::{ALL, Bucket, Direction, Flow, Link, Need, default_scheduler};
+use crate::nearest;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
@@ -30,6 +31,40 @@ pub(crate) struct Known {
     pub(crate) account: [bool; 2],
 }
 
+/// A name in a header that was probably to be that of another link.
+pub(crate) struct Slip<'a> {
+    pub(crate) name: &'a str,
+    meant: &'a str,
+}
+
+impl Slip<'_> {
+    pub(crate) fn problem(&self, at: Range<usize>) -> Problem {
+        let (name, meant) = (quoted(self.name), quoted(self.meant));
+        Problem::error(at, format!("link {name} has no rate, and link {meant} has one"))
+            .label(format!("did you mean {meant}?"))
+            .help(format!("if {name} is a link of its own, give it a `rate`"))
+    }
+}
+
+/// The links without a rate whose names are near to one that has a rate.
+pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
+    // A misspelt `rate` is said where it stands.
+    let rate = |table: &DeTable<'_>| {
+        table.keys().any(|k| k.get_ref() == "rate" || nearest::among(k.get_ref(), ["rate"]).is_some())
+    };
+    let has_rate = |link: &DeValue<'_>| {
+        let sides = ["up", "down"].iter().filter_map(|side| link.get(*side)?.get_ref().as_table());
+        link.as_table().into_iter().chain(sides).any(rate)
+    };
+    let named = |with: bool| {
+        let of = move |(_, link): &(_, &toml::Spanned<DeValue<'_>>)| {
+            link.get_ref().is_table() && has_rate(link.get_ref()) == with
+        };
+        links.iter().filter(of).map(|(name, _)| -> &str { name.get_ref() })
+    };
+    named(false).filter_map(|name| Some(Slip { name, meant: nearest::among(name, named(true))? })).collect()
+}
+
 /// The discipline that was chosen for a direction.
 struct Chosen<'a> {
     entry: &'static Entry,
@@ -37,8 +72,16 @@ struct Chosen<'a> {
     fields: Option<Fields<'a>>,
 }
 
-/// Reads `[link.NAME]`.
-pub(crate) fn link<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, problems: &mut Vec<Problem>) -> Known {
+/// Reads `[link.NAME]`. Where part of it stands under a slip of its name, what
+/// is missing here is not said, nor which flows it has.
+pub(crate) fn link<'a>(
+    name: &str,
+    table: &'a DeTable<'a>,
+    at: Range<usize>,
+    slips: &[Slip<'_>],
+    problems: &mut Vec<Problem>,
+) -> Known {
+    let parted = slips.iter().any(|slip| slip.meant == name);
     let what = format!("link {}", quoted(name));
     let link = fields(table, at, &what, keys::LINK, &[], problems);
     let sides = ["up", "down"].map(|side| {
@@ -81,7 +124,10 @@ pub(crate) fn link<'a>(name: &str, table: &'a DeTable<'a>, at: Range<usize>, pro
             (Some(_), Some(other)) => other.entry.flow.iter().map(Key::from).collect(),
             _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
         };
-        (out[n], names[n], promised[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, problems);
+        (out[n], names[n], promised[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, parted, problems);
+        if parted {
+            names[n] = None;
+        }
     }
     let [up, down] = out;
     let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
@@ -183,6 +229,7 @@ fn direction(
     flow_table: &FlowTable<'_>,
     chosen: Option<&Chosen<'_>>,
     elsewhere: &[Key],
+    parted: bool,
     problems: &mut Vec<Problem>,
 ) -> Side {
     let mut read = |name: &str| {
@@ -201,7 +248,9 @@ fn direction(
             (read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, problems), Some(leaf_names(table)))
         }
     };
-    if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some())) {
+    if let (Some(flows), Some(owner)) = (&flows, tables.iter().find(|t| t.field("flow").is_some()))
+        && !parted
+    {
         unmatched(flows, owner, problems);
     }
 
@@ -225,6 +274,9 @@ fn direction(
         return (None, names, Vec::new());
     };
     if flows.is_empty() {
+        if parted {
+            return (None, names, Vec::new());
+        }
         // Without flows the link is one; what its discipline needs to know of
         // a flow then has to have a default.
         match all(tables, chosen.entry, problems) {
@@ -485,7 +537,7 @@ fn all<'a>(tables: &[&Fields<'a>], entry: &'static Entry, problems: &mut Vec<Pro
         let name = first.what.as_str();
         problems.push(
             Problem::error(first.at.clone(), format!("{name} has no flows, and `{}` cannot do without", entry.kind))
-                .help(format!("add flows `[link.NAME.flow.FLOW]` with `match` and {}", crate::nearest::list(required))),
+                .help(format!("add flows `[link.NAME.flow.FLOW]` with `match` and {}", nearest::list(required))),
         );
         return None;
     }

@@ -82,7 +82,11 @@ pub fn parse_match(text: &str) -> Result<Match, Unreadable> {
             "sport" => rule.sport = Some(operand("a port", "sport 5004").and_then(ports)?),
             "dport" => rule.dport = Some(operand("a port", "dport 5004").and_then(ports)?),
             _ => {
-                let near = nearest::among(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned);
+                let near = match word {
+                    // As others' filters write either.
+                    "port" | "ports" => Some("sport` or `dport".to_owned()),
+                    _ => nearest::among(word, TERMS.iter().map(|(t, _)| *t)).map(str::to_owned),
+                };
                 return Err(Unreadable {
                     near,
                     ..wrong(at, format!("{} is not a term of a rule", quoted(word)), GRAMMAR)

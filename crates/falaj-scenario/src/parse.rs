@@ -37,8 +37,12 @@ fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Sc
     let run = run(&file, problems);
 
     let mut links: Vec<Known> = Vec::new();
+    let slips = file.table("link").map_or(Vec::new(), |(table, _)| link::slips(table));
     each(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
-        links.push(link::link(name, table, at, problems));
+        match slips.iter().find(|slip| slip.name == name) {
+            Some(slip) => problems.push(slip.problem(at)),
+            None => links.push(link::link(name, table, at, &slips, problems)),
+        }
     });
     if links.is_empty() && !file.field("link").map_or(file.means("link"), |f| f.datum.is_none()) {
         problems.push(
@@ -56,6 +60,9 @@ fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Sc
         traffic::counted(n, known, &read, problems);
     }
 
+    if !slips.is_empty() {
+        return None;
+    }
     let links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
     Some(Scenario { links, traffic, run: run? })

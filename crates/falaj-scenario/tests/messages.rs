@@ -2637,3 +2637,94 @@ phase = "1ms"
         "#]],
     );
 }
+
+#[test]
+fn a_slip_in_the_name_of_a_link() {
+    let office = "[link.office]\nrate = \"20mbit\"\nscheduler = { kind = \"drr\" }\n\n";
+    let traffic = "[traffic.x]\nlink = \"office\"\nflow = \"b\"\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n";
+    // What it has is asked of neither: flows, sources, a rate.
+    let slip = format!(
+        "{office}[link.office.flow.a]\nmatch = \"udp\"\n\n[link.ofice.flow.b]\nmatch = \"any\"\nquantum = \"2kB\"\n\n{traffic}"
+    );
+    errors(
+        &slip,
+        expect![[r#"
+        error: link `ofice` has no rate, and link `office` has one
+         --> a.toml:8:7
+          |
+        8 | [link.ofice.flow.b]
+          |       ^^^^^ did you mean `office`?
+          |
+          = help: if `ofice` is a link of its own, give it a `rate`
+    "#]],
+    );
+    // All of its flows, and a discipline that cannot do without; both directions; and the rate of one alone.
+    let all = "[link.office.up]\nrate = \"20mbit\"\nscheduler = { kind = \"virtual-links\" }\n\n[link.office.down]\nrate = \"30mbit\"\n\n\
+               [link.offce.up.flow.b]\nmatch = \"any\"\nkind = \"A\"\nphase = \"5ms\"\n";
+    errors(
+        all,
+        expect![[r#"
+        error: link `offce` has no rate, and link `office` has one
+         --> a.toml:8:7
+          |
+        8 | [link.offce.up.flow.b]
+          |       ^^^^^ did you mean `office`?
+          |
+          = help: if `offce` is a link of its own, give it a `rate`
+    "#]],
+    );
+    // The rate itself stands under the slip.
+    errors(
+        "[link.ofice]\nrate = \"20mbit\"\n\n[link.office.flow.b]\nmatch = \"any\"\n",
+        expect![[r#"
+        error: link `office` has no rate, and link `ofice` has one
+         --> a.toml:4:7
+          |
+        4 | [link.office.flow.b]
+          |       ^^^^^^ did you mean `ofice`?
+          |
+          = help: if `office` is a link of its own, give it a `rate`
+    "#]],
+    );
+    // Names that are not near, or both with rates, are links of their own.
+    errors(
+        &format!("{office}[link.home.flow.b]\nmatch = \"any\"\n"),
+        expect![[r#"
+        error: link `home` lacks `rate`
+         --> a.toml:5:7
+          |
+        5 | [link.home.flow.b]
+          |       ^^^^
+          |
+          = help: `rate`: bits a second that the link carries, or `unlimited`; write a rate in quotes, as in `"100mbit"`
+    "#]],
+    );
+    errors(
+        &format!("{office}[link.ofice]\nrat = \"20mbit\"\n"),
+        expect![[r#"
+        error: link `ofice` has no key `rat`
+         --> a.toml:6:1
+          |
+        6 | rat = "20mbit"
+          | ^^^ did you mean `rate`?
+          |
+          = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+    "#]],
+    );
+}
+
+#[test]
+fn a_port_of_either_side() {
+    errors(
+        "[link.a]\nrate = \"1mbit\"\n[link.a.flow.b]\nmatch = \"udp port 5004\"\n",
+        expect![[r#"
+        error: `match`: `port` is not a term of a rule
+         --> a.toml:4:14
+          |
+        4 | match = "udp port 5004"
+          |              ^^^^ did you mean `sport` or `dport`?
+          |
+          = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]
+    "#]],
+    );
+}

@@ -51,7 +51,7 @@ Exit status:
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare)
-  130  interrupted by Ctrl-C; what was known until then is printed (sim, compare, demo)
+  130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;
 colours and progress are for terminals, and NO_COLOR is heeded.

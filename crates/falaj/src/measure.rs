@@ -246,9 +246,9 @@ fn in_namespaces(
             // A terminal's Ctrl-C reaches the ends.
             Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
             Some(Event::Exited(Exit::Signal(signal))) => {
-                bail!("the traffic at end {} got signal {signal}", waiting[i])
+                bail!("the traffic at the {} end got signal {signal}", waiting[i])
             }
-            Some(_) => bail!("the traffic at end {} failed", waiting[i]),
+            Some(_) => bail!("the traffic at the {} end failed", waiting[i]),
             None => {}
         }
     }

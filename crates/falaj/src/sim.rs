@@ -73,6 +73,16 @@ pub(crate) fn interrupts() -> Result<Arc<AtomicBool>> {
     Ok(Arc::clone(STOP.get_or_init(|| stop)))
 }
 
+/// Work that Ctrl-C is to end where it is, with what is known: `work` looks at
+/// the flag. Was it interrupted?
+pub(crate) fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> Result<T>) -> Result<(T, bool)> {
+    let stop = interrupts()?;
+    stop.store(false, Ordering::Relaxed);
+    let done = work(&stop);
+    let interrupted = stop.swap(true, Ordering::Relaxed);
+    Ok((done?, interrupted))
+}
+
 /// A flow over all replications.
 pub(crate) struct Simulated {
     /// Packets that came, left, were lost.

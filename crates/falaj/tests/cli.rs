@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TENANTS, falaj, file, flow, number, program, signal};
+use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
 use expect_test::expect;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -105,6 +105,24 @@ fn ctrl_c_in_a_long_replication_tells_how_far_it_came() {
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(err.starts_with("interrupted: ") && err.contains(" of 36000s simulated"), "{err}");
     assert!(out.contains("delay mean"), "{out}");
+}
+
+#[test]
+fn ctrl_c_ends_what_reproduces_and_measures() {
+    // Their first figures would take a minute.
+    let bench = ["bench", "sim", "--only", "fifo", "--millions", "1", "--repeat", "1000", "--json"];
+    let reproduce = ["reproduce", "fortuna", "--beyond"];
+    for args in [&bench[..], &reproduce[..]] {
+        let child = program(args).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        let pressed = Instant::now();
+        signal("INT", child.id());
+        let ran = Ran::from(child.wait_with_output().unwrap());
+        assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
+        assert_eq!(ran.status, Some(130), "{ran:?}");
+        assert_eq!(ran.err, "falaj: interrupted before there was anything to tell\n");
+        assert_eq!(ran.out, "");
+    }
 }
 
 // ------------------------------------------------------------------------------------------------------------- plan
@@ -781,9 +799,12 @@ fn every_field_of_json_is_in_the_reference() {
     let needy = TENANTS.replacen("queue = \"20p\"", "queue = \"20p\"\nneed = { delay = \"1us\" }", 1);
     let refused = file("needy.toml", &needy);
     let wrong = file("wrong.toml", "[link.a]\nrate = 5");
-    let runs: [(&str, &[&str], &[&str]); 3] = [
+    let laid_out = file("laid-out.toml", TENANTS);
+    let runs: [(&str, &[&str], &[&str]); 5] = [
         ("check", &["check", wrong, "--json"], &["problems", "column"]),
         ("plan", &["plan", refused, "--json"], &["others", "refused"]),
+        ("plan", &["plan", refused, "--what-if", "a.queue=4p", "--json"], &["before", "enough"]),
+        ("fmt", &["fmt", laid_out, "--check", "--json"], &["changed"]),
         ("sim", &["sim", refused, "--duration", "1ms", "--json"], &["flows", "delay_p99_ns"]),
     ];
     for (command, args, some) in runs {
@@ -815,6 +836,45 @@ fn assert_shown(shown: &str, printed: &str) {
     for line in shown.lines().map(str::trim_end).filter(|line| *line != "…") {
         assert!(lines.any(|l| l == line), "not printed, or not there:\n{line}\nof\n{shown}\nbut\n{printed}");
     }
+}
+
+fn falaj_at(directory: &Path, args: &[&str]) -> Ran {
+    program(args).current_dir(directory).output().expect("the program starts").into()
+}
+
+/// What the other pages show of the repository's own scenarios.
+#[test]
+fn the_pages_show_what_is_printed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for page in ["how-to/plan.md", "how-to/divide.md"] {
+        let text = std::fs::read_to_string(root.join("docs").join(page)).unwrap();
+        let sessions = blocks(&text, "console");
+        assert!(sessions.len() > 1, "{page}");
+        for session in sessions {
+            let (command, shown) = session.split_once('\n').expect("a command and what it shows");
+            let words: Vec<&str> = command.strip_prefix("$ falaj ").expect("a command of falaj").split(' ').collect();
+            // The picture has a test of its own.
+            let words = words.split(|word| *word == "--svg").next().unwrap_or_default();
+            assert_shown(shown, &falaj_at(&root, words).out);
+        }
+    }
+}
+
+/// `UPDATE_EXPECT=1 cargo test -p falaj` draws it.
+#[test]
+#[cfg(feature = "plots")]
+fn the_picture_of_the_curves_is_up_to_date() {
+    let figures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures");
+    let drawn = Path::new(env!("CARGO_TARGET_TMPDIR")).join("curves.svg");
+    let ran = falaj_at(&figures, &["plan", "curves.toml", "--svg", drawn.to_str().expect("a path that is text")]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let drawn = std::fs::read_to_string(drawn).unwrap();
+    let path = figures.join("curves.svg");
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(&path, &drawn).unwrap();
+    }
+    let there = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(there == drawn, "docs/figures/curves.svg is out of date: run this test with UPDATE_EXPECT=1");
 }
 
 /// Done as it says. Live runs are left out, they never print the same twice.

@@ -141,7 +141,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(end) = self.end {
-            write!(f, "side {end}: ")?;
+            write!(f, "the {end} end: ")?;
         }
         f.write_str(self.step.failed())?;
         if self.errno != 0 {
@@ -226,7 +226,7 @@ mod tests {
         let text = Error::new(Step::OpenTun, Some(End::Near), Errno::ENODEV).to_string();
         assert_eq!(
             text,
-            "side a: cannot open /dev/net/tun: No such device (ENODEV); the kernel has no TUN/TAP driver: modprobe tun"
+            "the near end: cannot open /dev/net/tun: No such device (ENODEV); the kernel has no TUN/TAP driver: modprobe tun"
         );
     }
 }

@@ -168,7 +168,7 @@ impl Init {
         let (end, peer) = (self.end, self.end.other());
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
-        command.env("FALAJ_SIDE", end.to_string());
+        command.env("FALAJ_SIDE", if end == End::Near { "a" } else { "b" });
         command.env("FALAJ_ADDR", end.address().to_string()).env("FALAJ_PEER", peer.address().to_string());
         if network::has_ipv6() {
             command.env("FALAJ_ADDR6", end.address6().to_string()).env("FALAJ_PEER6", peer.address6().to_string());

@@ -103,12 +103,12 @@ impl End {
     }
 }
 
-/// `a` or `b`.
+/// `near` or `far`.
 impl fmt::Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            End::Near => "a",
-            End::Far => "b",
+            End::Near => "near",
+            End::Far => "far",
         })
     }
 }

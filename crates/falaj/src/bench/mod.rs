@@ -7,6 +7,7 @@ mod sched;
 mod sim;
 mod tcp;
 
+use crate::sim::{INTERRUPTED, Interrupted};
 use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
@@ -33,6 +34,19 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
         What::Tcp(args) => tcp::main(args),
+    }
+}
+
+/// The exit status of a measurement; an error if Ctrl-C came before there was
+/// anything to tell.
+fn exit(interrupted: bool, nothing: bool) -> Result<ExitCode> {
+    match (interrupted, nothing) {
+        (true, true) => Err(Interrupted("before there was anything to tell").into()),
+        (true, false) => {
+            eprintln!("interrupted: this is what was measured until then");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        _ => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -1,8 +1,9 @@
 //! `falaj bench sim`: packets simulated a second, through engine and registry,
 //! with counters and delay histogram on.
 
-use super::{cpu_nanos, median};
+use super::{cpu_nanos, exit, median};
 use crate::show::{self, say};
+use crate::sim::interruptible;
 use anyhow::Result;
 use falaj_engine::PipeId;
 use falaj_engine::pipe::PipeSpec;
@@ -14,7 +15,6 @@ use falaj_sim::{Experiment, Feed, simulate};
 use falaj_traffic::source::{Model, SourceSpec};
 use serde_json::json;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 
 /// What `bench sim` takes.
 #[derive(clap::Args)]
@@ -79,35 +79,41 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut results = Vec::new();
     let cases: Vec<&Case> = CASES.iter().filter(|c| args.only.as_ref().is_none_or(|only| c.0.contains(only))).collect();
     let bar = show::progress((cases.len() * FLOWS.len() * args.repeat.max(1)) as u64, "simulating");
-    for case in cases {
-        for flows in FLOWS {
-            let experiment = experiment(case, flows, args.millions * 1_000_000);
-            let mut rates = Vec::new();
-            for seed in 0..args.repeat.max(1) {
-                let before = cpu_nanos();
-                let run =
-                    simulate(&experiment, seed as u64, &AtomicBool::new(false)).map_err(|(_, refused)| refused)?;
-                let used = cpu_nanos() - before;
-                let packets: u64 = run.pipes[0].iter().map(|f| f.counters.offered).sum();
-                rates.push(packets as f64 * 1e3 / used as f64);
-                bar.inc(1);
+    let ((), interrupted) = interruptible(|stop| {
+        for case in cases {
+            for flows in FLOWS {
+                let experiment = experiment(case, flows, args.millions * 1_000_000);
+                let mut rates = Vec::new();
+                for seed in 0..args.repeat.max(1) {
+                    let before = cpu_nanos();
+                    let run = simulate(&experiment, seed as u64, stop).map_err(|(_, refused)| refused)?;
+                    let used = cpu_nanos() - before;
+                    if !run.complete {
+                        return Ok(());
+                    }
+                    let packets: u64 = run.pipes[0].iter().map(|f| f.counters.offered).sum();
+                    rates.push(packets as f64 * 1e3 / used as f64);
+                    bar.inc(1);
+                }
+                results.push((case.0, flows, median(rates)));
             }
-            results.push((case.0, flows, median(rates)));
         }
-    }
+        Ok(())
+    })?;
     bar.finish_and_clear();
+    let exit = exit(interrupted, results.is_empty())?;
     if args.json {
         let all: Vec<_> = results
             .iter()
             .map(|(name, flows, rate)| json!({ "discipline": name, "flows": flows, "mpps": rate }))
             .collect();
         say!("{}", serde_json::to_string_pretty(&all)?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit);
     }
     say!("million packets simulated a second of CPU, one core; {} M packets, median of {}", args.millions, args.repeat);
     let rows = results.iter().map(|(name, flows, rate)| {
         vec![(*name).to_owned(), flows.to_string(), format!("{rate:.1}"), format!("{:.0}", 1e3 / rate)]
     });
     say!("{}", show::table(&["discipline", "flows", "M packets/s", "ns/packet"], rows));
-    Ok(ExitCode::SUCCESS)
+    Ok(exit)
 }

@@ -2,10 +2,10 @@
 //! (the yardstick: the kernel alone) and by an unlimited emulated link.
 //!
 //! The paths take turns within one run, so that a busy machine slows both. One
-//! stream, from end a to end b; what counts is what the receiver's program has
+//! stream, from the near end to the far one; what counts is what the receiver's program has
 //! read, from its first byte to its last.
 
-use super::median;
+use super::{exit, median};
 use crate::show::{self, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
@@ -18,6 +18,7 @@ use falaj_scenario::Scenario;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
+use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
@@ -118,15 +119,21 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut series: Vec<Series> =
         VERSIONS.into_iter().flat_map(|ip| PATHS.map(|(_, path)| Series { path, ip, streams: Vec::new() })).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "streaming");
-    for _ in 0..args.repeat {
-        for (i, &ip) in VERSIONS.iter().enumerate() {
-            for (j, &(join, _)) in PATHS.iter().enumerate() {
-                series[i * PATHS.len() + j].streams.push(stream(join, ip, args.seconds)?);
-                bar.inc(1);
-            }
+    let mut turns = 0;
+    let interrupted = loop {
+        match turn(&mut series, args.seconds, &bar) {
+            Ok(()) => turns += 1,
+            // Only whole turns compare.
+            Err(error) if error.is::<Interrupted>() => break true,
+            Err(error) => return Err(error),
         }
-    }
+        if turns == args.repeat {
+            break false;
+        }
+    };
+    series.iter_mut().for_each(|s| s.streams.truncate(turns as usize));
     bar.finish_and_clear();
+    let exit = exit(interrupted, turns == 0)?;
     let ratios: Vec<f64> = series
         .chunks_exact(PATHS.len())
         .map(|of| of[1].median(|s| s.gbit_per_s) / of[0].median(|s| s.gbit_per_s))
@@ -136,14 +143,25 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             VERSIONS.iter().zip(&ratios).map(|(ip, r)| (format!("ipv{ip}"), (*r).into())).collect();
         let json = serde_json::json!({ "seconds": args.seconds, "series": series, "ratio_of_medians": ratios });
         say!("{}", serde_json::to_string_pretty(&json)?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit);
     }
-    print(args, &series, &ratios);
-    Ok(ExitCode::SUCCESS)
+    print(args, turns, &series, &ratios);
+    Ok(exit)
 }
 
-fn print(args: &Args, series: &[Series], ratios: &[f64]) {
-    say!("one TCP stream from a to b, {} s, {} times each, in turns; medians", args.seconds, args.repeat);
+/// A stream through each path.
+fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
+    for (i, &ip) in VERSIONS.iter().enumerate() {
+        for (j, &(join, _)) in PATHS.iter().enumerate() {
+            series[i * PATHS.len() + j].streams.push(stream(join, ip, seconds)?);
+            bar.inc(1);
+        }
+    }
+    Ok(())
+}
+
+fn print(args: &Args, turns: u64, series: &[Series], ratios: &[f64]) {
+    say!("one TCP stream from the near to the far end, {} s, {} times each, in turns; medians", args.seconds, turns);
     let rows = series.iter().enumerate().map(|(i, s)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
         let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
@@ -220,7 +238,7 @@ fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -
             match sandbox.read_event(end)? {
                 Some(Event::Exited(Exit::Code(0))) => running.retain(|&other| other != end),
                 Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while streaming").into()),
-                Some(_) => bail!("the TCP stream failed at end {end}"),
+                Some(_) => bail!("the TCP stream failed at the {end} end"),
                 None => {}
             }
         }

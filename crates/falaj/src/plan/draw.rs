@@ -203,10 +203,12 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
 /// The arrows and the words.
 fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, envelope: bool) -> Drawn {
     let flow = picture.flow;
-    if envelope {
-        named(chart, frame, flow.envelope.as_ref().ok().map(|e| &e.curve), "sent at most", SENT.0)?;
+    let sent = flow.envelope.as_ref().ok().map(|e| frame.points(&e.curve)).filter(|_| envelope);
+    let served = frame.points(picture.service);
+    if let Some(sent) = &sent {
+        named(chart, frame, sent, Some(&served), "sent at most", SENT.0)?;
     }
-    named(chart, frame, Some(picture.service), "served at least", SERVED.0)?;
+    named(chart, frame, &served, sent.as_deref(), "served at least", SERVED.0)?;
     let (Some(d), Some(backlog)) = (&flow.distances, &flow.backlog) else {
         // Below the service curve there is nothing else.
         let corner = frame.place((frame.width, 0.0));
@@ -244,13 +246,30 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
     word(chart, &backlog, middle, (aside, 0), (h, VPos::Center), DISTANCE.0)
 }
 
-/// A curve's name, where it leaves the picture.
-fn named(chart: &mut Chart<'_, '_>, frame: &Frame, curve: Option<&Curve>, name: &str, colour: RGBColor) -> Drawn {
-    let Some(end) = curve.and_then(|c| frame.points(c).pop()) else { return Ok(()) };
+/// A curve's name, where it leaves the picture: above the line or, where another
+/// one would be in the way, below it.
+fn named(
+    chart: &mut Chart<'_, '_>,
+    frame: &Frame,
+    curve: &[(f64, f64)],
+    other: Option<&[(f64, f64)]>,
+    name: &str,
+    colour: RGBColor,
+) -> Drawn {
+    let &[.., before, end] = curve else { return Ok(()) };
+    let (wide, high) = chart.plotting_area().dim_in_pixel();
+    let pixels = |y: f64| y * frame.data / frame.tall * f64::from(high);
+    let top = pixels(end.1) > f64::from(high) - 1.0;
+    let close_above = other.and_then(<[_]>::last).is_some_and(|o| (0.0..20.0).contains(&pixels(o.1 - end.1)));
     let (aside, anchor) = match end.0 * frame.time / frame.width {
         // At the top, with or without room beside it; or on the right.
-        part if part < 0.75 => ((10, 4), (HPos::Left, VPos::Top)),
-        part if part < 0.98 => ((-12, 4), (HPos::Right, VPos::Top)),
+        part if top && part < 0.75 => ((10, 4), (HPos::Left, VPos::Top)),
+        _ if top => ((-12, 4), (HPos::Right, VPos::Top)),
+        _ if close_above => {
+            // Below the line where the name begins.
+            let slope = pixels(end.1 - before.1) / ((end.0 - before.0) * frame.time / frame.width * f64::from(wide));
+            ((-8, 6 + (slope * 7.5 * name.len() as f64) as i32), (HPos::Right, VPos::Top))
+        }
         _ => ((-8, -10), (HPos::Right, VPos::Bottom)),
     };
     word(chart, name, end, aside, anchor, colour)

@@ -2,13 +2,13 @@
 //! and with both; then with the first link divided among a small part and the
 //! rest, by one queue and by DRR. No maximum may exceed its bound.
 
-use super::runs::{Effort, PARTS, Server, run};
+use super::runs::{Effort, PARTS, Server, Watch, run};
 use super::tables::{Published, verdict};
 use crate::show;
 use crate::show::say;
 use anyhow::Result;
-use indicatif::ProgressBar;
 use serde::Serialize;
+use std::sync::atomic::AtomicBool;
 
 pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 4 };
 
@@ -37,22 +37,25 @@ pub(super) struct Outcome {
     pub(super) verdict: &'static str,
 }
 
-/// All that is run, in both tables.
-pub(super) fn outcomes(published: &Published, effort: Effort) -> Result<[Vec<Outcome>; 2]> {
+/// All that is run, in both tables; of the rows that were done, if it was stopped.
+pub(super) fn outcomes(published: &Published, effort: Effort, stop: &AtomicBool) -> Result<[Vec<Outcome>; 2]> {
     let runs = published.rows.len() * (SERVERS.len() + DIVIDED.len()) * effort.seeds;
     let bar = show::progress(runs as u64, "beyond");
-    let both = [&SERVERS[..], &DIVIDED[..]].map(|servers| under(servers, published, effort, &bar));
+    let both = [&SERVERS[..], &DIVIDED[..]].map(|servers| under(servers, published, effort, Watch { bar: &bar, stop }));
     bar.finish_and_clear();
     let [links, parts] = both;
     Ok([links?, parts?.into_iter().filter(|o| o.link.contains('/')).collect()])
 }
 
 /// By row, then link or part, then server.
-fn under(servers: &[Server], published: &Published, effort: Effort, bar: &ProgressBar) -> Result<Vec<Outcome>> {
+fn under(servers: &[Server], published: &Published, effort: Effort, watch: Watch<'_>) -> Result<Vec<Outcome>> {
     let mut outcomes = Vec::new();
     for row in &published.rows {
         let links = row.links();
-        let runs = servers.iter().map(|s| run(&links, *s, effort, bar)).collect::<Result<Vec<_>>>()?;
+        let runs = servers.iter().map(|s| run(&links, *s, effort, watch)).collect::<Result<Vec<_>>>()?;
+        if runs.iter().any(Vec::is_empty) {
+            break;
+        }
         let mut names: Vec<(String, u64)> =
             links.iter().enumerate().map(|(n, (_, input))| ((n + 1).to_string(), *input)).collect();
         if matches!(servers[0], Server::Divided { .. }) {

@@ -2,11 +2,12 @@
 //! type A, at 50 Mbit/s. Which servers, which quantity, and the runs that all
 //! figures share.
 
-use super::runs::{Effort, Link, Ours, Server, run};
+use super::runs::{Effort, Link, Ours, Server, Watch, run};
 use crate::show;
 use anyhow::Result;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 
 /// The paper says nothing of its figures' runs.
 pub(super) const EFFORT: Effort = Effort { seconds: 10.0, seeds: 8 };
@@ -72,8 +73,8 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Runs what these figures need, each scenario once.
-    pub(super) fn of(figures: &[&Figure], effort: Effort) -> Result<Sweep> {
+    /// Runs what these figures need, each scenario once; `None` if it was stopped.
+    pub(super) fn of(figures: &[&Figure], effort: Effort, stop: &AtomicBool) -> Result<Option<Sweep>> {
         let points = |f: &&Figure| {
             let until = f.until;
             f.servers.iter().flat_map(move |s| (0..=until / STEP).map(move |i| (*s, i * STEP))).collect::<Vec<_>>()
@@ -83,10 +84,15 @@ impl Sweep {
         let mut runs = BTreeMap::new();
         for (server, x) in needed {
             let links: [Link; 2] = [('B', x), ('A', OF_A)];
-            runs.insert((server, x), run(&links, server, effort, &bar)?);
+            let ours = run(&links, server, effort, Watch { bar: &bar, stop })?;
+            if ours.is_empty() {
+                bar.finish_and_clear();
+                return Ok(None);
+            }
+            runs.insert((server, x), ours);
         }
         bar.finish_and_clear();
-        Ok(Sweep { runs })
+        Ok(Some(Sweep { runs }))
     }
 
     /// A server's curve from one offered rate to another, both included.

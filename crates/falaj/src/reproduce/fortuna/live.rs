@@ -18,8 +18,8 @@ use super::tables::SERVERS;
 use crate::file;
 use crate::measure::{Measured, Thread, measure};
 use crate::show::{self, say};
-use crate::sim::{Replications, Simulated};
-use anyhow::{Result, bail};
+use crate::sim::{Interrupted, Replications, Simulated};
+use anyhow::Result;
 use clap::ValueEnum;
 use falaj_engine::PipeId;
 use falaj_live::forward::Losses;
@@ -148,24 +148,33 @@ pub(super) struct Results {
     plan: Plan,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) claims: Vec<Claim>,
+    /// Ctrl-C came before all of it was done.
+    pub(super) interrupted: bool,
 }
 
 /// Sends everything through everything, one after the other.
 pub(super) fn run(plan: &Plan) -> Result<Results> {
     let mut outcomes = Vec::new();
+    let mut interrupted = false;
     let total = plan.loads.len() * plan.phases.len() * SERVERS.len();
-    for &load in &plan.loads {
+    'all: for &load in &plan.loads {
         for &phase in &plan.phases {
             for server in SERVERS {
                 if show::progress_wanted() {
                     eprintln!("{}/{total}: {}, {phase}, {}", outcomes.len() + 1, load.shape(), server.name());
                 }
-                outcomes.push(outcome(load, phase, server, plan.duration)?);
+                match outcome(load, phase, server, plan.duration) {
+                    Err(error) if error.is::<Interrupted>() && !outcomes.is_empty() => {
+                        interrupted = true;
+                        break 'all;
+                    }
+                    outcome => outcomes.push(outcome?),
+                }
             }
         }
     }
     let claims = claims::live(&outcomes);
-    Ok(Results { plan: plan.clone(), outcomes, claims })
+    Ok(Results { plan: plan.clone(), outcomes, claims, interrupted })
 }
 
 fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Outcome> {
@@ -183,7 +192,7 @@ fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Ou
     let measured = measure(&scenario, 0, "measuring")?;
     let simulated = Replications::run(&scenario)?;
     if simulated.duration() < duration {
-        bail!("interrupted");
+        return Err(Interrupted("while simulating").into());
     }
     let tenants: Vec<Tenant> = links
         .iter()

@@ -23,11 +23,13 @@ mod tables;
 
 use super::Args;
 use crate::show::{note, say};
+use crate::sim::{INTERRUPTED, Interrupted, interruptible};
 use anyhow::{Context, Result};
 use figures::{FIGURES, Figure, Sweep};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 
 pub(super) use live::Load;
 
@@ -38,6 +40,8 @@ struct Results {
     figures: Option<(Sweep, Vec<claims::Claim>)>,
     beyond: Option<[Vec<beyond::Outcome>; 2]>,
     live: Option<live::Results>,
+    /// Ctrl-C came before all of it was done.
+    interrupted: bool,
 }
 
 impl Results {
@@ -71,6 +75,7 @@ impl Results {
     fn json(&self) -> Value {
         let mut json = json!({
             "paper": self.source, "first_seed": runs::FIRST_SEED, "version": env!("CARGO_PKG_VERSION"),
+            "complete": !self.interrupted,
         });
         let mut summary = json!({});
         if let Some(cells) = &self.cells {
@@ -127,20 +132,36 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     // Live first: namespaces are made while the program has one thread.
     let plan = live::Plan { loads: args.load.clone(), phases: args.phase.clone(), duration: args.duration };
     let live = args.live.then(|| live::run(&plan)).transpose()?;
-    let cells = (args.tables || everything).then(|| tables::cells(&published)).transpose()?;
-    let figures = if wanted.is_empty() {
-        None
-    } else {
-        let sweep = Sweep::of(&wanted, figures::EFFORT)?;
+    let simulated = interruptible(|stop| {
+        if live.as_ref().is_some_and(|live| live.interrupted) {
+            stop.store(true, Ordering::Relaxed);
+        }
+        let cells = (args.tables || everything).then(|| tables::cells(&published, stop)).transpose()?;
+        let sweep = if wanted.is_empty() { None } else { Sweep::of(&wanted, figures::EFFORT, stop)? };
+        let beyond = args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT, stop)).transpose()?;
+        Ok((cells, sweep, beyond))
+    });
+    let ((cells, sweep, beyond), interrupted) = simulated?;
+    // Of what was only begun there is nothing to tell.
+    let cells = cells.filter(|cells| !cells.is_empty());
+    let beyond = beyond.filter(|[links, _]| !links.is_empty());
+    let figures = sweep.map(|sweep| {
         let claims = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
-        Some((sweep, claims))
-    };
-    let beyond = args.beyond.then(|| beyond::outcomes(&published, beyond::EFFORT)).transpose()?;
-    let results = Results { source: published.source, cells, figures, beyond, live };
+        (sweep, claims)
+    });
+    if interrupted && live.is_none() && cells.is_none() && figures.is_none() && beyond.is_none() {
+        return Err(Interrupted("before there was anything to tell").into());
+    }
+    let results = Results { source: published.source, cells, figures, beyond, live, interrupted };
     if args.json {
         say!("{}", serde_json::to_string_pretty(&results.json())?);
     } else {
         results.print();
+    }
+    if interrupted {
+        let kept = args.out.as_ref().map_or("", |_| "; nothing is written");
+        eprintln!("interrupted: this is what was done until then{kept}");
+        return Ok(ExitCode::from(INTERRUPTED));
     }
     if let Some(out) = &args.out {
         write(&results, &wanted, out)?;
@@ -163,7 +184,8 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     put("fortuna.html", &report::page(results, &pictures, &format!("falaj {}", words.join(" "))))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;
-    note!("{}: fortuna.html, fortuna.json and {} figures", out.display(), pictures.len());
+    let figures = if pictures.len() == 1 { "figure" } else { "figures" };
+    note!("{}: fortuna.html, fortuna.json and {} {figures}", out.display(), pictures.len());
     Ok(())
 }
 
@@ -187,14 +209,16 @@ fn pictures(_: &Results, wanted: &[&Figure]) -> Result<Vec<(usize, String)>> {
 mod tests {
     use super::*;
     use runs::Effort;
+    use std::sync::atomic::AtomicBool;
 
     const SHORT: Effort = Effort { seconds: 0.01, seeds: 2 };
+    static RUN: AtomicBool = AtomicBool::new(false);
 
     /// Claims, points, pictures and page of short runs; numbers are not judged.
     #[test]
     fn figures_are_drawn_and_told() {
         let wanted: Vec<&Figure> = FIGURES.iter().collect();
-        let sweep = Sweep::of(&wanted, SHORT).unwrap();
+        let sweep = Sweep::of(&wanted, SHORT, &RUN).unwrap().expect("nobody stopped it");
         // Three servers and DRR's three quanta; nothing twice.
         assert_eq!(sweep.points().len(), 2 * (2 * 21 + 4 * 25) - 6);
         let claims: Vec<claims::Claim> = wanted.iter().flat_map(|f| claims::of(f.no, &sweep)).collect();
@@ -202,8 +226,14 @@ mod tests {
             assert!(claims.iter().any(|c| c.figure == Some(figure.no)), "nothing is claimed of figure {}", figure.no);
         }
         assert!(claims.iter().all(|c| c.ours.is_finite()), "a claim has no value");
-        let results =
-            Results { source: "A & B".into(), cells: None, figures: Some((sweep, claims)), beyond: None, live: None };
+        let results = Results {
+            source: "A & B".into(),
+            cells: None,
+            figures: Some((sweep, claims)),
+            beyond: None,
+            live: None,
+            interrupted: false,
+        };
         let pictures = pictures(&results, &wanted).unwrap();
         if cfg!(feature = "plots") {
             assert_eq!(pictures.len(), FIGURES.len());
@@ -220,9 +250,18 @@ mod tests {
     #[test]
     fn what_the_paper_does_not_have_keeps_its_bounds() {
         let published = tables::Published::read().unwrap();
-        let outcomes = beyond::outcomes(&published, SHORT).unwrap();
+        let outcomes = beyond::outcomes(&published, SHORT, &RUN).unwrap();
         // Seven rows of two links and eight of three, under four servers; two parts of each row's first under two.
         assert_eq!(outcomes.each_ref().map(Vec::len), [4 * (7 * 2 + 8 * 3), 2 * 15 * 2]);
         assert_eq!(beyond::broken(&outcomes), 0);
+    }
+
+    #[test]
+    fn of_a_row_that_was_only_begun_nothing_is_told() {
+        let published = tables::Published::read().unwrap();
+        let stopped = AtomicBool::new(true);
+        assert!(tables::cells(&published, &stopped).unwrap().is_empty());
+        assert!(beyond::outcomes(&published, SHORT, &stopped).unwrap().iter().all(Vec::is_empty));
+        assert!(Sweep::of(&[&FIGURES[0]], SHORT, &stopped).unwrap().is_none());
     }
 }

@@ -171,18 +171,25 @@ impl Ours {
     }
 }
 
-/// Runs a scenario: its links, or their parts; `None` for those to which nothing was offered.
-pub(super) fn run(
-    links: &[Link],
-    server: Server,
-    effort: Effort,
-    bar: &indicatif::ProgressBar,
-) -> Result<Vec<Option<Ours>>> {
+/// What long work is watched by.
+#[derive(Clone, Copy)]
+pub(super) struct Watch<'a> {
+    pub(super) bar: &'a indicatif::ProgressBar,
+    /// Set by Ctrl-C.
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// Runs a scenario: its links, or their parts; `None` for those to which nothing
+/// was offered. Empty if it was stopped.
+pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'_>) -> Result<Vec<Option<Ours>>> {
     let scenario = file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
-    let done = |_| bar.inc(1);
-    let progress = Progress { done: &done, stop: &AtomicBool::new(false) };
+    let done = |_| watch.bar.inc(1);
+    let progress = Progress { done: &done, stop: watch.stop };
     let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress).map_err(|(_, refused)| refused)?;
+    if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
+        return Ok(Vec::new());
+    }
     let engine = Engine::new(&experiment.pipes).map_err(|(_, refused)| refused)?;
     let duration = experiment.duration;
     let link = |f: usize| -> Option<Ours> {
