@@ -361,6 +361,9 @@ fn what_if_compares_with_the_file_as_it_is() {
         let ran = falaj(&["plan", tenants, "--what-if", &format!("{key}=1ms")]);
         assert!(ran.status == Some(0) && ran.out.contains("37.9 Mbit/s -> 58.6 Mbit/s"), "{key}: {ran:?}");
     }
+    let divided = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/voice-within-tenant.toml");
+    let ran = falaj(&["plan", divided, "--what-if", "a/calls.quantum=6kB", "--need", "a/calls.delay=6ms"]);
+    assert!(ran.status == Some(0) && ran.out.contains("22.0 Mbit/s -> 35.1 Mbit/s"), "{ran:?}");
     for (set, words) in [
         ("a.phase=100us", "error: with --what-if a.phase=100us: flow `a`: a phase of 100us is shorter than one packet"),
         ("uplink.rate=100", "error: with --what-if uplink.rate=100: `rate`: `100` is a number without a unit\n"),

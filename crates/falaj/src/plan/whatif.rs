@@ -20,7 +20,9 @@ pub(crate) struct Set {
 pub(crate) fn parse_set(text: &str) -> Result<Set, String> {
     let example = "write a key of the scenario and its value, as in `voice.phase=60us`";
     let Some((key, value)) = text.split_once('=') else { return Err(format!("there is no `=`; {example}")) };
-    let path = toml_edit::Key::parse(key.trim()).map_err(|_| format!("`{}` is no key; {example}", key.trim()))?;
+    // `a/calls` is a part of a flow; no name has a `/` of its own.
+    let path = toml_edit::Key::parse(&key.trim().replace('/', "."))
+        .map_err(|_| format!("`{}` is no key; {example}", key.trim()))?;
     let value = value.trim();
     if value.is_empty() {
         return Err(format!("there is no value behind the `=`; {example}"));
@@ -55,8 +57,9 @@ fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut V
     let mut known = keys.to_vec();
     // Whichever discipline it is: the parser says what it does not take.
     let of_disciplines = |flow: bool| ENTRIES.iter().flat_map(move |e| if flow { e.flow } else { e.scheduler });
-    if keys == keys::FLOW || keys == keys::SCHEDULER {
-        known.extend(of_disciplines(keys == keys::FLOW).map(Key::from));
+    let flow = keys == keys::FLOW || keys == keys::PART;
+    if flow || keys == keys::SCHEDULER {
+        known.extend(of_disciplines(flow).map(Key::from));
     }
     for (name, item) in table.iter() {
         let Some(inner) = item.as_table_like() else { continue };
