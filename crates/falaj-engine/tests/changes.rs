@@ -7,7 +7,7 @@ use common::{Dice, any_pipe, become_kind, bursts, divide};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Unfit};
-use falaj_sched::params::FlowSetup;
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
@@ -132,4 +132,33 @@ fn the_packet_on_the_wire_ends_when_it_was_to_end() {
     engine.poll(Time(5_000_000), &mut out);
     let ends = common::emits(&out).iter().map(|e| e.end).collect::<Vec<_>>();
     assert_eq!(ends, [Time(1_000_000), Time(1_500_000)]);
+}
+
+/// Weights of another scale say the same: a head that was a packet ahead by the old
+/// ones does not wait for as many packets of the others as the new ones are larger.
+#[test]
+fn heads_do_not_starve_when_all_weights_grow() {
+    for (kind, first) in [("scfq", 0), ("scfq", 1), ("sfq", 0), ("sfq", 1)] {
+        let pipe = |weight| {
+            let flow = |limit| FlowSetup::new(Values::default().with("weight", Value::Count(weight)), limit);
+            let flows = vec![flow(Limit::Packets(3)), flow(Limit::Packets(2_000))];
+            let setup = Setup { rate: Rate::from_mbit(1000), largest: 1000, scheduler: Values::default(), flows };
+            PipeSpec { kind, setup, delay: Span::ZERO }
+        };
+        for change in [2, 8_002, 16_002, 24_002] {
+            let mut engine = Engine::new(&[pipe(1)]).unwrap();
+            let mut out = Vec::new();
+            for flow in [first, 1 - first] {
+                for handle in 0..[3, 2_000][flow as usize] {
+                    engine.input(PIPE, Unit { flow: FlowId(flow), handle, bytes: 1000 }, Time::ZERO, &mut out);
+                }
+            }
+            let prepared = engine.prepare(PIPE, &pipe(1_000)).unwrap();
+            engine.apply(prepared, Time(change), &mut out);
+            engine.poll(Time(20_000_000), &mut out);
+            let promise = engine.promise(PIPE, FlowId(0)).unwrap().delay.delay;
+            let longest = common::emits(&out).iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
+            assert!(longest <= Some(promise), "{kind}, {change}: {longest:?} > {promise}");
+        }
+    }
 }

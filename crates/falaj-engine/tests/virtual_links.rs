@@ -6,7 +6,9 @@ use common::model::{self, Departure, Variant};
 use common::{Arrival, Dice, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_sched::queue::FlowId;
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 
 /// Sparse and dense arrivals over some cycles.
@@ -127,4 +129,30 @@ fn an_empty_queue_waits_for_one_packet_of_each_at_most() {
     }
     assert!(hot > 10_000, "the condition holds often enough to mean something: {hot}");
     assert!(trapped > 5, "the trap is there to be seen: {trapped}");
+}
+
+/// In a queue of bytes there may be more packets than cycles have room for packets
+/// of the largest size, and others send one of these between any two.
+#[test]
+fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
+    let link = |kind: &'static str, phase: u64, limit| {
+        let values = Values::default().with("kind", Value::Choice(kind));
+        FlowSetup::new(values.with("phase", Value::Span(Span(phase))), limit)
+    };
+    let setup = Setup {
+        rate: Rate::from_mbit(1000),
+        largest: 100,
+        scheduler: Values::default().with("tail", Value::Choice("skip")),
+        flows: vec![link("B", 1800, Limit::Bytes(100)), link("A", 3200, Limit::Packets(10))],
+    };
+    let spec = PipeSpec { kind: "virtual-links", setup, delay: Span::ZERO };
+    // The first link has given up its turn when its packets come.
+    let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(1), bytes: 100 }; 8];
+    arrivals.extend(vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 100]);
+    let promise = Engine::new(std::slice::from_ref(&spec)).unwrap().promise(PipeId(0), FlowId(0)).unwrap();
+    let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
+    let longest = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();
+    // Four packets of the cycle that has begun, four between its own, and its own.
+    assert_eq!(longest, Some(Span(9 * 800)));
+    assert!(longest <= Some(promise.delay.delay), "{longest:?} > {}", promise.delay.delay);
 }

@@ -478,11 +478,18 @@ fn parts<'a>(fields: &Fields<'a>, problems: &mut Vec<Problem>) -> Result<Parts<'
             return Err(());
         }
     };
-    if let Some(queue) = fields.field("queue") {
+    // Each says something of packets in a queue, and would be of none.
+    let of_a_queue = [("queue", "no queue"), ("need", "no need of its own"), ("envelope", "no envelope of its own")];
+    let given = of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
+    let mut undivided = true;
+    for (key, what, field) in given {
         problems.push(
-            Problem::error(queue.name_at.clone(), format!("{} is divided, so it has no queue", fields.what))
-                .help("its parts have: write `queue` there"),
+            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what))
+                .help(format!("its parts have: write `{key}` there")),
         );
+        undivided = false;
+    }
+    if !undivided {
         return Err(());
     }
     let chosen = chosen(&[fields], problems).ok_or(())?;

@@ -2579,6 +2579,40 @@ match = "any"
 }
 
 #[test]
+fn what_is_said_of_a_divided_flow_and_not_of_its_parts() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "drr" }
+[link.up.flow.a]
+match = "any"
+need = { delay = "1us" }
+envelope = { rate = "1mbit", burst = "10kB" }
+scheduler = { kind = "drr" }
+[link.up.flow.a.flow.x]
+match = "any"
+"#,
+        expect![[r#"
+            error: flow `a` is divided, so it has no need of its own
+             --> a.toml:6:1
+              |
+            6 | need = { delay = "1us" }
+              | ^^^^
+              |
+              = help: its parts have: write `need` there
+
+            error: flow `a` is divided, so it has no envelope of its own
+             --> a.toml:7:1
+              |
+            7 | envelope = { rate = "1mbit", burst = "10kB" }
+              | ^^^^^^^^
+              |
+              = help: its parts have: write `envelope` there
+        "#]],
+    );
+}
+
+#[test]
 fn a_scheduler_with_nothing_to_divide() {
     errors(
         r#"[link.up]

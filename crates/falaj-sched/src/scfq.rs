@@ -17,7 +17,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, rescaled};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -75,10 +75,19 @@ impl Discipline for Scfq {
         }
     }
 
-    /// Heads keep their tags; the packets behind them get the new weights'.
+    /// The time goes on, and what a head is ahead of it becomes as long as it is by the
+    /// new weight: at the old one's length, others might send without end before it.
     fn succeed(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
         (self.heads, self.now, self.serving) = (old.heads, old.now, old.serving);
         self.heads.grow(self.shares.flows());
+        for f in old.shares.all() {
+            let state = flows.state_mut(f);
+            state.finish =
+                self.now + rescaled(state.finish.saturating_sub(self.now), state.slope, self.shares.slope(f));
+            if self.heads.tag(f).is_some() {
+                self.heads.set(f, state.finish);
+            }
+        }
         self.start(flows);
     }
 

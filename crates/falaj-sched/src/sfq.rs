@@ -17,7 +17,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, rescaled};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -84,10 +84,21 @@ impl Discipline for Sfq {
         }
     }
 
-    /// Tags stay; finishes that are yet to come are the new weights'.
+    /// The time goes on, and what a flow is ahead of it becomes as long as it is by the
+    /// new weight: at the old one's length, others might send without end before it.
     fn succeed(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
-        (self.heads, self.now, self.latest, self.serving) = (old.heads, old.now, old.latest, old.serving);
+        (self.heads, self.now, self.latest, self.serving) = (old.heads, old.now, old.now, old.serving);
         self.heads.grow(self.shares.flows());
+        for f in old.shares.all() {
+            let (now, state) = (self.now, flows.state_mut(f));
+            let by_weight = |tag: Virtual| now + rescaled(tag.saturating_sub(now), state.slope, self.shares.slope(f));
+            let (finish, head) = (by_weight(state.finish), self.heads.tag(f).map(by_weight));
+            state.finish = finish;
+            self.latest = self.latest.max(finish);
+            if let Some(start) = head {
+                self.heads.set(f, start);
+            }
+        }
         self.start(flows);
     }
 

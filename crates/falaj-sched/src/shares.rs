@@ -166,6 +166,11 @@ impl Shares {
     }
 }
 
+/// What is `ahead` of virtual time at one slope, at another: as many bytes, rounded up.
+pub(crate) fn rescaled(ahead: Virtual, from: u64, to: u64) -> Virtual {
+    ahead.div_ceil(Virtual::from(from.max(1))) * Virtual::from(to)
+}
+
 /// With many divisors: a byte shared by few flows of small weights is then
 /// exact too, most of the time.
 const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;

@@ -255,6 +255,8 @@ impl VirtualLinks {
         };
         let own = match serve {
             Serve::PhaseWise => rest,
+            // How many packets the bytes are, and so how often others send between them, nobody knows.
+            Serve::PacketWise if bytes => s,
             Serve::PacketWise => (rest * n).min(s),
         };
         let delay = lent + before + s * full + (s - w) + own;
