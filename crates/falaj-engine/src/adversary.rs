@@ -76,20 +76,24 @@ impl Subject<'_> {
         Ok(out.into_iter().filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }).collect())
     }
 
+    /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
+    pub fn lag(&self, steps: &[Step]) -> Result<Option<Lag>, Refusals> {
+        Ok(self.lag_of(&self.run(steps)?))
+    }
+
     /// The lag that is the largest part of what is [known](fairness::known) of the
     /// discipline, or of WF2Q+ where nothing is; `None` if nothing was sent.
-    pub fn lag(&self, steps: &[Step]) -> Result<Option<Lag>, Refusals> {
-        let sent = self.run(steps)?;
+    pub fn lag_of(&self, sent: &[Emit]) -> Option<Lag> {
         let mut sizes = vec![Sizes::default(); self.weights.len()];
         sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
         let known = |kind| fairness::known(kind, self.weights, &sizes, self.spec.setup.largest);
-        let Some(known) = known(self.spec.kind).or_else(|| known("wf2q+")) else { return Ok(None) };
-        let indices = fairness::measure(self.spec.setup.rate, self.weights, &sent);
+        let known = known(self.spec.kind).or_else(|| known("wf2q+"))?;
+        let indices = fairness::measure(self.spec.setup.rate, self.weights, sent);
         let lag = |(flow, index): (usize, Option<Fairness>)| {
             let (fairness, bound) = (index?, known.bytes[flow]);
             Some(Lag { flow, fairness, bound, ratio: fairness.b_wfi.amount / bound })
         };
-        Ok(indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio)))
+        indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
     }
 
     /// Tries `effort` sequences, unless `stop` is set before; `tried` hears of each.

@@ -129,14 +129,17 @@ const MIXES: &[(FlowSets<'static>, usize, usize)] = &[
 
 #[test]
 fn bounds_are_kept_in_every_mix() {
+    let mut nearest = 0.0f64;
     for &(sets, low, high) in MIXES {
         let (weights, lens) = flows(sets);
         for kind in ["qfq", "wf2q+", "scfq", "sfq", "ffs"] {
             let spec = pipe(kind, &weights, lens.iter().copied().max().expect("some"));
             let part = part_of_bound(&spec, &weights, &fill_and_drain(&spec, &lens, low, high));
-            assert!((0.001..=1.0).contains(&part), "{kind}, {sets:?}: {part}");
+            assert!(part <= 1.0, "{kind}, {sets:?}: {part}");
+            nearest = nearest.max(part);
         }
     }
+    assert!(nearest > 0.6, "some mix comes near a bound: {nearest}");
 }
 
 /// One heavy flow among as many light ones as it weighs: a turn of DRR is as many packets
@@ -154,23 +157,31 @@ fn who_is_unfair_and_by_how_much() {
     for kind in ["fifo", "rr"] {
         assert!(of(kind) > 2.0 * turn / 3.0, "{kind}: {}", of(kind));
     }
-    // What the heavy flow still has when the first of the light ones gets its turn: 29 packets, of which
-    // a light one's share is little; but it is behind all the others of its own priority too.
+    // A light packet that comes with 200 heavy ones of better priority waits for them all: its share were a third.
     let light = |kind| {
-        let (weights, lens) = flows(&[(50, 1500, 1), (1, 1500, 50)]);
-        let spec = pipe(kind, &weights, 1500);
-        let sent = fill_and_drain(&spec, &lens, 0, 30);
-        let (indices, _) = measured(&spec, &weights, &sent);
-        indices[1..].iter().flatten().map(|i| i.t_wfi.amount / 1e6).fold(f64::MIN, f64::max)
+        let all: Vec<Arrival> =
+            (0..=200).map(|n| Arrival { at: Time(0), flow: FlowId(n / 200), bytes: 1500 }).collect();
+        let spec = pipe(kind, &[2, 1], 1500);
+        let sent = emits(&run(&spec, &all, |_, _, _| {}));
+        measured(&spec, &[2, 1], &sent).0[1].expect("it sent")
     };
-    assert!(light("priority") > light("qfq"), "{} {}", light("priority"), light("qfq"));
+    let starved = light("priority");
+    assert_eq!((starved.b_wfi.amount, starved.t_wfi.amount), (66.0 * 1500.0, 198.0 * 1.5e6));
+    assert!(light("qfq").b_wfi.amount < 3.0 * 1500.0);
 }
 
 /// Random weights, sizes and bursts; flows fall silent and come back.
 fn random(dice: &mut Dice) -> (Vec<u64>, Vec<Arrival>) {
     let weights: Vec<u64> = (0..dice.from(2, 10)).map(|_| dice.from(1, 20)).collect();
     let mut all = Vec::new();
-    for f in 0..weights.len() {
+    // Half of the time everybody sends about as long as everybody else.
+    let long = dice.from(0, 1) == 0;
+    for (f, &w) in weights.iter().enumerate().filter(|_| long) {
+        let (at, most) = (Time(dice.from(0, 2) * 1_000), dice.from(1, 20));
+        let packet = |_| Arrival { at, flow: FlowId(f as u32), bytes: dice.from(most.div_ceil(2), most) as u32 };
+        all.extend((0..4 * w).map(packet));
+    }
+    for f in (0..weights.len()).filter(|_| !long) {
         let (mut at, mode, most) = (dice.from(0, 3_000), dice.from(0, 3), dice.from(1, 20));
         for _ in 0..dice.from(1, 60) {
             let bytes = if mode == 0 { most } else { dice.from(1, most) };
@@ -207,7 +218,7 @@ fn on_random_traces(kind: &'static str, seeds: u64) -> (f64, Option<f64>) {
 fn random_traces_tell_disciplines_apart() {
     let kinds =
         ["wf2q+", "wf2q", "qfq", "scfq", "sfq", "wfq", "spfq", "virtual-clock", "drr", "wrr", "ffs", "rr", "fifo"];
-    let all: Vec<_> = kinds.iter().map(|kind| (*kind, on_random_traces(kind, 300))).collect();
+    let all: Vec<_> = kinds.iter().map(|kind| (*kind, on_random_traces(kind, 600))).collect();
     println!("{all:#?}");
     let of = |kind: &str| all.iter().find(|(k, _)| *k == kind).expect("measured").1;
     for (kind, (_, part)) in &all {
