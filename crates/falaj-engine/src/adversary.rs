@@ -67,7 +67,7 @@ impl Subject<'_> {
         let mut engine = Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
         let (mut now, mut out) = (Time::ZERO, Vec::new());
         for (step, handle) in steps.iter().zip(0..) {
-            now = now + step.gap;
+            now += step.gap;
             engine.input(PipeId(0), Unit { flow: FlowId(step.flow), handle, bytes: step.bytes }, now, &mut out);
         }
         while engine.next_event() != Time::NEVER {

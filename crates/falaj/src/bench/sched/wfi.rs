@@ -27,8 +27,8 @@ use std::sync::atomic::Ordering;
 #[command(after_help = "\
 B-WFI, in bytes: the most that a flow fell behind its share of what the link sent, over any part of a
 backlog that ends with a departure of its own. T-WFI: the most by which a packet left later than its
-flow's queue at the flow's own rate. A bound is what the discipline's authors, or a derivation that
-`docs/explanation/fairness.md` gives, allow for the flow named.
+flow's queue at the flow's own rate. The flow named is the one whose B-WFI is the largest part of its
+bound, or of WF2Q+'s where no bound is known; a \"conditional\" one may be exceeded. Formulas: --json.
 
 Examples:
   falaj bench wfi
@@ -400,7 +400,7 @@ fn to_json(row: &Row) -> serde_json::Value {
 
 fn instants(steps: &[Step]) -> impl Iterator<Item = (Time, &Step)> {
     steps.iter().scan(Time::ZERO, |now, step| {
-        *now = *now + step.gap;
+        *now += step.gap;
         Some((*now, step))
     })
 }
