@@ -9,10 +9,12 @@
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
+//! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
 #![forbid(unsafe_code)]
 
 pub mod account;
+pub mod adversary;
 pub mod calendar;
 pub mod chance;
 pub mod classifier;

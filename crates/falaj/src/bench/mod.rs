@@ -25,6 +25,8 @@ enum What {
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
     Sched(sched::Args),
+    /// How far behind its share the worst served flow falls, by discipline.
+    Wfi(sched::wfi::Args),
     /// TCP through an unlimited link beside bare veth, in one run.
     Tcp(tcp::Args),
 }
@@ -33,6 +35,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
+        What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
     }
 }

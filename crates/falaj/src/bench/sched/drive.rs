@@ -63,7 +63,7 @@ fn value(param: &Param, set: Flowset, setup: &Setup, weights: u64) -> Result<Opt
 }
 
 /// Something for a parameter that has no default.
-fn needed(param: &Param, setup: &Setup) -> Value {
+pub(super) fn needed(param: &Param, setup: &Setup) -> Value {
     let flows = setup.flows.len() as u64;
     match param.kind {
         Kind::Rate => Value::Rate(Rate(RATE.0 / flows)),

@@ -15,6 +15,7 @@ mod generator;
 mod instructions;
 #[cfg(feature = "plots")]
 mod plot;
+pub(super) mod wfi;
 
 use super::median;
 use crate::show::{self, say};

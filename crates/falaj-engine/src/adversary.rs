@@ -1,0 +1,218 @@
+//! Looks for arrivals that make a flow lag as far as it can: how near a bound on
+//! its worst-case fair index comes to being reached, and whether it is kept.
+//!
+//! Random sequences, each changed a little, over and over, wherever that makes
+//! no flow's lag a smaller part of its bound; after a number of changes from scratch.
+//! What is found follows from seed and effort alone.
+
+use crate::chance::Chance;
+use crate::engine::{Emit, Engine, Output, PipeId, Unit};
+use crate::fairness::{self, Fairness, Sizes};
+use crate::pipe::PipeSpec;
+use falaj_sched::params::Refusals;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use rand_core::Rng;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A packet of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// After the one before it.
+    pub gap: Span,
+    /// Whose.
+    pub flow: u32,
+    /// How long, as the link accounts it.
+    pub bytes: u32,
+}
+
+/// What to look at: a pipe whose flows share in proportion to `weights`.
+#[derive(Clone, Debug)]
+pub struct Subject<'a> {
+    /// The discipline and its setup.
+    pub spec: &'a PipeSpec,
+    /// The flows' shares.
+    pub weights: &'a [u64],
+    /// The largest packet of each flow.
+    pub largest: &'a [u32],
+}
+
+/// How far behind a flow was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lag {
+    /// Whose index is the largest part of its bound.
+    pub flow: usize,
+    /// His indices.
+    pub fairness: Fairness,
+    /// The bound, in bytes.
+    pub bound: f64,
+    /// Index by bound.
+    pub ratio: f64,
+}
+
+/// The worst that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Found {
+    /// The arrivals.
+    pub steps: Vec<Step>,
+    /// What they did.
+    pub lag: Lag,
+    /// Sequences that were tried.
+    pub tried: u64,
+}
+
+impl Subject<'_> {
+    /// Sends the packets through the pipe: all that left.
+    pub fn run(&self, steps: &[Step]) -> Result<Vec<Emit>, Refusals> {
+        let mut engine = Engine::new(std::slice::from_ref(self.spec)).map_err(|(_, refused)| refused)?;
+        let (mut now, mut out) = (Time::ZERO, Vec::new());
+        for (step, handle) in steps.iter().zip(0..) {
+            now += step.gap;
+            engine.input(PipeId(0), Unit { flow: FlowId(step.flow), handle, bytes: step.bytes }, now, &mut out);
+        }
+        while engine.next_event() != Time::NEVER {
+            engine.poll(engine.next_event(), &mut out);
+        }
+        Ok(out.into_iter().filter_map(|o| if let Output::Emit(e) = o { Some(e) } else { None }).collect())
+    }
+
+    /// The lag of [`lag_of`](Subject::lag_of) that these arrivals make.
+    pub fn lag(&self, steps: &[Step]) -> Result<Option<Lag>, Refusals> {
+        Ok(self.lag_of(&self.run(steps)?))
+    }
+
+    /// The lag that is the largest part of what is [known](fairness::known) of the
+    /// discipline, or of WF2Q+ where nothing is; `None` if nothing was sent.
+    pub fn lag_of(&self, sent: &[Emit]) -> Option<Lag> {
+        let mut sizes = vec![Sizes::default(); self.weights.len()];
+        sent.iter().for_each(|e| sizes[e.flow.index()].add(e.bytes));
+        let known = |kind| fairness::known(kind, self.weights, &sizes, self.spec.setup.largest);
+        let known = known(self.spec.kind).or_else(|| known("wf2q+"))?;
+        let indices = fairness::measure(self.spec.setup.rate, self.weights, sent);
+        let lag = |(flow, index): (usize, Option<Fairness>)| {
+            let (fairness, bound) = (index?, known.bytes[flow]);
+            Some(Lag { flow, fairness, bound, ratio: fairness.b_wfi.amount / bound })
+        };
+        indices.into_iter().enumerate().filter_map(lag).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    }
+
+    /// Tries `effort` sequences, unless `stop` is set before; `tried` hears of each.
+    pub fn search(
+        &self,
+        seed: u64,
+        effort: u64,
+        stop: &AtomicBool,
+        mut tried: impl FnMut(),
+    ) -> Result<Option<Found>, Refusals> {
+        let mut dice = Dice { chance: Chance::new(seed, 0, 0), subject: self };
+        let climb = (effort / RESTARTS).max(1);
+        let mut worst: Option<Found> = None;
+        let mut here: Option<(Vec<Step>, Lag)> = None;
+        for n in 0..effort {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            if n % climb == 0 {
+                here = None;
+            }
+            let steps = match &here {
+                Some((steps, _)) => dice.changed(steps),
+                None => dice.sequence(),
+            };
+            tried();
+            let Some(lag) = self.lag(&steps)? else { continue };
+            if worst.as_ref().is_none_or(|w| lag.ratio > w.lag.ratio) {
+                worst = Some(Found { steps: steps.clone(), lag, tried: 0 });
+            }
+            if here.as_ref().is_none_or(|(_, known)| lag.ratio >= known.ratio) {
+                here = Some((steps, lag));
+            }
+            worst.iter_mut().for_each(|w| w.tried = n + 1);
+        }
+        Ok(worst)
+    }
+}
+
+const RESTARTS: u64 = 8;
+/// Packets of a sequence.
+const LONGEST: u64 = 80;
+
+struct Dice<'a> {
+    chance: Chance,
+    subject: &'a Subject<'a>,
+}
+
+impl Dice<'_> {
+    /// Below `n`.
+    fn below(&mut self, n: u64) -> u64 {
+        self.chance.next_u64() % n
+    }
+
+    /// Often none, else up to some packets' time on the link.
+    fn gap(&mut self) -> Span {
+        let packet = self.subject.spec.setup.largest_airtime().0.max(1);
+        match self.below(6) {
+            0 => Span(self.below(packet)),
+            1 => Span(packet),
+            2 => Span(self.below(8 * packet)),
+            _ => Span(0),
+        }
+    }
+
+    /// The largest, a single byte, or any between.
+    fn bytes(&mut self, flow: u32) -> u32 {
+        let largest = self.subject.largest[flow as usize].max(1);
+        match self.below(4) {
+            0 => 1,
+            1 => 1 + self.below(u64::from(largest)) as u32,
+            _ => largest,
+        }
+    }
+
+    fn step(&mut self) -> Step {
+        let flow = self.below(self.subject.weights.len() as u64) as u32;
+        Step { gap: self.gap(), flow, bytes: self.bytes(flow) }
+    }
+
+    /// Bursts of one flow and of several.
+    fn sequence(&mut self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let length = 10 + self.below(LONGEST / 2);
+        while (steps.len() as u64) < length {
+            let step = self.step();
+            steps.push(step);
+            for _ in 0..self.below(6) {
+                steps.push(Step { gap: Span(0), ..step });
+            }
+        }
+        steps
+    }
+
+    /// The same, but for a few places.
+    fn changed(&mut self, steps: &[Step]) -> Vec<Step> {
+        let mut steps = steps.to_vec();
+        for _ in 0..1 + self.below(3) {
+            let at = self.below(steps.len() as u64) as usize;
+            match self.below(8) {
+                0 => steps[at].gap = self.gap(),
+                1 => {
+                    let (gap, nudge) = (steps[at].gap, Span(1 + self.below(64)));
+                    steps[at].gap = if self.below(2) == 0 { gap + nudge } else { Span(gap.0.saturating_sub(nudge.0)) };
+                }
+                2 => steps[at].bytes = self.bytes(steps[at].flow),
+                3 => steps[at] = Step { gap: steps[at].gap, ..self.step() },
+                4 if steps.len() > 2 => drop(steps.remove(at)),
+                5 if (steps.len() as u64) < LONGEST => {
+                    let step = self.step();
+                    steps.insert(at, step);
+                }
+                6 if (steps.len() as u64) < LONGEST => steps.insert(at, Step { gap: Span(0), ..steps[at] }),
+                _ => {
+                    let other = self.below(steps.len() as u64) as usize;
+                    steps.swap(at, other);
+                }
+            }
+        }
+        steps
+    }
+}
