@@ -5,8 +5,8 @@
 //! Aggregates share the link as flows do in QFQ, with the sum of their flows'
 //! weights; but one that is served goes on until its budget, a packet of the
 //! largest size for each of its flows, leaves no room for the next packet. Inside,
-//! deficit round robin says who sends. So only one packet in eight or so costs
-//! what a packet costs in QFQ; the price is that all may be later by a budget,
+//! deficit round robin says who sends. So aggregates are sorted once for eight
+//! packets or so, not for each; the price is that all may be later by a budget,
 //! and a flow by its neighbours in the aggregate, who also share what it leaves.
 //!
 //! Aggregates are placed by budgets, never by packets: a head may become another.
@@ -28,7 +28,7 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
     kind: "qfq+",
-    doc: "quick fair queueing of aggregates of up to 8 flows of one weight: cheaper, less even",
+    doc: "quick fair queueing of aggregates of up to 8 flows of one weight: sorts once a budget, less even",
     source: "Valente 2014",
     scheduler: &[],
     flow: &[WEIGHT],
