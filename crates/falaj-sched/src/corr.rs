@@ -217,10 +217,21 @@ impl Discipline for Corr {
 
     #[inline]
     fn next(&mut self, flows: &mut Flows<CorrFlow>, _: Time, _: &Wire) -> Answer {
-        if self.at == self.plan.len() && !self.plan(flows) {
-            return Answer::Idle;
+        loop {
+            let Some(&(f, packets)) = self.plan.get(self.at) else {
+                if self.plan(flows) {
+                    continue;
+                }
+                return Answer::Idle;
+            };
+            if flows.head(f).is_some() {
+                return Answer::Serve(f);
+            }
+            // What was planned has gone another way: it pays a debt, and no more.
+            let state = flows.state_mut(f);
+            state.credit = (state.credit + i64::from(packets) * self.packet).min(0);
+            self.at += 1;
         }
-        Answer::Serve(self.plan[self.at].0)
     }
 
     #[inline]

@@ -112,8 +112,7 @@ pub trait Discipline: Send + Sized {
     }
 
     /// Must its flows be queues, and not be divided by other disciplines? So where it
-    /// looks at packets when they [arrive](Discipline::arrived), or gives a flow a
-    /// place by its head, for good.
+    /// looks at packets when they [arrive](Discipline::arrived).
     fn only_over_queues(&self) -> bool {
         core::any::TypeId::of::<Self::Tag>() != core::any::TypeId::of::<()>()
     }

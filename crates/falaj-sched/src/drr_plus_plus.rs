@@ -187,4 +187,14 @@ impl Discipline for DrrPlusPlus {
             ],
         })
     }
+
+    /// Nobody ever carries more than a packet over, so that visits and what others send
+    /// between them are counted alike from any instant of a backlog on.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }

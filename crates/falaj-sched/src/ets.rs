@@ -173,4 +173,13 @@ impl Discipline for Ets {
             (_, None) => Ok(self.quanta.promise(f)),
         }
     }
+
+    /// As with strict priority and with DRR, of which it promises either.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }

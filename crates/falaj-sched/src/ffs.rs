@@ -100,6 +100,13 @@ impl Buckets {
         Some(word * 64 + self.full[word].trailing_zeros() as usize)
     }
 
+    /// Is a finish behind this bucket, counted from `now` on?
+    #[inline]
+    fn is_behind(&self, bucket: usize, now: u64, finish: u64) -> bool {
+        let place = bucket.wrapping_sub(self.index(now)) % BUCKETS;
+        ahead(finish, now) >> self.width > place as i64
+    }
+
     /// Takes the first one of the first bucket out.
     #[inline]
     fn remove_first(&mut self, bucket: usize, share: &Share) {
@@ -229,12 +236,19 @@ impl Discipline for Ffs {
             }
             let Some(bucket) = self.buckets.first(self.now) else { return Answer::Idle };
             let f = FlowId(self.buckets.ends[bucket][0]);
-            if flows.head(f).is_some() {
+            let Some(bytes) = flows.head(f) else {
+                // Its only packet has gone another way.
+                self.buckets.remove_first(bucket, flows.state(f));
+                self.in_hand = f.0;
+                continue;
+            };
+            let finish = flows.state(f).finish(bytes);
+            if !self.buckets.is_behind(bucket, self.now, finish) {
                 return Answer::Serve(f);
             }
-            // Another discipline had sent its only packet.
+            // Its head has become a longer one, whose turn is later; a shorter one keeps the place.
             self.buckets.remove_first(bucket, flows.state(f));
-            self.in_hand = f.0;
+            self.buckets.append(flows, f, finish);
         }
     }
 
@@ -248,6 +262,10 @@ impl Discipline for Ffs {
         }
         share.charge(sent.bytes);
         let before = self.now;
+        // A shorter head in the place of a longer one may have finished before the time.
+        if ahead(share.start, before) < 0 {
+            share.start = before;
+        }
         self.now = share.start >> self.buckets.width << self.buckets.width;
         self.laps = self.laps.wrapping_add((self.now >> 62).wrapping_sub(before >> 62) & 3);
     }
@@ -279,10 +297,5 @@ impl Discipline for Ffs {
             },
             others: Vec::new(),
         })
-    }
-
-    /// Buckets are not searched for a flow whose head has become another.
-    fn only_over_queues(&self) -> bool {
-        true
     }
 }

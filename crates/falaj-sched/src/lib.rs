@@ -50,6 +50,7 @@ pub mod phase_wise;
 pub mod priority;
 pub mod promise;
 pub mod qfq;
+pub mod qfq_plus;
 mod quad_heap;
 pub mod queue;
 pub mod rate;

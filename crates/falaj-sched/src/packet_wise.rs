@@ -13,7 +13,8 @@
 //! While nothing can be sent no residual is touched: what has been spent
 //! follows from the time since the wait began, and is settled at an instant
 //! of the server's own making (a residual used up) or when a packet can be
-//! sent. So it makes no difference how often anybody looks.
+//! sent. So it makes no difference how often anybody looks. To settle takes a
+//! step for each link that pays; where no time has passed, none.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::flow_set::FlowSet;
@@ -184,6 +185,22 @@ impl PacketWise {
         }
     }
 
+    /// How long the cycle that has just begun lasts if nobody gets a packet.
+    fn time_idle_cycle(&mut self, flows: &mut Flows<Residual>) -> Span {
+        if !self.rules.all_pay_idle || self.kind_b.is_empty() {
+            return self.kind_a.iter().map(|f| self.config.links[f].phase).sum();
+        }
+        // What links of type B pay of it is found by going through it.
+        let wire = Wire::new(self.config.rate);
+        self.stop_at_a();
+        while self.began == Time::ZERO && !self.kind_a.is_empty() {
+            let until = self.until(flows);
+            self.settle(flows, until);
+            self.decide(flows, &wire);
+        }
+        self.began - Time::ZERO
+    }
+
     /// The round starts so many links further.
     fn rotate(&mut self, cycles: u64) {
         let n = self.config.links.len();
@@ -323,6 +340,9 @@ impl PacketWise {
 
     /// Settles what the wait until `now` (not beyond `until`) has cost.
     fn settle(&mut self, flows: &mut Flows<Residual>, now: Time) {
+        if now == self.settled {
+            return;
+        }
         let waited = now - self.settled;
         self.settled = now;
         if self.debt > Span::ZERO {
@@ -350,6 +370,9 @@ impl PacketWise {
 
     /// Lets the cycles go by that ended until now while nobody had a packet.
     fn catch_up(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) {
+        if now <= self.settled {
+            return;
+        }
         core::mem::swap(&mut self.ready, &mut self.nobody);
         loop {
             let until = self.until(flows);
@@ -379,16 +402,8 @@ impl Discipline for PacketWise {
         for (f, link) in self.config.links.iter().enumerate() {
             flows.state_mut(FlowId(f as u32)).phase = link.phase;
         }
-        let wire = Wire::new(self.config.rate);
         self.begin_cycle(flows);
-        self.stop_at_a();
-        // The first cycle without packets tells how long such a cycle is.
-        while self.began == Time::ZERO && !self.kind_a.is_empty() {
-            let until = self.until(flows);
-            self.settle(flows, until);
-            self.decide(flows, &wire);
-        }
-        self.idle_cycle = self.began - Time::ZERO;
+        self.idle_cycle = self.time_idle_cycle(flows);
         let links = self.config.links.len();
         (self.settled, self.last, self.start) = (Time::ZERO, links - 1, links - 1);
         self.begin_cycle(flows);
@@ -437,7 +452,7 @@ impl Discipline for PacketWise {
         }
         loop {
             if self.waiting {
-                let until = self.until(flows);
+                let until = if self.settled < now { self.until(flows) } else { Time::NEVER };
                 if until <= now {
                     self.settle(flows, until);
                 } else if self.alive.intersects(&self.ready) {
@@ -447,7 +462,8 @@ impl Discipline for PacketWise {
                     if self.idle {
                         return Answer::Idle;
                     }
-                    return self.borrower(flows, now, wire).map_or(Answer::NotBefore(until), Answer::Serve);
+                    let borrower = self.borrower(flows, now, wire);
+                    return borrower.map_or_else(|| Answer::NotBefore(self.until(flows)), Answer::Serve);
                 }
             }
             self.idle = false;

@@ -128,6 +128,16 @@ impl Discipline for Priority {
             }
         }
     }
+
+    /// While a flow of the highest priority has packets, equals send one between two of
+    /// its own, and others none; nothing is promised to these.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }
 
 /// Rounds of flows, one for each priority in use.

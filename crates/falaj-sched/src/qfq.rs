@@ -187,9 +187,4 @@ impl Discipline for Qfq {
             others: Vec::new(),
         })
     }
-
-    /// Slots are not searched for a flow whose head has become another.
-    fn only_over_queues(&self) -> bool {
-        true
-    }
 }

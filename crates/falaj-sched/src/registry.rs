@@ -5,8 +5,8 @@ use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs,
     fifo::Fifo, hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise,
-    priority::Priority, qfq::Qfq, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq, timer_wheels::TimerWheels,
-    virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
+    priority::Priority, qfq::Qfq, qfq_plus::QfqPlus, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq,
+    timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -56,6 +56,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::mtr_ls::ENTRY,
     crate::arc::ENTRY,
     crate::qfq::ENTRY,
+    crate::qfq_plus::ENTRY,
     crate::wf2q_plus::ENTRY,
     crate::ffs::ENTRY,
     crate::timer_wheels::ENTRY,
@@ -96,6 +97,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "mtr-ls" => visitor.visit(MtrLs::new(setup)?),
         "arc" => visitor.visit(Arc::new(setup)?),
         "qfq" => visitor.visit(Qfq::new(setup)?),
+        "qfq+" => visitor.visit(QfqPlus::new(setup)?),
         "ffs" => visitor.visit(Ffs::new(setup)?),
         "wf2q+" => visitor.visit(Wf2qPlus::new(setup)?),
         "timer-wheels" => visitor.visit(TimerWheels::new(setup)?),

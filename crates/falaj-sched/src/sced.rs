@@ -81,11 +81,17 @@ struct Curve {
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScedFlow {
-    /// The clocks of the two lines after the head, or after the last packet.
+    /// The clocks of the two lines before the head, or after the last packet.
     clocks: [Instant; 2],
 }
 
 impl Curve {
+    /// What the clocks show after so many bytes more.
+    fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
+        let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
+        [later(first, self.paces[0]), later(second, self.paces[1])]
+    }
+
     fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.concave {
             first.max(second.saturating_sub(self.shift))
@@ -130,15 +136,11 @@ impl Sced {
         Ok(Sced { curves: pieces.iter().map(curve).collect(), heads: Heap::new(pieces.len()), serving: None })
     }
 
-    /// The next packet of `f`, if there is one, ends further along its curve.
+    /// The head of `f`, if there is one, ends further along its curve.
     fn follow(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
         let curve = &self.curves[f.index()];
-        let clocks = &mut flows.state_mut(f).clocks;
-        for (clock, pace) in clocks.iter_mut().zip(curve.paces) {
-            *clock = clock.saturating_add(Instant::from(bytes) * pace);
-        }
-        self.heads.set(f, curve.deadline(*clocks));
+        self.heads.set(f, curve.deadline(curve.after(flows.state(f).clocks, bytes)));
     }
 }
 
@@ -192,6 +194,7 @@ impl Discipline for Sced {
         self.follow(flows, f);
     }
 
+    /// What left without having been taken is not charged for.
     fn offer_changed(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -205,7 +208,9 @@ impl Discipline for Sced {
     }
 
     #[inline]
-    fn take(&mut self, _: &mut Flows<ScedFlow>, f: FlowId, _: Sent) {
+    fn take(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, sent: Sent) {
+        let clocks = &mut flows.state_mut(f).clocks;
+        *clocks = self.curves[f.index()].after(*clocks, sent.bytes);
         self.serving = Some(f);
     }
 

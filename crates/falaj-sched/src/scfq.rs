@@ -44,8 +44,8 @@ pub struct Scfq {
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ScfqFlow {
-    /// Finish tag of the head, or of the last packet sent.
-    finish: Virtual,
+    /// Start tag of the head, or finish tag of the last packet sent.
+    start: Virtual,
     slope: u64,
 }
 
@@ -56,12 +56,11 @@ impl Scfq {
         Ok(Scfq { heads: Heap::new(shares.flows()), shares, now: 0, serving: None })
     }
 
-    /// The flow's head has left: the next one starts where it finished.
+    /// The flow's head is another now, or there is none.
     fn follow(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId) {
         let Some(bytes) = flows.head(f) else { return self.heads.remove(f) };
-        let state = flows.state_mut(f);
-        state.finish += Virtual::from(bytes) * Virtual::from(state.slope);
-        self.heads.set(f, state.finish);
+        let state = flows.state(f);
+        self.heads.set(f, state.start + Virtual::from(bytes) * Virtual::from(state.slope));
     }
 }
 
@@ -94,10 +93,11 @@ impl Discipline for Scfq {
     #[inline]
     fn ready(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
-        state.finish = state.finish.max(self.now);
+        state.start = state.start.max(self.now);
         self.follow(flows, f);
     }
 
+    /// What left without having been taken is not charged for.
     fn offer_changed(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -112,12 +112,13 @@ impl Discipline for Scfq {
 
     #[inline]
     fn take(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Sent) {
-        self.now = flows.state(f).finish;
+        self.now = self.heads.tag(f).unwrap_or(self.now);
+        flows.state_mut(f).start = self.now;
         self.serving = Some(f);
     }
 
     fn forgettable(&self, flows: &Flows<ScfqFlow>, f: FlowId, _: Time) -> bool {
-        flows.state(f).finish <= self.now
+        flows.state(f).start <= self.now
     }
 
     /// A head starts at `v` at the latest, so that a packet that fills its queue

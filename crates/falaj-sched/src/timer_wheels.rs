@@ -101,6 +101,8 @@ pub struct WheelFlow {
     due: u64,
     /// What a byte takes.
     byte: u32,
+    /// The length of the head that it was sorted in for.
+    bytes: u32,
     /// The flow after it in its slot.
     next: u32,
     stratum: u8,
@@ -138,8 +140,9 @@ impl TimerWheels {
     /// The flow's head is due at `due`. What would be beyond the wheel (a packet
     /// from the time of another setup) goes to its last slot.
     fn insert(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, due: u64) {
+        let bytes = flows.head(f).unwrap_or(0);
         let state = flows.state_mut(f);
-        (state.due, state.next, state.queued) = (due, NONE, true);
+        (state.due, state.bytes, state.next, state.queued) = (due, bytes, NONE, true);
         let stratum = usize::from(state.stratum);
         let wheel = &mut self.wheels[stratum];
         let base = self.time >> wheel.shift;
@@ -257,10 +260,16 @@ impl Discipline for TimerWheels {
         self.settle(flows);
         while let Some(place) = self.choose() {
             let f = FlowId(self.wheels[place.0].slots[place.1].first);
-            if flows.head(f).is_some() {
-                return Answer::Serve(f);
+            let WheelFlow { due, bytes: before, .. } = *flows.state(f);
+            match flows.head(f) {
+                // A head that became a shorter one keeps the place, and pays for it.
+                Some(bytes) if bytes <= before => return Answer::Serve(f),
+                Some(bytes) => {
+                    self.take_out(flows, place);
+                    self.insert(flows, f, due.wrapping_add(Self::cost(flows, f, bytes - before)));
+                }
+                None => self.take_out(flows, place),
             }
-            self.take_out(flows, place);
         }
         Answer::Idle
     }

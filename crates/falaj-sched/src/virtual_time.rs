@@ -27,12 +27,13 @@ use alloc::vec::Vec;
 /// The `weight` of a flow.
 pub(crate) const WEIGHT: Param = Param {
     name: "weight",
-    kind: Kind::Count { min: 1, max: MOST as u64 },
+    kind: Kind::Count { min: 1, max: HEAVIEST as u64 },
     default: Some("1"),
     doc: "share of the link, in proportion to the sum of all weights",
 };
 
-const MOST: u32 = 65_536;
+/// The largest weight.
+pub(crate) const HEAVIEST: u32 = 65_536;
 const FRACTION: u32 = 38;
 /// A byte is so many parts, as a power of two.
 pub(crate) const PARTS: u32 = 24;
@@ -43,9 +44,9 @@ const HALF: u128 = 1 << (FINE - 1);
 /// Who starts so little later has started: the time is rounded.
 pub(crate) const SOON: i64 = 1 << 8;
 /// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
-const LARGEST: u32 = 1 << 18;
+pub(crate) const LARGEST: u32 = 1 << 18;
 /// The finest rounding: one byte at the largest weight.
-const FINEST: u32 = FRACTION - MOST.ilog2();
+const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
 /// Roundings there are: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
 
@@ -303,6 +304,16 @@ impl VirtualTime {
         }
     }
 
+    /// After a rest: a share counts again as its place says.
+    pub(crate) fn count(&mut self, share: &mut Share) {
+        if share.place != Place::Away {
+            self.sum += share.weight();
+        }
+        if share.place == Place::Silent {
+            self.leave(share);
+        }
+    }
+
     /// Goes on with other weights for flows of which the first `known` are not
     /// new. A flow that keeps its weight keeps its start; what another one lacked of
     /// its old share is not made up for at the new one. So no lag above zero comes into being, and
@@ -368,12 +379,12 @@ impl Weights {
         let mut all = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
-            if weight == 0 || weight > u64::from(MOST) {
+            if weight == 0 || weight > u64::from(HEAVIEST) {
                 return Err(Refused {
                     flow: Some(flow),
                     param: "weight",
                     what: format!("a weight of {weight} is out of range"),
-                    help: format!("from 1 to {MOST}: only the ratio to the other weights counts"),
+                    help: format!("from 1 to {HEAVIEST}: only the ratio to the other weights counts"),
                 });
             }
             all.push(weight as u32);
@@ -385,7 +396,12 @@ impl Weights {
     /// The rate of a flow when all have packets: what each byte of work adds to
     /// the time, in bytes of this flow.
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
-        let inverse = u128::from(inverse(self.all[f.index()])) << FINE;
+        self.rate_of(inverse(self.all[f.index()]))
+    }
+
+    /// The same for whom a byte costs so much virtual time.
+    pub(crate) fn rate_of(&self, inverse: u64) -> Rate {
+        let inverse = u128::from(inverse) << FINE;
         Rate((u128::from(self.rate.0) * u128::from(self.reciprocal) / inverse) as u64)
     }
 

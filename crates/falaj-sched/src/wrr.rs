@@ -176,4 +176,14 @@ impl Discipline for Wrr {
             others,
         })
     }
+
+    /// Wherever in a visit an interval of backlog begins, `m` visits more are preceded by
+    /// at most `m` of each other flow.
+    fn serves_strictly(&self) -> bool {
+        true
+    }
+
+    fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
+        Ok(self.service(f)?.after(server.latency))
+    }
 }

@@ -1,0 +1,321 @@
+//! QFQ+ by its definition, and worked by hand. One byte takes 8 ns.
+
+mod common;
+
+use common::{Arrival, Dice, emits, run};
+use falaj_engine::Emit;
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
+
+const LARGEST: u32 = 4;
+
+fn pipe(weights: &[u64]) -> PipeSpec {
+    let flow = |&w: &u64| FlowSetup::new(Values::default().with("weight", Value::Count(w)), Limit::Packets(1000));
+    let flows = weights.iter().map(flow).collect();
+    let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
+    PipeSpec { kind: "qfq+", setup, delay: Span::ZERO }
+}
+
+/// A fraction, denominator above 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Ratio(i128, i128);
+
+impl Ratio {
+    const ZERO: Ratio = Ratio(0, 1);
+    fn new(n: i128, d: i128) -> Ratio {
+        let (mut a, mut b) = (n.abs(), d);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        Ratio(n / a.max(1), d / a.max(1))
+    }
+    fn plus(self, other: Ratio) -> Ratio {
+        Ratio::new(self.0 * other.1 + other.0 * self.1, self.1 * other.1)
+    }
+    fn floor(self, step: Ratio) -> Ratio {
+        Ratio::new((self.0 * step.1).div_euclid(self.1 * step.0) * step.0, step.1)
+    }
+}
+
+impl PartialOrd for Ratio {
+    fn partial_cmp(&self, other: &Ratio) -> Option<std::cmp::Ordering> {
+        (self.0 * other.1).partial_cmp(&(other.0 * self.1))
+    }
+}
+
+/// Looks at every aggregate each time, in fractions; weights and numbers of
+/// flows in an aggregate are powers of two.
+struct Naive {
+    now: Ratio,
+    aggregates: Vec<Aggregate>,
+    queues: Vec<VecDeque<u32>>,
+    deficits: Vec<u32>,
+    in_hand: Option<usize>,
+}
+
+#[derive(Clone)]
+struct Aggregate {
+    flows: Vec<usize>,
+    weight: i128,
+    sigma: Ratio,
+    start: Ratio,
+    budget: u32,
+    /// Turns of its flows; has the first one got its quantum?
+    turns: VecDeque<usize>,
+    visited: bool,
+    present: bool,
+    /// Has nothing, but the fluid system still serves it.
+    silent: bool,
+}
+
+impl Naive {
+    fn new(weights: &[u64]) -> Naive {
+        let mut aggregates: Vec<(u64, Vec<usize>)> = Vec::new();
+        for (f, &w) in weights.iter().enumerate() {
+            match aggregates.iter_mut().find(|(other, flows)| *other == w && flows.len() < 8) {
+                Some((_, flows)) => flows.push(f),
+                None => aggregates.push((w, vec![f])),
+            }
+        }
+        let aggregate = |(w, flows): (u64, Vec<usize>)| {
+            assert!(w.is_power_of_two() && flows.len().is_power_of_two());
+            Aggregate {
+                weight: i128::from(w) * flows.len() as i128,
+                sigma: Ratio::new(LARGEST.into(), w.into()),
+                flows,
+                start: Ratio::ZERO,
+                budget: 0,
+                turns: VecDeque::new(),
+                visited: false,
+                present: false,
+                silent: false,
+            }
+        };
+        Naive {
+            now: Ratio::ZERO,
+            aggregates: aggregates.into_iter().map(aggregate).collect(),
+            queues: vec![VecDeque::new(); weights.len()],
+            deficits: vec![0; weights.len()],
+            in_hand: None,
+        }
+    }
+
+    fn rise(&mut self, to: Ratio) {
+        self.now = if to > self.now { to } else { self.now };
+        for a in &mut self.aggregates {
+            a.silent &= a.start.floor(a.sigma) >= self.now.floor(a.sigma);
+        }
+    }
+
+    fn others(&self, a: usize) -> bool {
+        (0..self.aggregates.len()).any(|b| b != a && self.aggregates[b].present)
+    }
+
+    fn of(&self, f: usize) -> usize {
+        self.aggregates.iter().position(|a| a.flows.contains(&f)).unwrap()
+    }
+
+    fn arrive(&mut self, f: usize, bytes: u32) {
+        let a = self.of(f);
+        let (alone, now) = (self.in_hand.is_none() && !self.others(a), self.now);
+        self.queues[f].push_back(bytes);
+        let aggregate = &mut self.aggregates[a];
+        if !aggregate.turns.contains(&f) {
+            aggregate.turns.push_back(f);
+        }
+        if !aggregate.present {
+            if !aggregate.silent || aggregate.start < now {
+                aggregate.start = now;
+            }
+            (aggregate.present, aggregate.silent) = (true, false);
+            if alone {
+                aggregate.budget = 0;
+                self.in_hand = Some(a);
+            }
+        }
+    }
+
+    /// Deficit round robin.
+    fn head(&mut self, a: usize) -> Option<usize> {
+        let aggregate = &mut self.aggregates[a];
+        while let Some(&f) = aggregate.turns.front() {
+            let Some(&bytes) = self.queues[f].front() else {
+                aggregate.turns.pop_front();
+                (aggregate.visited, self.deficits[f]) = (false, 0);
+                continue;
+            };
+            if !aggregate.visited {
+                self.deficits[f] += LARGEST;
+                aggregate.visited = true;
+            }
+            if bytes <= self.deficits[f] {
+                return Some(f);
+            }
+            aggregate.visited = false;
+            aggregate.turns.rotate_left(1);
+        }
+        None
+    }
+
+    /// The flows of which one may be served; all are equally good.
+    fn choose(&mut self) -> Vec<usize> {
+        if let Some(a) = self.in_hand {
+            let (head, alone) = (self.head(a), !self.others(a));
+            let now = self.now;
+            let aggregate = &mut self.aggregates[a];
+            match head {
+                Some(f) if self.queues[f][0] <= aggregate.budget => return vec![f],
+                Some(f) if alone => {
+                    let start = aggregate.start.floor(aggregate.sigma);
+                    self.rise(start);
+                    return vec![f];
+                }
+                Some(_) => {}
+                None => (aggregate.present, aggregate.silent) = (false, !alone && aggregate.start > now),
+            }
+            if head.is_none() && alone {
+                self.aggregates.iter_mut().for_each(|a| a.silent = false);
+            }
+            self.in_hand = None;
+        }
+        let present: Vec<usize> = (0..self.aggregates.len()).filter(|&a| self.aggregates[a].present).collect();
+        let start = |a: usize| self.aggregates[a].start.floor(self.aggregates[a].sigma);
+        let finish = |a: usize| start(a).plus(self.aggregates[a].sigma).plus(self.aggregates[a].sigma);
+        let lowest = |all: Vec<Ratio>| all.into_iter().reduce(|a, b| if b < a { b } else { a });
+        let Some(soonest) = lowest(present.iter().map(|&a| start(a)).collect()) else { return Vec::new() };
+        let now = if soonest > self.now { soonest } else { self.now };
+        let started: Vec<usize> = present.into_iter().filter(|&a| start(a) <= now).collect();
+        let first = lowest(started.iter().map(|&a| finish(a)).collect()).unwrap();
+        let best: Vec<usize> = started.into_iter().filter(|&a| finish(a) == first).collect();
+        self.rise(now);
+        best.into_iter().map(|a| self.head(a).expect("who is present has a packet")).collect()
+    }
+
+    /// A packet of `f` goes on the wire: its length.
+    fn begin(&mut self, f: usize) -> u32 {
+        let (a, bytes) = (self.of(f), self.queues[f][0]);
+        let aggregate = &mut self.aggregates[a];
+        if self.in_hand != Some(a) || aggregate.budget < bytes {
+            aggregate.budget = LARGEST * aggregate.flows.len() as u32;
+        }
+        self.in_hand = Some(a);
+        aggregate.budget -= bytes;
+        self.deficits[f] -= bytes;
+        aggregate.start = aggregate.start.plus(Ratio::new(bytes.into(), aggregate.weight));
+        let sum: i128 = self.aggregates.iter().filter(|a| a.present || a.silent).map(|a| a.weight).sum();
+        self.rise(self.now.plus(Ratio::new(bytes.into(), sum)));
+        bytes
+    }
+}
+
+/// Arrivals as (time in bytes, flow, bytes).
+fn departures(weights: &[u64], arrivals: &[(u64, usize, u32)]) -> Vec<Emit> {
+    let arrival = |&(at, f, bytes): &(u64, usize, u32)| Arrival { at: Time(at * 8), flow: FlowId(f as u32), bytes };
+    emits(&run(&pipe(weights), &arrivals.iter().map(arrival).collect::<Vec<_>>(), |_, _, _| {}))
+}
+
+/// Every packet that leaves is one that the model would send then.
+fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
+    let mut model = Naive::new(weights);
+    let (mut next, mut free_at) = (arrivals.iter().peekable(), 0);
+    for e in departures(weights, arrivals) {
+        let mut best = model.choose();
+        if best.is_empty() {
+            let &(at, f, bytes) = next.next().expect("a packet to send");
+            model.arrive(f, bytes);
+            free_at = at;
+            best = model.choose();
+        }
+        let f = e.flow.index();
+        assert_eq!(e.start.0, free_at * 8, "{weights:?} {arrivals:?}");
+        assert!(best.contains(&f), "{weights:?} {arrivals:?}: {f} at {free_at} instead of {best:?}");
+        free_at += u64::from(model.begin(f));
+        while let Some((_, f, bytes)) = next.next_if(|a| a.0 < free_at) {
+            model.arrive(*f, *bytes);
+        }
+        model.queues[f].pop_front();
+    }
+    assert!(next.next().is_none() && model.choose().is_empty());
+}
+
+const SIZES: [u32; 7] = [4, 2, 4, 1, 3, 4, 4];
+
+/// All sequences of so many steps: a packet comes to a flow, or some time passes.
+#[test]
+fn every_short_sequence_is_served_by_definition() {
+    let steps = 7u32;
+    for weights in [[1, 1, 1, 1], [1, 1, 2, 2], [2, 1, 1, 8]] {
+        for n in 0..5u32.pow(steps) {
+            let (mut at, mut arrivals) = (0, Vec::new());
+            for step in 0..steps {
+                match n / 5u32.pow(step) % 5 {
+                    4 => at += 3,
+                    f => arrivals.push((at, f as usize, SIZES[arrivals.len()])),
+                }
+            }
+            beside_the_model(&weights, &arrivals);
+        }
+    }
+}
+
+/// Longer ones, with aggregates of eight and one, and more that are alike.
+#[test]
+fn long_sequences_are_served_by_definition() {
+    for seed in 0..3_000 {
+        let mut dice = Dice::new(seed);
+        let mut weights = Vec::new();
+        for w in [1, dice.one_of(&[4, 32])] {
+            weights.extend(vec![w; dice.one_of(&[0, 1, 2, 4, 8, 9, 16])]);
+        }
+        if weights.is_empty() {
+            continue;
+        }
+        let (mut at, mut arrivals) = (0, Vec::new());
+        let longest = dice.from(1, 12);
+        for _ in 0..dice.from(10, 70) {
+            let f = dice.from(0, weights.len() as u64 - 1) as usize;
+            for _ in 0..dice.one_of(&[1, 1, 5]) {
+                arrivals.push((at, f, dice.from(1, LARGEST.into()) as u32));
+            }
+            at += dice.from(0, longest);
+        }
+        beside_the_model(&weights, &arrivals);
+    }
+}
+
+/// A and B of weight 1 are one aggregate of weight 2 and budget 8, roundings are of 4; C is
+/// one of weight 2, roundings are of 2. A comes first: the time is 2 when C does. A and B
+/// use their budget up and start at 4 then, the time being 3: C goes, and again, as its
+/// finish is 8 and theirs is 12. At 5, C starts at 6 only.
+#[test]
+fn a_budget_is_used_up_before_another_aggregate_is_chosen() {
+    let at_once: Vec<(u64, usize, u32)> = [0, 0, 0, 1, 1, 1, 2, 2, 2].map(|f| (0, f, 4)).into();
+    let order: Vec<String> = departures(&[1, 1, 2], &at_once)
+        .iter()
+        .map(|e| format!("{}@{}", ['A', 'B', 'C'][e.flow.index()], e.end.0 / 8))
+        .collect();
+    assert_eq!(order.join(" "), "A@4 B@8 C@12 C@16 A@20 B@24 C@28 A@32 B@36");
+}
+
+/// The numbers hold at their ends, and an aggregate is as large as they allow.
+#[test]
+fn the_largest_packets_and_weights_are_served() {
+    for (weight, largest) in [(1, 1 << 18), (65_536, 1 << 18), (65_536, 1), (40_000, 9000), (1, 1 << 16)] {
+        let mut spec = pipe(&[weight; 20]);
+        spec.setup.largest = largest;
+        let arrivals: Vec<Arrival> = (0..20 * 40)
+            .map(|n| Arrival { at: Time(n / 400 * 50_000_000), flow: FlowId(n as u32 % 20), bytes: largest })
+            .collect();
+        let out = emits(&run(&spec, &arrivals, |_, _, _| {}));
+        let mut sent = [0u32; 20];
+        for e in &out[..out.len() / 2] {
+            sent[e.flow.index()] += 1;
+        }
+        let (least, most) = (sent.iter().min().unwrap(), sent.iter().max().unwrap());
+        assert!(most - least <= 4, "{weight} {largest}: {sent:?}");
+    }
+}
