@@ -66,8 +66,10 @@ impl Discipline for Fifo {
 
     fn succeed(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
 
+    #[inline]
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
+    #[inline]
     fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Answer {
         match flows.head(FlowId(0)) {
             Some(_) => Answer::Serve(FlowId(0)),
@@ -75,8 +77,10 @@ impl Discipline for Fifo {
         }
     }
 
+    #[inline]
     fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
+    #[inline]
     fn shared_queue(&self) -> Option<Limit> {
         Some(self.limit)
     }

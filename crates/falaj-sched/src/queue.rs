@@ -51,7 +51,8 @@ pub struct Packet {
 
 const NONE: u32 = u32::MAX;
 
-/// A packet in the pool: 24 bytes without a tag, no padding.
+/// A packet in the pool: 24 bytes without a tag, no padding. What is `next` to
+/// the last of a queue means nothing: the queue knows how many it has.
 #[derive(Clone, Copy, Debug)]
 struct Node<T> {
     arrival: Time,
@@ -238,13 +239,13 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
             slot => {
                 let place = &mut self.pool[slot as usize];
                 self.free = place.next;
-                *place = node;
+                *place = Node { next: place.next, ..node };
                 slot
             }
         };
+        let was_empty = record.packets == 0;
         record.packets += 1;
         record.bytes += packet.bytes;
-        let was_empty = record.first == NONE;
         if was_empty {
             record.first = slot;
             record.head_bytes = packet.bytes;
@@ -260,31 +261,29 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     /// The packet at the head of queue `q`.
     #[inline]
     pub fn first(&self, q: FlowId) -> Option<Packet> {
-        match self.flows.records[q.index()].first {
-            NONE => None,
-            slot => Some(self.pool[slot as usize].packet()),
-        }
+        let record = &self.flows.records[q.index()];
+        (record.head_bytes > 0).then(|| self.pool[record.first as usize].packet())
     }
 
     /// Takes the packet at the head of queue `q` out.
     #[inline]
     pub fn pop(&mut self, q: FlowId) -> Option<Packet> {
         let record = &mut self.flows.records[q.index()];
-        let slot = record.first;
-        if slot == NONE {
+        if record.head_bytes == 0 {
             return None;
         }
+        let slot = record.first;
         let node = &mut self.pool[slot as usize];
         let (packet, next) = (node.packet(), node.next);
         node.next = self.free;
         self.free = slot;
-        record.first = next;
         record.packets -= 1;
         record.bytes -= packet.bytes;
-        if next == NONE {
+        if record.packets == 0 {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
         } else {
+            record.first = next;
             let head = &self.pool[next as usize];
             record.head_bytes = head.bytes;
             record.head_tag = head.tag;

@@ -3,13 +3,21 @@
 use crate::queue::{FlowId, Flows};
 use alloc::vec::Vec;
 
+/// Nobody comes after it.
 const END: u32 = u32::MAX;
+/// It stands in no round.
+const OUT: u32 = END - 1;
 
-/// A flow's place in a round.
-#[derive(Debug, Clone, Default)]
+/// A flow's place in a round: who comes after it.
+#[derive(Debug, Clone)]
 pub(crate) struct Place {
     next: u32,
-    within: bool,
+}
+
+impl Default for Place {
+    fn default() -> Place {
+        Place { next: OUT }
+    }
 }
 
 /// Flows in the order of their turns. A flow stands in one round at a time.
@@ -42,16 +50,11 @@ impl Round {
     #[inline]
     pub(crate) fn join<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
         let place = flows.state_mut(f).as_mut();
-        if !place.within {
-            place.within = true;
-            self.flows += 1;
-            self.append(flows, f);
+        if place.next != OUT {
+            return;
         }
-    }
-
-    #[inline]
-    fn append<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
-        flows.state_mut(f).as_mut().next = END;
+        place.next = END;
+        self.flows += 1;
         match self.tail {
             END => self.head = f.0,
             last => flows.state_mut(FlowId(last)).as_mut().next = f.0,
@@ -62,8 +65,11 @@ impl Round {
     /// The first goes out of the round.
     #[inline]
     pub(crate) fn leave<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
-        let f = self.behead(flows)?;
-        flows.state_mut(f).as_mut().within = false;
+        let f = self.first()?;
+        self.head = core::mem::replace(&mut flows.state_mut(f).as_mut().next, OUT);
+        if self.head == END {
+            self.tail = END;
+        }
         self.flows -= 1;
         Some(f)
     }
@@ -78,16 +84,6 @@ impl Round {
         self.head = core::mem::replace(&mut flows.state_mut(FlowId(f)).as_mut().next, END);
         flows.state_mut(FlowId(self.tail)).as_mut().next = f;
         self.tail = f;
-    }
-
-    #[inline]
-    fn behead<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
-        let f = self.first()?;
-        self.head = flows.state_mut(f).as_mut().next;
-        if self.head == END {
-            self.tail = END;
-        }
-        Some(f)
     }
 
     /// All flows go out of the round, in the order of their turns.

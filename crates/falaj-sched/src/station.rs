@@ -63,7 +63,6 @@ pub trait Server: Send {
 pub struct Station<D: Discipline> {
     queues: Queues<D::State, D::Tag>,
     discipline: D,
-    shared: bool,
     /// The head of this queue is on the wire, but another discipline took it.
     inherited: Option<FlowId>,
 }
@@ -73,14 +72,13 @@ impl<D: Discipline> Station<D> {
     pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
-        let shared = discipline.shared_queue().is_some();
-        Station { queues, discipline, shared, inherited: None }
+        Station { queues, discipline, inherited: None }
     }
 
     /// The queue that the packets of `flow` stand in.
     #[inline]
     fn queue_of(&self, flow: FlowId) -> FlowId {
-        if self.shared { FlowId(0) } else { flow }
+        if self.discipline.shared_queue().is_some() { FlowId(0) } else { flow }
     }
 
     #[inline]
@@ -135,7 +133,8 @@ impl<D: Discipline> Server for Station<D> {
     #[inline]
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what was sent was queued");
-        if self.inherited.take().is_some() {
+        if self.inherited.is_some() {
+            self.inherited = None;
             self.discipline.offer_changed(self.queues.flows(), queue, now);
         }
         packet
