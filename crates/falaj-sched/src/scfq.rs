@@ -81,13 +81,13 @@ impl Discipline for Scfq {
         self.heads.grow(self.shares.flows());
         for f in old.shares.all() {
             let state = flows.state_mut(f);
-            state.finish =
-                self.now + rescaled(state.finish.saturating_sub(self.now), state.slope, self.shares.slope(f));
-            if self.heads.tag(f).is_some() {
-                self.heads.set(f, state.finish);
-            }
+            let ahead = state.start.saturating_sub(self.now);
+            state.start = self.now + rescaled(ahead, state.slope, self.shares.slope(f));
         }
         self.start(flows);
+        for f in old.shares.all().filter(|&f| self.heads.tag(f).is_some()).collect::<Vec<_>>() {
+            self.follow(flows, f);
+        }
     }
 
     #[inline]
