@@ -141,6 +141,9 @@ fn spec(entry: &'static Entry, flowsets: &Flowsets, limit: Limit) -> Result<Pipe
     Ok(PipeSpec { kind: entry.kind, setup, delay: Span::ZERO })
 }
 
+/// All that are sent are kept until they have been looked at.
+const MOST_PACKETS: u64 = 1 << 22;
+
 /// An engine that keeps what it sent.
 struct Kept {
     engine: Engine,
@@ -229,6 +232,11 @@ impl Args {
         let flows = flowsets.flows();
         let (qmin, qmax) = (self.qmin.map_or(0, |qmin| qmin.of(flows)), self.qmax.of(flows));
         ensure!(qmin < qmax, "filling to {} and draining to {qmin} packets is no swing", self.qmax);
+        let packets = qmax.min(u64::from(FULL) * u64::from(flows));
+        ensure!(
+            packets <= MOST_PACKETS,
+            "{packets} packets are too many to look at each; up to {MOST_PACKETS} will do"
+        );
         let engine = match Engine::new(std::slice::from_ref(spec)) {
             Ok(engine) => engine,
             Err((_, refused)) => return Ok(Outcome::Refused(refused.to_string())),
