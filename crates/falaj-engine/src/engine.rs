@@ -100,6 +100,11 @@ pub enum Unfit {
         /// As many as there are now.
         flows: usize,
     },
+    /// Its largest packet is smaller than that of the pipe now.
+    Smaller {
+        /// As large as it is now.
+        largest: u32,
+    },
 }
 
 impl std::fmt::Display for Unfit {
@@ -107,6 +112,7 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
+            Unfit::Smaller { largest } => write!(f, "packets of {largest} B may be queued, and would be too large"),
         }
     }
 }
@@ -148,12 +154,17 @@ impl Engine {
     }
 
     /// Checks a change of a pipe: whatever of its spec is to be another.
-    /// Flows keep their index, and none may go; new ones stand behind them.
+    /// Flows keep their index, and none may go; new ones stand behind them. The
+    /// largest packet may become larger, not smaller: such a one may be queued.
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
         let flows = self.pipes[pipe.0 as usize].flows();
         if spec.setup.leaves().len() < flows {
             return Err(Unfit::Fewer { flows });
+        }
+        let largest = self.pipes[pipe.0 as usize].largest();
+        if spec.setup.largest < largest {
+            return Err(Unfit::Smaller { largest });
         }
         Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
     }

@@ -149,6 +149,8 @@ pub(crate) trait Pipe: Send + Any {
     fn counters(&self, flow: FlowId) -> Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     fn flows(&self) -> usize;
+    /// The largest packet that it takes.
+    fn largest(&self) -> u32;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
     /// Takes over the packets, the link's state and the counters of `old`.
@@ -342,6 +344,10 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
         self.server.promise(flow)
+    }
+
+    fn largest(&self) -> u32 {
+        self.spec.setup.largest
     }
 
     fn flows(&self) -> usize {

@@ -102,6 +102,9 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     let mut fewer = spec.clone();
     fewer.setup.flows.pop();
     assert_eq!(engine.prepare(PIPE, &fewer).err(), Some(Unfit::Fewer { flows: spec.setup.flows.len() }));
+    let mut smaller = spec.clone();
+    smaller.setup.largest -= 1;
+    assert_eq!(engine.prepare(PIPE, &smaller).err(), Some(Unfit::Smaller { largest: spec.setup.largest }));
     let mut no_room = spec.clone();
     no_room.setup.flows[1].limit = Limit::Packets(0);
     let refused = engine.prepare(PIPE, &no_room);

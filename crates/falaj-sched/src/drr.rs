@@ -157,7 +157,7 @@ impl Quanta {
         let mut each = Vec::new();
         for (flow, f) in setup.flows.iter().enumerate() {
             let quantum = f.values.bytes("quantum").unwrap_or(u64::from(setup.largest));
-            if quantum < u64::from(setup.largest) || quantum > u64::from(u32::MAX / 4) {
+            if quantum < u64::from(setup.largest) || quantum > 1 << 30 {
                 refused.push(Refused {
                     flow: Some(flow),
                     param: "quantum",

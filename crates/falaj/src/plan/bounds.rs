@@ -25,14 +25,24 @@ pub(crate) struct Served {
 
 /// Asks the discipline; refused if it does not accept the setup.
 pub(crate) fn served(kind: &str, setup: &Setup) -> Result<Served, Refusals> {
-    struct Shared;
-    impl registry::Visitor for Shared {
-        type Output = Option<Limit>;
-        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            discipline.shared_queue()
-        }
-    }
     Ok(Served { promises: tree::promises(kind, setup)?, shared: registry::build(kind, setup, Shared)? })
+}
+
+/// The one queue of a discipline that has one for all flows.
+struct Shared;
+impl registry::Visitor for Shared {
+    type Output = Option<Limit>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        discipline.shared_queue()
+    }
+}
+
+/// The limit of the queue in which the packets of `leaf` stand: its own, or
+/// the one of all parts of the flow that it is a part of.
+fn limit_of(setup: &Setup, leaf: usize) -> Limit {
+    let inner = setup.flow_of_leaf(leaf).and_then(|f| setup.flows[f].inner.as_ref());
+    let shared = inner.and_then(|inner| registry::build(inner.kind, &inner.setup, Shared).ok()?);
+    shared.unwrap_or_else(|| setup.leaves()[leaf].limit)
 }
 
 /// What a flow sends at most.
@@ -161,7 +171,7 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec
     }
     let mut out = Vec::new();
     for (f, (promise, envelope)) in served.promises.into_iter().zip(envelopes).enumerate() {
-        let limit = served.shared.unwrap_or(direction.setup.leaves()[f].limit);
+        let limit = served.shared.unwrap_or_else(|| limit_of(&direction.setup, f));
         let of_one = promise.as_ref().ok().filter(|p| p.rate.0 > 0);
         let service = if together { one } else { of_one.map(|p| (p.rate, p.latency)) };
         let service = service.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
