@@ -8,7 +8,7 @@
 //! at `S = max(F of the flow's last, V)` and finishes at `F = S + L/w`, both
 //! known when it comes. A flow is present until `V` reaches its last `F`.
 //!
-//! [`Gps`] is that clock, driven by work: what a link sends is what its fluid
+//! `Gps` is that clock, driven by work: what a link sends is what its fluid
 //! serves, as both keep working while there is anything, so that they run
 //! empty together whatever a nanosecond is rounded to. [`Fluid`] is a server
 //! of its own, driven by time: what tests and meters compare a discipline with.

@@ -1,5 +1,5 @@
 //! `--instructions`: counted, not timed. The program runs itself under
-//! valgrind's callgrind, which writes a part of its account whenever `mark`
+//! valgrind's callgrind, which writes a part of its account whenever `falaj_bench_mark`
 //! returns. Two runs of different length, subtracted, leave the pairs alone.
 //! A count is the same on every machine; it changes with the compiler, so that
 //! the checked-in table has a section for each.
