@@ -200,6 +200,12 @@ impl Engine {
         self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
     }
 
+    /// A packet of so many bytes that this pipe has not sent yet by `now` is due
+    /// no earlier than this: it goes next, and the link is free as soon as it can be.
+    pub fn soonest(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
+        self.pipes[pipe.0 as usize].soonest(bytes, now)
+    }
+
     /// What happened to a flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)

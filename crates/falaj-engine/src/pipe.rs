@@ -146,6 +146,8 @@ pub(crate) trait Pipe: Send + Any {
     fn due(&self) -> Time;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
+    /// A packet of so many bytes that is not decided by `now` is due no earlier.
+    fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     fn flows(&self) -> usize;
@@ -276,6 +278,11 @@ impl<S: Server> Of<S> {
         self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
+    /// The wire may end a nanosecond before the airtime, which is rounded up.
+    fn at_least(&self, bytes: u32) -> Span {
+        Span(self.wire.airtime(bytes).0.saturating_sub(1))
+    }
+
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
         Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
     }
@@ -328,14 +335,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
-            // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
-            // before the airtime, which is rounded up.
-            Link::NotBefore(then) => {
-                let airtime = |bytes| Span(self.wire.airtime(bytes).0.saturating_sub(1));
-                then + self.server.shortest_head().map_or(Span::ZERO, airtime)
-            }
+            // One of the heads goes first, and is due when its last bit has left.
+            Link::NotBefore(then) => then + self.server.shortest_head().map_or(Span::ZERO, |b| self.at_least(b)),
         };
         then + self.spec.delay
+    }
+
+    fn soonest(&self, bytes: u32, now: Time) -> Time {
+        now.max(if self.link == Link::Idle { now } else { self.due() }) + self.at_least(bytes) + self.spec.delay
     }
 
     fn counters(&self, flow: FlowId) -> Counters {

@@ -3,34 +3,19 @@
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
-use crate::forward::{Attached, Forwarder};
+use crate::forward::{Attached, Forwarder, Options};
 use crate::port::TapPort;
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Sandbox};
-use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
-use falaj_scenario::{Direction, Link, Towards};
+use falaj_scenario::{Link, Towards};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 
-/// May units larger than the mtu pass this link whole? Only while it is
-/// unlimited both ways: a rate acts on packets, not on units of many.
-pub fn takes_large_units(link: &Link) -> bool {
-    [&link.up, &link.down].into_iter().all(|d| d.setup.rate.is_unlimited())
-}
-
-fn pipe(direction: &Direction, large: bool) -> PipeSpec {
-    let mut pipe = direction.pipe();
-    if large {
-        pipe.setup.largest = u32::MAX >> 1;
-    }
-    pipe
-}
-
-fn engine(link: &Link, large: bool) -> Result<Engine, Refusals> {
-    Engine::new(&[pipe(&link.up, large), pipe(&link.down, large)]).map_err(|(_, refused)| refused)
+fn engine(link: &Link) -> Result<Engine, Refusals> {
+    Engine::new(&[link.up.pipe(), link.down.pipe()]).map_err(|(_, refused)| refused)
 }
 
 fn flows(link: &Link) -> [usize; 2] {
@@ -38,26 +23,25 @@ fn flows(link: &Link) -> [usize; 2] {
 }
 
 /// The link between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Forwarder, Refusals> {
-    let large = takes_large_units(link);
-    let engine = engine(link, large)?;
+pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Options) -> Result<Forwarder, Refusals> {
+    let engine = engine(link)?;
     let attach = |(towards, from): (Towards, End)| {
         let d = link.direction(towards);
         let tap = sandbox.take_tap(from).expect("a sandbox joined by TAPs has one at each end");
         Attached {
-            port: Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)),
+            port: Box::new(TapPort::new(from, tap, d.classifier(), d.account)),
             pipe: PipeId(pipe_of(towards)),
             leaves_at: from.other().index(),
         }
     };
     let ports = [(Towards::Up, End::Near), (Towards::Down, End::Far)].map(attach);
-    Ok(Forwarder::new(clock, engine, &flows(link), ports.into()))
+    Ok(Forwarder::new(clock, engine, &flows(link), ports.into(), options))
 }
 
 /// The link behind loopback sockets, one for each source; where the sources
 /// must send to is written into their plans.
-pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock) -> io::Result<Forwarder> {
-    let engine = engine(link, false).map_err(io::Error::other)?;
+pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock, options: Options) -> io::Result<Forwarder> {
+    let engine = engine(link).map_err(io::Error::other)?;
     let mut ports: Vec<Attached> = Vec::new();
     for from in [0, 1] {
         let [near, far] = &mut *plans;
@@ -81,5 +65,5 @@ pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock) -> io::R
             ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }
-    Ok(Forwarder::new(clock, engine, &flows(link), ports))
+    Ok(Forwarder::new(clock, engine, &flows(link), ports, options))
 }

@@ -8,35 +8,34 @@
 //! then takes (the kernel delivers within the call) is part of the delay that
 //! the receiver sees.
 //!
-//! The timer is a hybrid. It sleeps until `SPIN` before an instant, looks at
-//! the ports without sleeping until `NEAR` before it, and from there on looks
-//! at nothing but the clock, because a packet read then would make the one that
-//! is due late. In between hand-overs each port gets a turn all the same, or a
-//! link with a packet always near would never read.
+//! How it waits is the [`Timer`]'s matter. Spinning and hybrid it looks at
+//! nothing but the clock from `NEAR` before an instant, because a packet read
+//! then would make the one that is due late. In between hand-overs each port
+//! gets a turn all the same, or a link with a packet always near would never
+//! read. A turn is so much time of the processor and not so many packets: a
+//! storm of tiny ones at one port takes nothing from the others.
 
 use crate::clock::Clock;
 use crate::poll::Watch;
-use crate::pool::Pool;
 use crate::port::Port;
+use crate::release::Releases;
+use crate::timer::{Lead, Timer};
+use crate::units::Units;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::Counters;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// Waking up takes up to about this long; the timer spins for it.
-const SPIN: Span = Span::from_micros(60);
 /// Looking at the ports and reading one unit takes up to about this long.
 const NEAR: Span = Span::from_micros(4);
 /// How long `others` may have to wait under load.
 const LOOK: Span = Span::from_millis(1);
-/// Memory for units on their way.
-const MEMORY: usize = 1 << 30;
+/// What a port's turn takes of the processor, if it has so much to read.
+const TURN: Span = Span::from_micros(20);
 
 /// What the engine takes as a unit's length.
 const LONGEST: u32 = (1 << 31) - 1;
@@ -61,6 +60,24 @@ pub struct Attached {
     pub leaves_at: usize,
 }
 
+/// How the loop goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How it waits.
+    pub timer: Timer,
+    /// How much later than due a packet may be handed over so that others of its
+    /// unit leave with it, or, sleeping, so that there are fewer wake-ups.
+    pub slack: Span,
+    /// Memory for units on their way, in bytes.
+    pub memory: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { timer: Timer::default(), slack: Span::from_micros(20), memory: 1 << 30 }
+    }
+}
+
 /// What was measured of a flow.
 #[derive(Clone, Debug, Default)]
 pub struct LiveFlow {
@@ -68,8 +85,11 @@ pub struct LiveFlow {
     pub counters: Counters,
     /// Nominal delay of packets that were handed over: last bit in to last bit out.
     pub delay: Meter,
-    /// How late they were handed over: the call of the port, less the nominal instant.
+    /// How late they were handed over: the call of the port, less the instant at
+    /// which they were to be handed over.
     pub release_error: Meter,
+    /// How much later than due that instant was, so that packets of a unit left together.
+    pub held: Meter,
 }
 
 /// What was lost outside the engine, the link's fault or not.
@@ -127,28 +147,21 @@ pub enum Woken {
     Readable(usize),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Release {
-    due: Time,
-    sequence: u64,
-    handle: u32,
-    pipe: u32,
-    flow: u32,
-    nominal: Span,
-}
-
 /// Engine, ports and what is on its way between them.
 pub struct Forwarder {
     clock: Clock,
     engine: Engine,
     ports: Vec<Attached>,
+    options: Options,
+    lead: Lead,
     watch: Watch,
-    pool: Pool,
-    /// The port that each handle came in at.
-    origin: Vec<u32>,
+    /// Only what is none of the ports.
+    watch_others: Watch,
+    units: Units,
+    /// Where a part of a unit is made.
+    cut: Vec<u8>,
     out: Vec<Output>,
-    releases: BinaryHeap<Reverse<Release>>,
-    sequence: u64,
+    releases: Releases,
     flows: Vec<Vec<LiveFlow>>,
     losses: Losses,
     awake: Awake,
@@ -156,30 +169,20 @@ pub struct Forwarder {
 
 impl Forwarder {
     /// `flows` says how many flows each pipe of the engine has.
-    pub fn new(clock: Clock, engine: Engine, flows: &[usize], ports: Vec<Attached>) -> Forwarder {
-        Forwarder::with_memory(clock, engine, flows, ports, MEMORY)
-    }
-
-    /// The same with at most so many bytes of memory for units on their way,
-    /// instead of 1 GiB.
-    pub fn with_memory(
-        clock: Clock,
-        engine: Engine,
-        flows: &[usize],
-        ports: Vec<Attached>,
-        memory: usize,
-    ) -> Forwarder {
+    pub fn new(clock: Clock, engine: Engine, flows: &[usize], ports: Vec<Attached>, options: Options) -> Forwarder {
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
             engine,
             ports,
+            options,
+            lead: Lead::new(),
             watch: Watch::default(),
-            pool: Pool::new(size, memory),
-            origin: Vec::new(),
+            watch_others: Watch::default(),
+            units: Units::new(size, options.memory),
+            cut: Vec::new(),
             out: Vec::new(),
-            releases: BinaryHeap::new(),
-            sequence: 0,
+            releases: Releases::new(options.slack),
             flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             losses: Losses::default(),
             awake: Awake::default(),
@@ -193,8 +196,12 @@ impl Forwarder {
     /// unit is counted and ends nothing.
     pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
+        self.watch_others.set(others.iter().copied());
+        let timer = self.options.timer;
         let mut looked = Time::ZERO;
         let mut busy = false;
+        // Was there anything to do since the last sleep?
+        let mut worked = false;
         // Had the ports their turn since the last hand-over?
         let mut had_turn = false;
         // Since when there has been nothing to do.
@@ -208,10 +215,11 @@ impl Forwarder {
             self.note();
             let released = self.release(now)?;
             had_turn &= !released;
+            worked |= released || busy;
             if !released {
                 spinning = Some(now);
             }
-            if had_turn && self.next_due().since(now) < NEAR {
+            if had_turn && timer != Timer::Sleep && self.releases.next().since(now) < NEAR {
                 std::hint::spin_loop();
                 continue;
             }
@@ -219,20 +227,32 @@ impl Forwarder {
                 return Ok(Woken::Deadline);
             }
             // Under load reading tells what is there, and is cheaper than asking first.
-            if !busy || now.since(looked) > LOOK {
-                let wake = self.wake();
-                let sleep = if busy { Span::ZERO } else { wake.min(deadline).since(now) };
-                self.watch.look(sleep)?;
+            if now.since(looked) > LOOK || !(busy || timer == Timer::Spin) {
                 looked = now;
-                if sleep > Span::ZERO {
+                let rest = timer == Timer::Sleep && worked && !busy && self.options.slack > Span::ZERO;
+                let wake = if busy || timer == Timer::Spin {
+                    now
+                } else if rest {
+                    // What comes meanwhile waits, and is read with what comes behind it.
+                    now + self.options.slack
+                } else {
+                    self.wake()
+                };
+                let watch = if rest { &mut self.watch_others } else { &mut self.watch };
+                watch.look(wake.min(deadline).since(now))?;
+                let ports = if rest { 0 } else { self.ports.len() };
+                if wake > now {
                     spinning = None;
-                    self.note_what_woke(wake <= deadline);
+                    worked = false;
+                    self.note_what_woke(ports, wake, deadline);
                 }
-                if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(self.ports.len() + i)) {
+                let watch = if rest { &self.watch_others } else { &self.watch };
+                if let Some(i) = (0..others.len()).find(|i| watch.is_readable(ports + i)) {
                     return Ok(Woken::Readable(i));
                 }
+                busy = rest;
             }
-            busy = self.receive(busy)?;
+            busy = self.receive(busy || timer == Timer::Spin)?;
             had_turn = true;
             if busy {
                 spinning = None;
@@ -240,69 +260,89 @@ impl Forwarder {
         }
     }
 
-    /// Counts what ended a sleep that was to end for what is due, or for the caller's deadline.
-    fn note_what_woke(&mut self, for_what_is_due: bool) {
-        let ports = self.ports.len();
-        let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
+    /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
+    fn note_what_woke(&mut self, ports: usize, wake: Time, deadline: Time) {
+        let watch = if ports == 0 { &self.watch_others } else { &self.watch };
+        let readable = (0..watch.len()).find(|&i| watch.is_readable(i));
         let count = match readable {
             Some(i) if i < ports => &mut self.awake.by_packet,
-            None if for_what_is_due => &mut self.awake.by_timer,
+            None if wake <= deadline => {
+                self.lead.woke(wake, self.clock.now());
+                &mut self.awake.by_timer
+            }
             _ => &mut self.awake.by_caller,
         };
         *count += 1;
     }
 
-    /// When the next unit is to be handed over.
-    fn next_due(&self) -> Time {
-        self.releases.peek().map_or(Time::NEVER, |r| r.0.due)
-    }
-
     /// When to be awake again if nothing arrives. Decisions wait until what they
     /// may decide is due.
     fn wake(&self) -> Time {
-        let due = self.next_due().min(self.engine.next_due());
-        Time(due.0.saturating_sub(SPIN.0))
+        let due = self.releases.next().min(self.engine.next_due());
+        match self.options.timer {
+            Timer::Spin | Timer::Hybrid => self.lead.before(due),
+            Timer::Sleep => Time(due.0.saturating_add(self.options.slack.0)),
+        }
     }
 
-    /// Reads a unit from each port, or from those seen readable; says whether there was one.
+    /// A turn for each port, or for those seen readable; says whether one had something.
     fn receive(&mut self, all: bool) -> io::Result<bool> {
         let mut busy = false;
         for i in 0..self.ports.len() {
             if all || self.watch.is_readable(i) {
-                busy |= self.receive_from(i)?;
+                busy |= self.turn(i)?;
             }
         }
         Ok(busy)
     }
 
-    fn receive_from(&mut self, i: usize) -> io::Result<bool> {
+    /// Reads from a port until it has nothing more, its turn is over or something
+    /// else is due soon; says whether there was anything.
+    fn turn(&mut self, i: usize) -> io::Result<bool> {
+        let mut over = Time::NEVER;
+        while let Some(now) = self.receive_from(i)? {
+            if over == Time::NEVER {
+                over = now + TURN;
+            }
+            if now >= over || self.releases.next().since(now) < NEAR {
+                return Ok(true);
+            }
+        }
+        Ok(over != Time::NEVER)
+    }
+
+    /// Reads a unit, if there is one, and says when.
+    fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
         let Attached { port, pipe, .. } = &mut self.ports[i];
         // Without memory it is read all the same, or it would wake us for ever.
-        let received = match port.receive(self.pool.buffer()) {
+        let received = port.receive(self.units.buffer());
+        let now = self.clock.now();
+        let received = match received {
             Ok(Some(received)) => received,
-            Ok(None) => return Ok(false),
+            Ok(None) => return Ok(None),
             Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
             Err(_) => {
                 self.losses.unreadable += 1;
-                return Ok(true);
+                return Ok(Some(now));
             }
         };
+        let packets = received.packets();
         let Some(flow) = received.flow else {
-            self.losses.unmatched += 1;
-            return Ok(true);
+            self.losses.unmatched += u64::from(packets);
+            return Ok(Some(now));
         };
-        let Some(handle) = self.pool.keep(received.length) else {
-            self.losses.no_memory += 1;
-            return Ok(true);
+        let Some(unit) = self.units.keep(received.length, i, received.train) else {
+            self.losses.no_memory += u64::from(packets);
+            return Ok(Some(now));
         };
-        if self.origin.len() <= handle as usize {
-            self.origin.resize(handle as usize + 1, 0);
+        for index in 0..packets {
+            let handle = self.units.packet(unit, index);
+            let bytes = if index + 1 == packets { received.last } else { received.bytes };
+            let packet = Unit { flow, handle, bytes: bytes.clamp(1, LONGEST) };
+            self.engine.input(*pipe, packet, now, &mut self.out);
         }
-        self.origin[handle as usize] = i as u32;
-        let unit = Unit { flow, handle, bytes: received.bytes.clamp(1, LONGEST) };
-        self.engine.input(*pipe, unit, self.clock.now(), &mut self.out);
         self.note();
-        Ok(true)
+        Ok(Some(now))
     }
 
     /// Takes note of what the engine decided.
@@ -310,17 +350,14 @@ impl Forwarder {
         for output in self.out.drain(..) {
             match output {
                 Output::Emit(emit) => {
-                    self.sequence += 1;
-                    self.releases.push(Reverse(Release {
-                        due: emit.due,
-                        sequence: self.sequence,
-                        handle: emit.handle,
-                        pipe: emit.pipe.0,
-                        flow: emit.flow.0,
-                        nominal: emit.end - emit.arrival,
-                    }));
+                    let packet = self.units.decided(emit.handle);
+                    self.releases.emitted(packet, &emit);
                 }
-                Output::Drop(dropped) => self.pool.release(dropped.handle),
+                Output::Drop(dropped) => {
+                    let packet = self.units.decided(dropped.handle);
+                    self.releases.dropped(packet.unit, &self.units);
+                    self.units.gone(packet.unit, 1);
+                }
             }
         }
     }
@@ -328,26 +365,34 @@ impl Forwarder {
     /// Hands over what was due by `now`; says whether there was anything.
     fn release(&mut self, now: Time) -> io::Result<bool> {
         let mut any = false;
-        while let Some(&Reverse(next)) = self.releases.peek()
-            && next.due <= now
+        let engine = &self.engine;
+        while let Some(index) =
+            self.releases.due(now, &self.units, |burst| engine.soonest(PipeId(burst.pipe), burst.bytes, now))
         {
-            self.releases.pop();
             any = true;
-            let to = self.ports[self.origin[next.handle as usize] as usize].leaves_at;
+            let burst = self.releases.burst(index);
+            let to = self.ports[self.units.port(burst.unit)].leaves_at;
             let port = &mut self.ports[to].port;
+            let unit = self.units.part(burst.unit, burst.from, burst.to(), &mut self.cut);
             let handed_over = self.clock.now();
-            let taken = match port.transmit(self.pool.unit(next.handle)) {
+            let taken = match port.transmit(unit) {
                 Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
                 taken => taken.unwrap_or(false),
             };
-            self.pool.release(next.handle);
+            let packets = burst.packets.len() as u32;
             if taken {
-                let flow = &mut self.flows[next.pipe as usize][next.flow as usize];
-                flow.delay.record(next.nominal);
-                flow.release_error.record(handed_over.since(next.due));
+                let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
+                let late = handed_over.since(burst.at);
+                for packet in &burst.packets {
+                    flow.delay.record(packet.delay);
+                    flow.release_error.record(late);
+                    flow.held.record(burst.at.since(packet.due));
+                }
             } else {
-                self.losses.not_taken += 1;
+                self.losses.not_taken += u64::from(packets);
             }
+            self.units.gone(burst.unit, packets);
+            self.releases.done(index);
         }
         Ok(any)
     }

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
-//! | [`forward`] | the live loop: ports, the engine between them, the release timer |
+//! | [`gso`] | units of many packets: how many, how long, and how to cut them |
+//! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
@@ -18,11 +19,15 @@ pub mod clock;
 pub mod datagrams;
 pub mod ends;
 pub mod forward;
+pub mod gso;
 mod poll;
 mod pool;
 pub mod port;
 pub mod priority;
 pub mod relay;
+mod release;
 pub mod sandbox;
 pub mod signals;
 pub mod tap;
+pub mod timer;
+mod units;

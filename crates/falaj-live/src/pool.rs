@@ -21,7 +21,7 @@ struct Kept {
 }
 
 /// What is shorter is worth copying if buffers are longer than this.
-const SHORT: usize = 2048;
+const SHORT: usize = 16 << 10;
 /// What a unit costs besides its bytes: here, in the queues, in the allocator.
 const BESIDE: usize = 128;
 /// More spare buffers than this go back to the allocator.

@@ -1,5 +1,6 @@
 //! A port: where units enter and leave. One file for each kind.
 
+use crate::gso::Train;
 use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
@@ -13,10 +14,27 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub struct Received {
     /// Its bytes in the buffer.
     pub length: usize,
-    /// Its length as the link accounts it; what counts as nothing is taken for one byte.
-    pub bytes: u32,
     /// The flow that it belongs to; `None` if no rule takes it.
     pub flow: Option<FlowId>,
+    /// Length of its packet as the link accounts it, or of each but the last;
+    /// what counts as nothing is taken for one byte.
+    pub bytes: u32,
+    /// Length of its last packet.
+    pub last: u32,
+    /// Several packets in one piece.
+    pub train: Option<Train>,
+}
+
+impl Received {
+    /// A unit that is one packet.
+    pub fn packet(length: usize, bytes: u32, flow: Option<FlowId>) -> Received {
+        Received { length, flow, bytes, last: bytes, train: None }
+    }
+
+    /// How many packets it is.
+    pub fn packets(&self) -> u32 {
+        self.train.map_or(1, |train| train.packets()) as u32
+    }
 }
 
 /// Where units enter and leave.
@@ -43,7 +61,6 @@ pub struct TapPort {
     tap: Tap,
     classifier: Classifier,
     account: Account,
-    longest: usize,
 }
 
 const ETHERNET: usize = 14;
@@ -62,12 +79,9 @@ fn header(frame: &[u8]) -> usize {
 }
 
 impl TapPort {
-    /// `mtu` bounds a unit, a VLAN tag beside, unless the kernel may hand over larger ones (`tso`).
-    /// Of a frame that is longer (whoever lives behind the interface may raise
-    /// its mtu) so much is read that the link finds it too large.
-    pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account, mtu: u32, tso: bool) -> TapPort {
-        let longest = if tso { Tap::MAX_UNIT } else { Tap::VNET_HEADER + ETHERNET + TAG + mtu as usize + 1 };
-        TapPort { end, tap, classifier, account, longest }
+    /// The end of the link whose interface `tap` is.
+    pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
+        TapPort { end, tap, classifier, account }
     }
 }
 
@@ -77,14 +91,22 @@ impl Port for TapPort {
     }
 
     fn longest(&self) -> usize {
-        self.longest
+        Tap::MAX_UNIT
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        let frame = &buffer[Tap::VNET_HEADER.min(length)..length];
-        let network = frame.len().saturating_sub(header(frame)) as u32;
-        Ok(Some(Received { length, bytes: self.account.from_ip(network), flow: self.classifier.flow(frame) }))
+        let unit = &buffer[..length];
+        let frame = &unit[Tap::VNET_HEADER.min(length)..];
+        let flow = self.classifier.flow(frame);
+        let bytes = |ip: usize| self.account.from_ip(ip as u32);
+        Ok(Some(match Train::of(unit) {
+            Some(train) => {
+                let (each, last) = (bytes(train.each()), bytes(train.last()));
+                Received { length, flow, bytes: each, last, train: Some(train) }
+            }
+            None => Received::packet(length, bytes(frame.len().saturating_sub(header(frame))), flow),
+        }))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
@@ -108,7 +130,7 @@ mod tests {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
         let all = Classifier::new([&[falaj_engine::classifier::Match::ANY][..]]);
-        (TapPort::new(End::Near, Tap::adopt(tap.into()), all, account, MTU, false), kernel)
+        (TapPort::new(End::Near, Tap::adopt(tap.into()), all, account), kernel)
     }
 
     /// What a frame with these tags around an IP packet of so many bytes is charged.

@@ -52,7 +52,7 @@ impl Port for RelayPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let length = unless_it_would_block(self.socket.recv(buffer))?;
-        Ok(length.map(|length| Received { length, bytes: self.account.from_udp(length as u32), flow: Some(self.flow) }))
+        Ok(length.map(|length| Received::packet(length, self.account.from_udp(length as u32), Some(self.flow))))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

@@ -6,7 +6,7 @@ use falaj_engine::account::Account;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Attached, Forwarder, Losses, Woken};
+use falaj_live::forward::{Attached, Forwarder, Losses, Options, Woken};
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::RelayPort;
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -111,7 +111,7 @@ impl Port for Memory {
             ask::ENDLESS_LENGTH => u32::MAX,
             _ => unit.len() as u32,
         };
-        Ok(Some(Received { length: unit.len(), bytes, flow: (unit[0] != ask::NO_FLOW).then_some(FLOW) }))
+        Ok(Some(Received::packet(unit.len(), bytes, (unit[0] != ask::NO_FLOW).then_some(FLOW))))
     }
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         match unit[0] {
@@ -147,7 +147,8 @@ fn link(rate: Rate, delay: Span, memory: usize) -> io::Result<(Forwarder, [Outsi
     let (far, far_port) = Outside::port(clock)?;
     let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
-    Ok((Forwarder::with_memory(clock, engine(rate, delay), &[1, 1], ports, memory), [near, far]))
+    let options = Options { memory, ..Options::default() };
+    Ok((Forwarder::new(clock, engine(rate, delay), &[1, 1], ports, options), [near, far]))
 }
 
 /// Forwards until nothing is on its way any more.
@@ -312,7 +313,8 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
         ways.push(port.address()?);
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }
-    let mut forwarder = Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), &[1, 1], ports);
+    let mut forwarder =
+        Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), &[1, 1], ports, Options::default());
     for number in 0..50_u8 {
         for &way in &ways {
             sender.send_to(&[number; 200], way)?;

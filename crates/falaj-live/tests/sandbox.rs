@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use falaj_engine::PipeId;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::Losses;
+use falaj_live::forward::{Losses, Options};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
 use falaj_live::tap::Tap;
 use falaj_scenario::Scenario;
@@ -611,7 +611,7 @@ fn tagged(users: UserNamespace) {
     let (near, mut said) = captured(probe(&["tagged", "10"]));
     let mut sandbox = start(Spec { near, tso: false, ..spec(users) });
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock).unwrap();
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, Options::default()).unwrap();
     sandbox.go(End::Near).unwrap();
     assert_eq!(line(&mut said), "sent");
     forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();

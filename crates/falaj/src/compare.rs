@@ -8,6 +8,7 @@ use crate::sim::{INTERRUPTED, Replications, Simulated, fed_flows, name_of};
 use crate::traffic::{losses, nanos, tell_losses};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
+use falaj_live::forward::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
@@ -88,10 +89,10 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     /// Promises, simulates and measures a scenario.
-    pub(crate) fn of(scenario: &Scenario, what: &'static str) -> Result<Comparison> {
+    pub(crate) fn of(scenario: &Scenario, options: Options, what: &'static str) -> Result<Comparison> {
         let link = only_link(scenario)?;
         // Live first: namespaces are made while the program has one thread.
-        let mut measured = measure(scenario, link, what)?;
+        let mut measured = measure(scenario, link, options, what)?;
         let simulated = Replications::run(scenario)?;
         let l = &scenario.links[link];
         let promised = [promises(&l.up)?, promises(&l.down)?];
@@ -263,7 +264,7 @@ impl Verdict {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
-    let comparison = Comparison::of(&scenario, "measuring")?;
+    let comparison = Comparison::of(&scenario, args.what.options(), "measuring")?;
     if args.what.json {
         say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
     } else {

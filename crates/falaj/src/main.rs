@@ -23,6 +23,7 @@ mod explain;
 mod file;
 mod fmt;
 mod measure;
+mod pace;
 mod pages;
 mod plan;
 mod reproduce;

@@ -3,6 +3,7 @@
 
 use crate::asked::Asked;
 use crate::file;
+use crate::pace::Pace;
 use crate::show::{self, note};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
@@ -10,7 +11,7 @@ use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
 use falaj_live::ends;
-use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Woken};
+use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
 use falaj_scenario::{Link, Scenario};
@@ -38,10 +39,17 @@ pub(crate) struct Measuring {
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
     asked: Asked,
 }
 
 impl Measuring {
+    /// How the live loop is to wait.
+    pub(crate) fn options(&self) -> Options {
+        self.pace.options()
+    }
+
     /// The scenario that was asked for, said where that is wanted; it has one link.
     pub(crate) fn scenario(&self) -> Result<Scenario> {
         let mut scenario = file::read(&self.file)?;
@@ -125,14 +133,14 @@ pub(crate) struct MeasuredFlow {
 }
 
 /// Runs a link of the scenario on real packets.
-pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> Result<Measured> {
+pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: &'static str) -> Result<Measured> {
     if scenario.traffic.iter().all(|s| s.link != link) {
         bail!("link {} has no [traffic.NAME]: there is nothing to send", scenario.links[link].name);
     }
     warn_of_spinning(&scenario.links[link]);
     let plans = ends::plan(scenario, link)?;
     match sandbox_of(&scenario.links[link]) {
-        Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, what),
+        Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, options, what),
         Err(error) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
@@ -140,7 +148,7 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, what: &'static str) -> R
                 note!("{error}");
                 note!("no network namespaces here: packets go over loopback sockets instead");
             });
-            over_loopback(scenario, &scenario.links[link], plans, what)
+            over_loopback(scenario, &scenario.links[link], plans, options, what)
         }
     }
 }
@@ -193,7 +201,6 @@ fn sandbox_of(link: &Link) -> Result<(Sandbox, Pipes)> {
     let mtu = link.up.mtu.max(link.down.mtu);
     let sandbox = Sandbox::start(sandbox::Spec {
         mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
-        tso: attach::takes_large_units(link),
         near,
         far,
         ..sandbox::Spec::default()
@@ -221,10 +228,11 @@ fn in_namespaces(
     mut plans: [EndPlan; 2],
     mut sandbox: Sandbox,
     mut pipes: Pipes,
+    options: Options,
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, link, &mut plans);
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, options)?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
@@ -257,9 +265,15 @@ fn in_namespaces(
     Ok(collect(&forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
 }
 
-fn over_loopback(scenario: &Scenario, link: &Link, mut plans: [EndPlan; 2], what: &'static str) -> Result<Measured> {
+fn over_loopback(
+    scenario: &Scenario,
+    link: &Link,
+    mut plans: [EndPlan; 2],
+    options: Options,
+    what: &'static str,
+) -> Result<Measured> {
     let clock = set_times(scenario, link, &mut plans);
-    let mut forwarder = attach::to_loopback(link, &mut plans, clock)?;
+    let mut forwarder = attach::to_loopback(link, &mut plans, clock, options)?;
     let mut children = Vec::new();
     for plan in &plans {
         let mut child = Command::new(this_program()?)

@@ -2,6 +2,7 @@
 
 use crate::asked::Asked;
 use crate::measure::{only_link, warn_of_spinning};
+use crate::pace::Pace;
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
@@ -52,6 +53,8 @@ pub(crate) struct Args {
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
+    #[command(flatten)]
+    pace: Pace,
     /// Makes a user namespace even for root.
     #[arg(long)]
     user_namespace: bool,
@@ -97,7 +100,6 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
     let mut sandbox = Sandbox::start(Spec {
         mtu,
-        tso: attach::takes_large_units(link),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
         far: args.peer.map(peer).transpose()?.unwrap_or_default(),
@@ -105,7 +107,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     })?;
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
+    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;

@@ -21,7 +21,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
     let link = only_link(&scenario)?;
-    let measured = measure(&scenario, link, "sending")?;
+    let measured = measure(&scenario, link, args.what.options(), "sending")?;
     let rows = || {
         fed_flows(&scenario)
             .into_iter()

@@ -167,10 +167,10 @@ pub(crate) fn tap_configure(fd: BorrowedFd<'_>, name: &str, header: c_int, tso: 
     }
     let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
-    let mut offload = libc::TUN_F_CSUM;
-    if tso {
-        offload |= libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
-    }
+    // Of linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or none.
+    const TUN_F_USO: c_uint = 0x20 | 0x40;
+    let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+    let offloads: &[c_uint] = if tso { &[tcp | TUN_F_USO, tcp] } else { &[libc::TUN_F_CSUM] };
     let fd = fd.as_raw_fd();
     // SAFETY: TUNSETIFF is declared as taking an int and in fact takes the address of an ifreq; it, and the two ints,
     // outlive their calls.
@@ -178,7 +178,8 @@ pub(crate) fn tap_configure(fd: BorrowedFd<'_>, name: &str, header: c_int, tso: 
         tun_set_iff(fd, &raw mut request as c_ulong)?;
         tun_set_vnet_header_size(fd, &header)?;
         tun_set_vnet_le(fd, &1)?;
-        tun_set_offload(fd, c_ulong::from(offload))?;
+        let set = |&offload: &c_uint| tun_set_offload(fd, c_ulong::from(offload));
+        offloads[1..].iter().fold(set(&offloads[0]), |done, offload| done.or_else(|_| set(offload)))?;
     }
     Ok(())
 }

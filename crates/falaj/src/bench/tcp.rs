@@ -11,7 +11,7 @@ use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::Forwarder;
+use falaj_live::forward::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Join, Sandbox, Side, Spec};
 use falaj_scenario::Scenario;
@@ -201,7 +201,7 @@ fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
-        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock)?),
+        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock, Options::default())?),
         Join::Veth => None,
     };
     priority::be_punctual(Rank::Link);

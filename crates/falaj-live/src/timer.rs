@@ -1,0 +1,106 @@
+//! How the live loop waits for an instant.
+
+use falaj_sched::time::{Span, Time};
+use std::fmt;
+use std::str::FromStr;
+
+/// What the loop does until something is due.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timer {
+    /// Looks at ports and clock all the time: an own processor, and nothing is late by a wake-up.
+    Spin,
+    /// Sleeps, and spins for as long as waking up has lately taken.
+    #[default]
+    Hybrid,
+    /// Sleeps, and wakes at most once in `slack` while there is traffic.
+    Sleep,
+}
+
+impl Timer {
+    /// Their names.
+    pub const NAMES: [&'static str; 3] = ["spin", "hybrid", "sleep"];
+}
+
+impl fmt::Display for Timer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(Timer::NAMES[*self as usize])
+    }
+}
+
+impl FromStr for Timer {
+    type Err = String;
+    fn from_str(name: &str) -> Result<Timer, String> {
+        let all = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
+        let timer = all.into_iter().find(|t| Timer::NAMES[*t as usize] == name);
+        timer.ok_or_else(|| format!("a timer is one of {}", Timer::NAMES.join(", ")))
+    }
+}
+
+/// How long before an instant to be awake: as long as waking up takes, but for
+/// the odd one that takes longer.
+///
+/// It follows a high quantile of the oversleeping: up by a step whenever the
+/// loop woke too late, down by a hundredth of it whenever it was in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lead(Span);
+
+impl Lead {
+    const FIRST: Span = Span::from_micros(60);
+    const LEAST: Span = Span::from_micros(15);
+    const MOST: Span = Span::from_micros(150);
+    const STEP: Span = Span::from_micros(5);
+
+    pub(crate) fn new() -> Lead {
+        Lead(Lead::FIRST)
+    }
+
+    /// So long before the instant.
+    #[inline]
+    pub(crate) fn before(self, instant: Time) -> Time {
+        Time(instant.0.saturating_sub(self.0.0))
+    }
+
+    /// The loop wanted to wake at `wanted` and woke at `woke`.
+    #[inline]
+    pub(crate) fn woke(&mut self, wanted: Time, woke: Time) {
+        let lead = if woke.since(wanted) > self.0 { self.0 + Lead::STEP } else { Span(self.0.0 - Lead::STEP.0 / 100) };
+        self.0 = lead.clamp(Lead::LEAST, Lead::MOST);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for (name, timer) in Timer::NAMES.into_iter().zip([Timer::Spin, Timer::Hybrid, Timer::Sleep]) {
+            assert_eq!(name.parse(), Ok(timer));
+            assert_eq!(timer.to_string(), name);
+        }
+        assert_eq!("busy".parse::<Timer>(), Err("a timer is one of spin, hybrid, sleep".into()));
+    }
+
+    #[test]
+    fn the_lead_is_what_waking_up_takes() {
+        // 49 of 50 wake-ups take 20 us, one 90: not worth to be spun for.
+        let mut lead = Lead::new();
+        let instant = Time(10_000_000);
+        let mut late = 0;
+        for i in 0..20_000 {
+            let wanted = lead.before(instant);
+            let woke = wanted + Span::from_micros(if i % 50 == 0 { 90 } else { 20 });
+            late += u32::from(woke > instant && i >= 10_000);
+            lead.woke(wanted, woke);
+        }
+        let is = instant.since(lead.before(instant));
+        assert!(is >= Span::from_micros(20) && is < Span::from_micros(95), "{is}");
+        // One in a hundred is what it steers for.
+        assert!(late <= 200, "{late}");
+        // And it comes down again when the machine is quiet.
+        for _ in 0..10_000 {
+            lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
+        }
+        assert_eq!(instant.since(lead.before(instant)), Lead::LEAST);
+    }
+}

@@ -1,0 +1,120 @@
+//! What is on its way: units as they came in, and the packets that they stand
+//! for. The engine decides packet by packet; the bytes stay in one piece until
+//! all of them are gone.
+
+use crate::gso::Train;
+use crate::pool::Pool;
+
+/// One wire packet: which one of which unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    pub(crate) unit: u32,
+    pub(crate) index: u32,
+}
+
+/// What is known of a unit besides its bytes.
+#[derive(Clone, Copy, Debug)]
+struct About {
+    port: u32,
+    train: Option<Train>,
+    /// Packets that the engine has neither emitted nor dropped yet.
+    undecided: u32,
+    /// Packets that were neither handed over nor dropped yet.
+    left: u32,
+}
+
+/// Units and their packets.
+pub(crate) struct Units {
+    pool: Pool,
+    /// By the pool's handle.
+    about: Vec<About>,
+    /// By the engine's handle.
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Units {
+    /// For units of `size` bytes at most, `memory` bytes in all at most.
+    pub(crate) fn new(size: usize, memory: usize) -> Units {
+        Units { pool: Pool::new(size, memory), about: Vec::new(), packets: Vec::new(), free: Vec::new() }
+    }
+
+    /// Where to read a unit to.
+    #[inline]
+    pub(crate) fn buffer(&mut self) -> &mut [u8] {
+        self.pool.buffer()
+    }
+
+    /// Keeps the unit that was just read at this port; `None` if there is no memory for it.
+    #[inline]
+    pub(crate) fn keep(&mut self, length: usize, port: usize, train: Option<Train>) -> Option<u32> {
+        let unit = self.pool.keep(length)?;
+        let packets = train.map_or(1, |t| t.packets()) as u32;
+        let about = About { port: port as u32, train, undecided: packets, left: packets };
+        match self.about.get_mut(unit as usize) {
+            Some(place) => *place = about,
+            None => self.about.push(about),
+        }
+        Some(unit)
+    }
+
+    /// A handle for one of its packets.
+    #[inline]
+    pub(crate) fn packet(&mut self, unit: u32, index: u32) -> u32 {
+        let packet = Packet { unit, index };
+        match self.free.pop() {
+            Some(handle) => {
+                self.packets[handle as usize] = packet;
+                handle
+            }
+            None => {
+                self.packets.push(packet);
+                (self.packets.len() - 1) as u32
+            }
+        }
+    }
+
+    /// The engine has decided on this packet, and its handle may come again.
+    #[inline]
+    pub(crate) fn decided(&mut self, handle: u32) -> Packet {
+        self.free.push(handle);
+        let packet = self.packets[handle as usize];
+        self.about[packet.unit as usize].undecided -= 1;
+        packet
+    }
+
+    /// May more of its packets be emitted?
+    #[inline]
+    pub(crate) fn is_undecided(&self, unit: u32) -> bool {
+        self.about[unit as usize].undecided > 0
+    }
+
+    /// The port that it came in at.
+    #[inline]
+    pub(crate) fn port(&self, unit: u32) -> usize {
+        self.about[unit as usize].port as usize
+    }
+
+    /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it must be.
+    #[inline]
+    pub(crate) fn part<'a>(&'a self, unit: u32, from: u32, to: u32, cut: &'a mut Vec<u8>) -> &'a [u8] {
+        let bytes = self.pool.unit(unit);
+        match &self.about[unit as usize].train {
+            Some(train) if (to - from) as usize != train.packets() => {
+                train.cut(bytes, from as usize..to as usize, cut);
+                cut
+            }
+            _ => bytes,
+        }
+    }
+
+    /// So many of its packets were handed over or dropped.
+    #[inline]
+    pub(crate) fn gone(&mut self, unit: u32, packets: u32) {
+        let left = &mut self.about[unit as usize].left;
+        *left -= packets;
+        if *left == 0 {
+            self.pool.release(unit);
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! How the live loop waits, as it is asked for on the command line.
+
+use falaj_live::forward::Options;
+use falaj_live::timer::Timer;
+use falaj_scenario::parse_span;
+use falaj_sched::time::Span;
+
+/// What every command takes that hands packets over.
+#[derive(clap::Args)]
+pub(crate) struct Pace {
+    /// How to wait for an instant: spin (a processor of its own), sleep (wakes at most once in
+    /// --slack), hybrid (sleeps, and spins for the last part).
+    #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
+    timer: Timer,
+    /// How late a packet may be handed over so that others leave with it: segments of one unit, and
+    /// with `--timer sleep` whatever is due; 0s: each at its own instant.
+    #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span)]
+    slack: Span,
+}
+
+impl Pace {
+    pub(crate) fn options(&self) -> Options {
+        Options { timer: self.timer, slack: self.slack, ..Options::default() }
+    }
+}
