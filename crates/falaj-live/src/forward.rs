@@ -383,10 +383,11 @@ impl Forwarder {
             if taken {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
                 let late = handed_over.since(burst.at);
-                for packet in &burst.packets {
-                    flow.delay.record(packet.delay);
-                    flow.release_error.record(late);
-                    flow.held.record(burst.at.since(packet.due));
+                flow.release_error.record_n(late, packets.into());
+                for alike in burst.packets.chunk_by(|a, b| a == b) {
+                    let times = alike.len() as u64;
+                    flow.delay.record_n(alike[0].delay, times);
+                    flow.held.record_n(burst.at.since(alike[0].due), times);
                 }
             } else {
                 self.losses.not_taken += u64::from(packets);

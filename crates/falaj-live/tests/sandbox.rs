@@ -4,21 +4,24 @@
 //! harness: it runs each case in a process of its own (`--case`), and is also the command that the cases run inside of
 //! their sandboxes (`--probe`).
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio, exit};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use falaj_engine::PipeId;
+use falaj_engine::{Engine, PipeId};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::{Losses, Options};
+use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
+use falaj_live::port::{Port, Received, TapPort};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
 use falaj_live::tap::Tap;
 use falaj_scenario::Scenario;
@@ -49,6 +52,8 @@ const CASES: &[Case] = &[
     ("any_address_goes_over_the_link", default_route, true),
     ("tcp_in_large_units", tcp_tso, true),
     ("tcp_in_packets", tcp_packets, true),
+    ("large_units_are_packets_to_a_rate", trains, true),
+    ("large_units_of_datagrams", datagram_trains, true),
     ("bursts_wait_for_the_reader", bursts, false),
     ("what_the_reader_misses_is_counted", missed, true),
     ("a_full_frame_may_have_a_vlan_tag", tagged, true),
@@ -584,6 +589,107 @@ fn tcp_packets(users: UserNamespace) {
     tcp(users, false, Join::Tap, "4", true);
 }
 
+/// The side's TAP as the forwarder has it, but that checksums are finished, so that the receiving kernel verifies them.
+struct Finishing {
+    port: TapPort,
+    /// Units that were handed over.
+    units: Rc<Cell<u64>>,
+}
+
+impl Port for Finishing {
+    fn name(&self) -> String {
+        self.port.name()
+    }
+    fn longest(&self) -> usize {
+        self.port.longest()
+    }
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        self.port.receive(buffer)
+    }
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        self.units.set(self.units.get() + 1);
+        let mut unit = unit.to_vec();
+        finish_checksum(&mut unit);
+        self.port.transmit(&unit)
+    }
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.port.readable()
+    }
+}
+
+/// Runs the forwarder until both commands have ended well; what it counted of the way up, and the units that it wrote.
+fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) {
+    let scenario = Scenario::simple(rate, Span::ZERO, Limit::Packets(5000), 1500);
+    let link = &scenario.links[0];
+    let engine = Engine::new(&[link.up.pipe(), link.down.pipe()]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    let units = [Rc::default(), Rc::default()];
+    let ports = End::BOTH.map(|end| {
+        let direction = if end == End::Near { &link.up } else { &link.down };
+        let port = TapPort::new(end, sandbox.take_tap(end).unwrap(), direction.classifier(), direction.account);
+        let port = Finishing { port, units: Rc::clone(&units[end.index()]) };
+        Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
+    });
+    let clock = Clock::from_zero(monotonic());
+    let options = Options { slack, ..Options::default() };
+    let mut forwarder = Forwarder::new(clock, engine, &[1, 1], ports.into(), options);
+    let mut running = End::BOTH.to_vec();
+    while !running.is_empty() {
+        let deadline = clock.now() + Span::from_secs(20);
+        let fds: Vec<_> = running.iter().map(|&end| sandbox.control_fd(end)).collect();
+        assert_ne!(forwarder.run(deadline, &fds).unwrap(), Woken::Deadline, "the commands do not end");
+        for end in running.clone() {
+            match sandbox.read_event(end).unwrap() {
+                Some(Event::Exited(exit)) => {
+                    assert_eq!(exit, Exit::Code(0), "the {end} end");
+                    running.retain(|&other| other != end);
+                }
+                Some(Event::Closed) => panic!("side {end} is gone"),
+                None => {}
+            }
+        }
+    }
+    assert_eq!(forwarder.losses(), Losses::default());
+    (forwarder.flows()[0][0].clone(), units[End::Far.index()].get())
+}
+
+fn trains(users: UserNamespace) {
+    const MTU: u64 = 1514;
+    for (mbit, slack) in [(100, 20), (2000, 20), (2000, 0)] {
+        for address in ["10.77.0.2", "fd77::2"] {
+            let (far, mut server) = captured(probe(&["tcp-receive", address, "4"]));
+            let mut sandbox = start(Spec { near: probe(&["tcp-send", address, "4"]), far, ..spec(users) });
+            sandbox.go(End::Far).unwrap();
+            assert_eq!(line(&mut server), "ready");
+            sandbox.go(End::Near).unwrap();
+            let slack = Span::from_micros(slack);
+            let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(mbit), slack);
+            let c = flow.counters;
+            println!("{mbit} Mbit/s, slack {slack}, {address}: {} packets in {units} units", c.sent);
+            assert!(c.sent >= (4 << 20) / MTU && c.sent_bytes <= c.sent * MTU && c.dropped() == 0, "{c:?}");
+            assert!(flow.held.max().unwrap() <= slack, "{:?}", flow.held.max());
+            // A packet takes 121 us at 100 Mbit/s, if it is not the short last one of its unit, 6 us at 2 Gbit/s.
+            let expected = match (mbit, slack) {
+                (_, Span::ZERO) => c.sent..=c.sent,
+                (100, _) => c.sent * 9 / 10..=c.sent,
+                _ => 1..=c.sent / 2,
+            };
+            assert!(expected.contains(&units), "{units} units for {} packets, not {expected:?}", c.sent);
+        }
+    }
+}
+
+fn datagram_trains(users: UserNamespace) {
+    for address in ["10.77.0.2", "fd77::2"] {
+        let (far, mut server) = captured(probe(&["udp-collect", address, "40"]));
+        let mut sandbox = start(Spec { near: probe(&["udp-train", address, "4"]), far, ..spec(users) });
+        sandbox.go(End::Far).unwrap();
+        assert_eq!(line(&mut server), "ready");
+        sandbox.go(End::Near).unwrap();
+        let (flow, _) = forwarded(&mut sandbox, Rate::from_mbit(500), Span::from_micros(20));
+        assert!(flow.counters.sent >= 40 && flow.counters.dropped() == 0, "{:?}", flow.counters);
+    }
+}
+
 fn bursts(users: UserNamespace) {
     // 5000 datagrams before anybody reads.
     let mut sandbox = start(Spec { near: probe(&["udp-burst", "5000"]), ..spec(users) });
@@ -947,6 +1053,35 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             let mut datagram = [0; 2000];
             let length = socket.recv(&mut datagram).unwrap();
             assert_eq!(&datagram[..length], message);
+        }
+        // Each system call hands the kernel ten datagrams in one piece, the last one shorter.
+        ("udp-train", [address, count]) => {
+            const UDP_SEGMENT: i32 = 103;
+            let address: IpAddr = address.parse().unwrap();
+            let socket = UdpSocket::bind(if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
+            let size: i32 = 1000;
+            // SAFETY: the value outlives the call, and the length is its own.
+            let done = unsafe {
+                let value = (&raw const size).cast();
+                libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, UDP_SEGMENT, value, size_of_val(&size) as u32)
+            };
+            assert_eq!(done, 0, "{}", io::Error::last_os_error());
+            for _ in 0..count.parse().unwrap() {
+                let train: Vec<u8> = (0..9500).map(pattern).collect();
+                assert_eq!(socket.send_to(&train, SocketAddr::new(address, 7)).unwrap(), 9500);
+            }
+        }
+        ("udp-collect", [address, count]) => {
+            let socket = UdpSocket::bind(SocketAddr::new(address.parse().unwrap(), 7)).unwrap();
+            socket.set_read_timeout(timeout).unwrap();
+            println!("ready");
+            let mut datagram = [0; 2000];
+            for i in 0..count.parse::<usize>().unwrap() {
+                let length = socket.recv(&mut datagram).unwrap();
+                let from = i % 10 * 1000;
+                let expected: Vec<u8> = (from..(from + 1000).min(9500)).map(pattern).collect();
+                assert_eq!(&datagram[..length], expected, "datagram {i}");
+            }
         }
         ("udp-send", addresses) => {
             for address in addresses {

@@ -27,9 +27,15 @@ impl Meter {
     /// Counts one delay.
     #[inline]
     pub fn record(&mut self, delay: Span) {
-        self.sum += u128::from(delay.0);
+        self.record_n(delay, 1);
+    }
+
+    /// Counts one delay so many times.
+    #[inline]
+    pub fn record_n(&mut self, delay: Span, times: u64) {
+        self.sum += u128::from(delay.0) * u128::from(times);
         self.max = self.max.max(delay);
-        self.histogram.record(delay.0).expect("the histogram grows as it must");
+        self.histogram.record_n(delay.0, times).expect("the histogram grows as it must");
     }
 
     /// How many were counted.

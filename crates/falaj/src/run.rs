@@ -77,7 +77,7 @@ fn scenario(args: &Args) -> Result<Scenario> {
 }
 
 /// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
-fn default_queue(rate: Rate, delay: Span) -> Limit {
+pub(crate) fn default_queue(rate: Rate, delay: Span) -> Limit {
     if rate.is_unlimited() {
         return Limit::Packets(1000);
     }

@@ -1,31 +1,34 @@
 //! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth
-//! (the yardstick: the kernel alone) and by an unlimited emulated link.
+//! (the yardstick: the kernel alone) and by an emulated link, unlimited or of a
+//! given rate; for that the kernel's token bucket filter stands beside.
 //!
 //! The paths take turns within one run, so that a busy machine slows both. One
 //! stream, from the near end to the far one; what counts is what the receiver's program has
 //! read, from its first byte to its last.
 
 use super::{exit, median};
+use crate::pace::Pace;
+use crate::run::default_queue;
 use crate::show::{self, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Forwarder, Options};
+use falaj_live::forward::Forwarder;
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Join, Sandbox, Side, Spec};
-use falaj_scenario::Scenario;
-use falaj_sched::queue::Limit;
+use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_scenario::{Scenario, parse_rate};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -35,8 +38,12 @@ use std::time::{Duration, Instant};
 CPU is of one core, for the sender, the receiver and the emulated link; the kernel's work for a
 packet is counted with whoever runs when it is done, so it moves between them.
 
-Example:
-  falaj bench tcp --seconds 3 --repeat 5")]
+Of a rate, goodput is compared with what it leaves to TCP's payload: 1448 of 1514 bytes over IPv4, 1428
+over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not, that path is left out.
+
+Examples:
+  falaj bench tcp --seconds 3 --repeat 5
+  falaj bench tcp --rate 1gbit --rate 10gbit")]
 pub(crate) struct Args {
     /// How long each stream lasts.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -44,6 +51,11 @@ pub(crate) struct Args {
     /// How often each path has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     repeat: u64,
+    /// Also a link of this rate; may be given several times.
+    #[arg(long, value_parser = parse_rate)]
+    rate: Vec<Rate>,
+    #[command(flatten)]
+    pace: Pace,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -53,6 +65,42 @@ pub(crate) struct Args {
     /// The other end's address, or the receiver's own.
     #[arg(long, hide = true, requires = "end")]
     at: Option<SocketAddr>,
+    /// Limit the end's interface by the kernel's filter to this rate: for falaj's own use.
+    #[arg(long, hide = true, requires = "end", value_parser = parse_rate)]
+    tbf: Option<Rate>,
+}
+
+/// What the stream goes through.
+#[derive(Clone, Copy, PartialEq)]
+enum Path {
+    Veth,
+    /// The kernel's token bucket filter before bare veth.
+    Filter(Rate),
+    Link(Rate),
+}
+
+impl Path {
+    fn rate(self) -> Rate {
+        match self {
+            Path::Veth => Rate::UNLIMITED,
+            Path::Filter(rate) | Path::Link(rate) => rate,
+        }
+    }
+
+    fn name(self) -> String {
+        let of = |rate: Rate| if rate.is_unlimited() { String::new() } else { format!(", {rate}") };
+        match self {
+            Path::Veth => "bare veth".into(),
+            Path::Filter(rate) => format!("kernel tbf{}", of(rate)),
+            Path::Link(rate) => format!("emulated link{}", of(rate)),
+        }
+    }
+
+    /// The best goodput that the path's rate leaves to TCP's payload, in Gbit/s.
+    fn best(self, ip: u8) -> Option<f64> {
+        let payload = if ip == 4 { 1448.0 } else { 1428.0 };
+        (!self.rate().is_unlimited()).then(|| self.rate().0 as f64 / 1e9 * payload / 1514.0)
+    }
 }
 
 /// What an end of the stream does.
@@ -90,9 +138,14 @@ struct Stream {
 /// A path and its streams.
 #[derive(Serialize)]
 struct Series {
-    path: &'static str,
+    #[serde(serialize_with = "by_name")]
+    path: Path,
     ip: u8,
     streams: Vec<Stream>,
+}
+
+fn by_name<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&path.name())
 }
 
 impl Series {
@@ -101,7 +154,6 @@ impl Series {
     }
 }
 
-const PATHS: [(Join, &str); 2] = [(Join::Veth, "bare veth"), (Join::Tap, "emulated link")];
 const VERSIONS: [u8; 2] = [4, 6];
 const PORT: u16 = 5201;
 /// What the ends write and read at once.
@@ -110,18 +162,29 @@ const CHUNK: usize = 128 << 10;
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let (Some(role), Some(at)) = (args.end, args.at) {
         let told = match role {
-            Role::Send => send(at, Duration::from_secs(args.seconds))?,
+            Role::Send => {
+                args.tbf.map_or(Ok(()), filter)?;
+                send(at, Duration::from_secs(args.seconds))?
+            }
             Role::Receive => receive(at)?,
         };
         println!("{}", serde_json::to_string(&told)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut series: Vec<Series> =
-        VERSIONS.into_iter().flat_map(|ip| PATHS.map(|(_, path)| Series { path, ip, streams: Vec::new() })).collect();
+    let mut paths = vec![Path::Veth, Path::Link(Rate::UNLIMITED)];
+    let filters = has_filter();
+    for &rate in &args.rate {
+        paths.extend(filters.then_some(Path::Filter(rate)));
+        paths.push(Path::Link(rate));
+    }
+    let mut series: Vec<Series> = VERSIONS
+        .into_iter()
+        .flat_map(|ip| paths.iter().map(move |&path| Series { path, ip, streams: Vec::new() }))
+        .collect();
     let bar = show::progress(args.repeat * series.len() as u64, "streaming");
     let mut turns = 0;
     let interrupted = loop {
-        match turn(&mut series, args.seconds, &bar) {
+        match turn(&mut series, args, &bar) {
             Ok(()) => turns += 1,
             // Only whole turns compare.
             Err(error) if error.is::<Interrupted>() => break true,
@@ -134,14 +197,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     series.iter_mut().for_each(|s| s.streams.truncate(turns as usize));
     bar.finish_and_clear();
     let exit = exit(interrupted, turns == 0)?;
-    let ratios: Vec<f64> = series
-        .chunks_exact(PATHS.len())
-        .map(|of| of[1].median(|s| s.gbit_per_s) / of[0].median(|s| s.gbit_per_s))
-        .collect();
+    let ratios: Vec<Option<f64>> = series.iter().map(|s| ratio(s, &series)).collect();
     if args.json {
-        let ratios: serde_json::Map<_, _> =
-            VERSIONS.iter().zip(&ratios).map(|(ip, r)| (format!("ipv{ip}"), (*r).into())).collect();
-        let json = serde_json::json!({ "seconds": args.seconds, "series": series, "ratio_of_medians": ratios });
+        let of = |(s, ratio): (&Series, &Option<f64>)| {
+            let mut json = serde_json::to_value(s)?;
+            json["ratio_of_medians"] = (*ratio).into();
+            Ok(json)
+        };
+        let series = series.iter().zip(&ratios).map(of).collect::<Result<Vec<_>, serde_json::Error>>()?;
+        let json = serde_json::json!({ "seconds": args.seconds, "series": series });
         say!("{}", serde_json::to_string_pretty(&json)?);
         return Ok(exit);
     }
@@ -149,28 +213,48 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
+/// How the medians compare: with what the rate leaves, or, without a rate, with bare veth.
+fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
+    let goodput = |s: &Series| s.median(|s| s.gbit_per_s);
+    let yardstick = all.iter().find(|s| s.ip == of.ip && s.path == Path::Veth).filter(|_| of.path != Path::Veth);
+    let best = of.path.best(of.ip).or(yardstick.map(goodput))?;
+    Some(goodput(of) / best)
+}
+
+/// Can the kernel limit a rate here? It takes `tc`.
+fn has_filter() -> bool {
+    Command::new("tc").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
+}
+
+/// Limits this namespace's interface by the kernel's token bucket filter.
+fn filter(rate: Rate) -> Result<()> {
+    let rate = format!("{}bit", rate.0);
+    let words = ["qdisc", "add", "dev", INTERFACE, "root", "tbf", "rate", &rate, "burst", "128kb", "limit", "1500kb"];
+    let done = Command::new("tc").args(words).status().context("cannot run tc")?;
+    ensure!(done.success(), "tc cannot set the kernel's filter (sch_tbf)");
+    Ok(())
+}
+
 /// A stream through each path.
-fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
-    for (i, &ip) in VERSIONS.iter().enumerate() {
-        for (j, &(join, _)) in PATHS.iter().enumerate() {
-            series[i * PATHS.len() + j].streams.push(stream(join, ip, seconds)?);
-            bar.inc(1);
-        }
+fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
+    for s in series {
+        s.streams.push(stream(s.path, s.ip, args)?);
+        bar.inc(1);
     }
     Ok(())
 }
 
-fn print(args: &Args, turns: u64, series: &[Series], ratios: &[f64]) {
+fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
     say!("one TCP stream from the near to the far end, {} s, {} times each, in turns; medians", args.seconds, turns);
-    let rows = series.iter().enumerate().map(|(i, s)| {
+    let rows = series.iter().zip(ratios).map(|(s, ratio)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
         let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
-        let emulated = i % PATHS.len() == 1;
+        let emulated = matches!(s.path, Path::Link(_));
         vec![
-            format!("IPv{} {}", s.ip, s.path),
+            format!("IPv{} {}", s.ip, s.path.name()),
             format!("{:.2}", s.median(|s| s.gbit_per_s)),
             format!("{:.2} to {:.2}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
-            if emulated { format!("{:.2}", ratios[i / PATHS.len()]) } else { show::DASH.into() },
+            ratio.map_or(show::DASH.into(), |ratio| format!("{ratio:.3}")),
             cpu(|s| s.sender_cpu),
             cpu(|s| s.receiver_cpu),
             if emulated { cpu(|s| s.link_cpu) } else { show::DASH.into() },
@@ -178,22 +262,31 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[f64]) {
             format!("{:.0}", s.median(|s| s.lost as f64)),
         ]
     });
-    let header = ["", "Gbit/s", "range", "of veth", "CPU sender", "receiver", "link", "sent again", "lost in link"];
+    let header =
+        ["", "Gbit/s", "range", "of veth or rate", "CPU sender", "receiver", "link", "sent again", "lost in link"];
     say!("{}", show::table(&header, rows));
 }
 
 /// One stream between two fresh namespaces.
-fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
-    let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
+fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
+    let (join, rate) = match path {
+        Path::Link(rate) => (Join::Tap, rate),
+        Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
+    };
+    let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
     let link = &scenario.links[0];
     let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
-    let seconds = seconds.to_string();
+    let seconds = args.seconds.to_string();
     let side = |role: &str| -> Result<(Side, File)> {
         let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
-        let words = ["bench", "tcp", "--end", role, "--at", &at, "--seconds", &seconds].map(Into::into);
+        let mut words = vec!["bench".into(), "tcp".into(), "--end".into(), role.into(), "--at".into(), at.clone()];
+        words.extend(["--seconds".into(), seconds.clone()]);
+        if let Path::Filter(rate) = path {
+            words.extend(["--tbf".into(), format!("{}bit", rate.0)]);
+        }
         let (reader, writer) = io::pipe()?;
-        let side = Side::command(std::iter::once(program).chain(words));
+        let side = Side::command(std::iter::once(program).chain(words.into_iter().map(OsString::from)));
         Ok((Side { stdout: Some(OwnedFd::from(writer)), ..side }, File::from(OwnedFd::from(reader))))
     };
     let (near, from_sender) = side("send")?;
@@ -201,7 +294,7 @@ fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
-        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock, Options::default())?),
+        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?),
         Join::Veth => None,
     };
     priority::be_punctual(Rank::Link);
