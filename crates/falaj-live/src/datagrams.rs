@@ -168,6 +168,8 @@ pub struct ReceivedReport {
     pub p99: Option<u64>,
     /// Longest delay.
     pub max: Option<u64>,
+    /// Time from the first datagram to the last.
+    pub between: Option<u64>,
 }
 
 /// Sends and receives what `plan` says; returns when it is over.
@@ -262,12 +264,29 @@ fn stamp(datagram: &[u8]) -> Option<(u32, u64)> {
     (u32::from_le_bytes(*magic) == MAGIC).then(|| (u32::from_le_bytes(*source), u64::from_le_bytes(*sent)))
 }
 
+/// What arrived of a source.
+#[derive(Default)]
+struct Arrived {
+    delay: Meter,
+    first: Option<u64>,
+    last: Option<u64>,
+}
+
+impl Arrived {
+    /// All that `other` counted too.
+    fn add(&mut self, other: &Arrived) {
+        self.delay.add(&other.delay);
+        self.first = self.first.into_iter().chain(other.first).min();
+        self.last = self.last.max(other.last);
+    }
+}
+
 /// Receives until the scenario and the grace after it are over.
 fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<ReceivedReport>> {
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
-    let mut delays: BTreeMap<u32, Meter> = plan.receives.iter().map(|r| (r.source, Meter::new())).collect();
+    let mut delays: BTreeMap<u32, Arrived> = plan.receives.iter().map(|r| (r.source, Arrived::default())).collect();
     for socket in sockets.values() {
         socket.set_nonblocking(true)?;
         buffer::enlarge(socket);
@@ -290,19 +309,22 @@ fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Res
                 };
                 let now = monotonic();
                 if let Some((source, sent)) = stamp(&buffer[..length])
-                    && let Some(delay) = delays.get_mut(&source)
+                    && let Some(arrived) = delays.get_mut(&source)
                 {
-                    delay.record(Span(now.saturating_sub(sent)));
+                    arrived.delay.record(Span(now.saturating_sub(sent)));
+                    arrived.first = arrived.first.or(Some(now));
+                    arrived.last = Some(now);
                 }
             }
         }
     }
-    let mut flows: BTreeMap<FlowKey, Meter> = BTreeMap::new();
+    let mut flows: BTreeMap<FlowKey, Arrived> = BTreeMap::new();
     for receiving in &plan.receives {
         flows.entry(receiving.flow).or_default().add(&delays[&receiving.source]);
     }
-    let report = |(flow, delay): (FlowKey, Meter)| ReceivedReport {
+    let report = |(flow, Arrived { delay, first, last }): (FlowKey, Arrived)| ReceivedReport {
         flow,
+        between: first.zip(last).map(|(first, last)| last - first),
         datagrams: delay.count(),
         mean: delay.mean_nanos(),
         p50: delay.quantile(0.5).map(|s| s.0),

@@ -154,6 +154,11 @@ pub struct Forwarder {
     ports: Vec<Attached>,
     options: Options,
     lead: Lead,
+    /// When a rest was over last.
+    woke: Time,
+    /// When the last unit was read, and how long after the one before.
+    read: Time,
+    gap: Span,
     watch: Watch,
     /// Only what is none of the ports.
     watch_others: Watch,
@@ -177,6 +182,9 @@ impl Forwarder {
             ports,
             options,
             lead: Lead::new(),
+            woke: Time::ZERO,
+            read: Time::ZERO,
+            gap: Span::from_secs(1),
             watch: Watch::default(),
             watch_others: Watch::default(),
             units: Units::new(size, options.memory),
@@ -197,11 +205,10 @@ impl Forwarder {
     pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
         self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
         self.watch_others.set(others.iter().copied());
-        let timer = self.options.timer;
+        let spins = self.options.timer == Timer::Spin;
+        let sleeps = self.options.timer == Timer::Sleep;
         let mut looked = Time::ZERO;
         let mut busy = false;
-        // Was there anything to do since the last sleep?
-        let mut worked = false;
         // Had the ports their turn since the last hand-over?
         let mut had_turn = false;
         // Since when there has been nothing to do.
@@ -215,11 +222,10 @@ impl Forwarder {
             self.note();
             let released = self.release(now)?;
             had_turn &= !released;
-            worked |= released || busy;
             if !released {
                 spinning = Some(now);
             }
-            if had_turn && timer != Timer::Sleep && self.releases.next().since(now) < NEAR {
+            if had_turn && !sleeps && self.releases.next().since(now) < NEAR {
                 std::hint::spin_loop();
                 continue;
             }
@@ -227,32 +233,28 @@ impl Forwarder {
                 return Ok(Woken::Deadline);
             }
             // Under load reading tells what is there, and is cheaper than asking first.
-            if now.since(looked) > LOOK || !(busy || timer == Timer::Spin) {
+            if now.since(looked) > LOOK || !(busy || spins) {
                 looked = now;
-                let rest = timer == Timer::Sleep && worked && !busy && self.options.slack > Span::ZERO;
-                let wake = if busy || timer == Timer::Spin {
-                    now
-                } else if rest {
-                    // What comes meanwhile waits, and is read with what comes behind it.
-                    now + self.options.slack
-                } else {
-                    self.wake()
-                };
-                let watch = if rest { &mut self.watch_others } else { &mut self.watch };
-                watch.look(wake.min(deadline).since(now))?;
-                let ports = if rest { 0 } else { self.ports.len() };
+                if sleeps && !busy && self.is_dense(now) {
+                    if let Some(i) = self.rest(deadline)? {
+                        return Ok(Woken::Readable(i));
+                    }
+                    spinning = None;
+                    busy = self.receive(true)?;
+                    continue;
+                }
+                let wake = if busy || spins { now } else { self.wake() };
+                self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
                     spinning = None;
-                    worked = false;
-                    self.note_what_woke(ports, wake, deadline);
+                    self.note_what_woke(wake, deadline);
                 }
-                let watch = if rest { &self.watch_others } else { &self.watch };
-                if let Some(i) = (0..others.len()).find(|i| watch.is_readable(ports + i)) {
+                let ports = self.ports.len();
+                if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
                     return Ok(Woken::Readable(i));
                 }
-                busy = rest;
             }
-            busy = self.receive(busy || timer == Timer::Spin)?;
+            busy = self.receive(busy || spins)?;
             had_turn = true;
             if busy {
                 spinning = None;
@@ -260,12 +262,29 @@ impl Forwarder {
         }
     }
 
+    /// Do packets come so close that waking for each does not pay?
+    fn is_dense(&self, now: Time) -> bool {
+        let close = self.options.slack + self.options.slack;
+        self.gap < close && now.since(self.read) < close
+    }
+
+    /// Leaves what comes alone until the slack since the last rest is over.
+    /// Says which other descriptor ended that, if one did.
+    fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
+        let rest = (self.woke + self.options.slack).min(deadline).since(self.clock.now());
+        if rest > Span::ZERO {
+            self.watch_others.look(rest)?;
+            self.awake.by_timer += 1;
+        }
+        self.woke = self.clock.now();
+        Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
+    }
+
     /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
-    fn note_what_woke(&mut self, ports: usize, wake: Time, deadline: Time) {
-        let watch = if ports == 0 { &self.watch_others } else { &self.watch };
-        let readable = (0..watch.len()).find(|&i| watch.is_readable(i));
+    fn note_what_woke(&mut self, wake: Time, deadline: Time) {
+        let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
         let count = match readable {
-            Some(i) if i < ports => &mut self.awake.by_packet,
+            Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
             None if wake <= deadline => {
                 self.lead.woke(wake, self.clock.now());
                 &mut self.awake.by_timer
@@ -326,6 +345,7 @@ impl Forwarder {
                 return Ok(Some(now));
             }
         };
+        (self.read, self.gap) = (now, now.since(self.read));
         let packets = received.packets();
         let Some(flow) = received.flow else {
             self.losses.unmatched += u64::from(packets);

@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod release;
 mod sched;
 mod sim;
 mod tcp;
@@ -27,8 +28,10 @@ enum What {
     Sched(sched::Args),
     /// How far behind its share the worst served flow falls, by discipline.
     Wfi(sched::wfi::Args),
-    /// TCP through an unlimited link beside bare veth, in one run.
+    /// TCP through an emulated link beside the kernel's own ways, in one run.
     Tcp(tcp::Args),
+    /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
+    Release(release::Args),
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -37,6 +40,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Sched(args) => sched::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
+        What::Release(args) => release::main(args),
     }
 }
 

@@ -1,0 +1,172 @@
+//! `falaj bench release`: how late packets are handed over, how exact a rate
+//! is, and what waiting for the instants costs, for each way to wait.
+//!
+//! Real datagrams between two network namespaces, as `falaj traffic` sends them.
+
+use super::exit;
+use crate::file;
+use crate::measure::{MeasuredFlow, Thread, measure};
+use crate::show::{self, say};
+use crate::sim::Interrupted;
+use anyhow::{Result, ensure};
+use falaj_live::forward::Options;
+use falaj_live::timer::Timer;
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::time::Span;
+use serde_json::json;
+use std::process::ExitCode;
+
+/// What `bench release` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Release error: the instant at which a packet is handed to the kernel, less the one at which it was due;
+never negative. CPU: of the link's thread, of one core. Rate: what was received under overload, from the
+first datagram to the last, less what was asked for. Sleeping, packets may be late by --slack on purpose.
+
+Example:
+  falaj bench release --seconds 10")]
+pub(crate) struct Args {
+    /// How long each load lasts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How late packets may be while the timer sleeps.
+    #[arg(long, value_name = "TIME", default_value = "200us", value_parser = parse_span)]
+    slack: Span,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A load: the link, its traffic, and whether it is more than the link can carry.
+struct Load {
+    name: &'static str,
+    link: &'static str,
+    traffic: &'static str,
+    rate: Option<f64>,
+}
+
+/// Bytes of a datagram in the account of the overloaded links: an Ethernet frame of a full packet.
+const FRAME: f64 = 1514.0;
+
+const LOADS: [Load; 4] = [
+    Load {
+        name: "1,000 packets/s",
+        link: "rate = '1gbit'",
+        traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
+        rate: None,
+    },
+    Load {
+        name: "1,000 packets/s, 10 ms",
+        link: "rate = '1gbit'\ndelay = '10ms'",
+        traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
+        rate: None,
+    },
+    Load {
+        name: "100 Mbit/s, full",
+        link: "rate = '100mbit'",
+        traffic: "model = 'cbr'\nrate = '105mbit'\nsize = '1514B'",
+        rate: Some(100e6),
+    },
+    Load {
+        name: "1 Gbit/s, full",
+        link: "rate = '1gbit'",
+        traffic: "model = 'cbr'\nrate = '1050mbit'\nsize = '1514B'",
+        rate: Some(1e9),
+    },
+];
+
+struct Row {
+    timer: Timer,
+    load: &'static str,
+    flow: MeasuredFlow,
+    thread: Thread,
+    rate: Option<f64>,
+}
+
+impl Row {
+    /// What was received from the first datagram to the last, of what was asked for, less 1.
+    fn rate_error(&self) -> Option<f64> {
+        let (asked, received) = (self.rate?, &self.flow.received);
+        let seconds = received.between? as f64 / 1e9;
+        Some((received.datagrams as f64 - 1.0) * FRAME * 8.0 / seconds / asked - 1.0)
+    }
+
+    fn cpu(&self) -> f64 {
+        self.thread.usage.cpu.0 as f64 / self.thread.elapsed.0.max(1) as f64
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let mut rows = Vec::new();
+    let timers = [Timer::Spin, Timer::Hybrid, Timer::Sleep];
+    let bar = show::progress((timers.len() * LOADS.len()) as u64, "measuring");
+    let mut interrupted = false;
+    'all: for load in &LOADS {
+        let scenario = scenario(load, args.seconds)?;
+        for timer in timers {
+            let slack = if timer == Timer::Sleep { args.slack } else { Options::default().slack };
+            let options = Options { timer, slack, ..Options::default() };
+            let mut measured = match measure(&scenario, 0, options, "measuring") {
+                Err(error) if error.is::<Interrupted>() => {
+                    interrupted = true;
+                    break 'all;
+                }
+                measured => measured?,
+            };
+            ensure!(measured.over == "namespaces", "this measurement needs network namespaces");
+            let flow = measured.flows[0].swap_remove(0);
+            rows.push(Row { timer, load: load.name, flow, thread: measured.thread, rate: load.rate });
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    let exit = exit(interrupted, rows.is_empty())?;
+    if args.json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|r| {
+                let error = &r.flow.link.release_error;
+                let nanos = |share| error.quantile(share).map(|s| s.0);
+                json!({
+                    "load": r.load, "timer": r.timer.to_string(), "packets": error.count(), "unsent": r.flow.unsent,
+                    "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99), "release_max_ns": error.max().map(|s| s.0),
+                    "delay_p50_ns": r.flow.received.p50, "delay_p99_ns": r.flow.received.p99,
+                    "cpu": r.cpu(), "rate_error": r.rate_error(),
+                })
+            })
+            .collect();
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&json!({ "seconds": args.seconds, "slack_ns": args.slack.0, "rows": rows }))?
+        );
+        return Ok(exit);
+    }
+    say!("{} s each; sleeping with a slack of {}", args.seconds, args.slack);
+    let header = ["load", "timer", "packets", "release error p50", "p99", "max", "delay p50", "p99", "CPU", "rate"];
+    let rows = rows.iter().map(|r| {
+        let (error, received) = (&r.flow.link.release_error, &r.flow.received);
+        vec![
+            r.load.into(),
+            r.timer.to_string(),
+            error.count().to_string(),
+            show::span(error.quantile(0.5)),
+            show::span(error.quantile(0.99)),
+            show::span(error.max()),
+            show::span(received.p50.map(Span)),
+            show::span(received.p99.map(Span)),
+            format!("{:.1} %", 100.0 * r.cpu()),
+            r.rate_error().map_or(show::DASH.into(), |e| format!("{:+.3} %", 100.0 * e)),
+        ]
+    });
+    say!("{}", show::table(&header, rows));
+    Ok(exit)
+}
+
+fn scenario(load: &Load, seconds: u64) -> Result<Scenario> {
+    let text = format!(
+        "[link.l]\n{}\nscheduler = {{ kind = 'fifo' }}\n[link.l.flow.all]\nmatch = 'any'\nqueue = '100p'\n\
+         [traffic.all]\nflow = 'all'\n{}\n[run]\nduration = '{seconds}s'\n",
+        load.link, load.traffic
+    );
+    file::parse(&text, load.name)
+}
