@@ -200,6 +200,12 @@ impl Engine {
         self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
     }
 
+    /// Would a packet of so many bytes find room in its queue now? Whoever is
+    /// asked to wait for that asks again after the next event.
+    pub fn has_room(&self, pipe: PipeId, flow: FlowId, bytes: u32) -> bool {
+        self.pipes[pipe.0 as usize].has_room(flow, bytes)
+    }
+
     /// A packet of so many bytes that this pipe has not sent yet by `now` is due
     /// no earlier than this: it goes next, and the link is free as soon as it can be.
     pub fn soonest(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {

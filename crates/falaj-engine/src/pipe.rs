@@ -146,6 +146,7 @@ pub(crate) trait Pipe: Send + Any {
     fn due(&self) -> Time;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
+    fn has_room(&self, flow: FlowId, bytes: u32) -> bool;
     /// A packet of so many bytes that is not decided by `now` is due no earlier.
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
@@ -339,6 +340,10 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::NotBefore(then) => then + self.server.shortest_head().map_or(Span::ZERO, |b| self.at_least(b)),
         };
         then + self.spec.delay
+    }
+
+    fn has_room(&self, flow: FlowId, bytes: u32) -> bool {
+        self.server.has_room(flow, bytes)
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {

@@ -17,7 +17,7 @@
 
 use crate::clock::Clock;
 use crate::poll::Watch;
-use crate::port::Port;
+use crate::port::{Port, Received};
 use crate::release::Releases;
 use crate::timer::{Lead, Timer};
 use crate::units::Units;
@@ -68,13 +68,30 @@ pub struct Options {
     /// How much later than due a packet may be handed over so that others of its
     /// unit leave with it, or, sleeping, so that there are fewer wake-ups.
     pub slack: Span,
+    /// What becomes of a packet that finds its queue full.
+    pub when_full: WhenFull,
     /// Memory for units on their way, in bytes.
     pub memory: usize,
 }
 
+/// What becomes of a packet that finds its queue full.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// It is lost, as in a router.
+    #[default]
+    Drop,
+    /// It waits at its port, and whatever comes behind it there, as behind an interface that is full.
+    Wait,
+}
+
 impl Default for Options {
     fn default() -> Options {
-        Options { timer: Timer::default(), slack: Span::from_micros(20), memory: 1 << 30 }
+        Options {
+            timer: Timer::default(),
+            slack: Span::from_micros(20),
+            when_full: WhenFull::default(),
+            memory: 1 << 30,
+        }
     }
 }
 
@@ -147,6 +164,16 @@ pub enum Woken {
     Readable(usize),
 }
 
+/// A unit of which not all packets have got into their queue yet.
+#[derive(Clone, Copy)]
+struct Waiting {
+    unit: u32,
+    received: Received,
+    flow: FlowId,
+    /// The packet that is next.
+    next: u32,
+}
+
 /// Engine, ports and what is on its way between them.
 pub struct Forwarder {
     clock: Clock,
@@ -163,6 +190,8 @@ pub struct Forwarder {
     /// Only what is none of the ports.
     watch_others: Watch,
     units: Units,
+    /// By port, what waits there for room.
+    waiting: Vec<Option<Waiting>>,
     /// Where a part of a unit is made.
     cut: Vec<u8>,
     out: Vec<Output>,
@@ -179,6 +208,7 @@ impl Forwarder {
         Forwarder {
             clock,
             engine,
+            waiting: vec![None; ports.len()],
             ports,
             options,
             lead: Lead::new(),
@@ -244,6 +274,7 @@ impl Forwarder {
                     continue;
                 }
                 let wake = if busy || spins { now } else { self.wake() };
+                self.waiting.iter().enumerate().for_each(|(i, waiting)| self.watch.heed(i, waiting.is_none()));
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
                     spinning = None;
@@ -297,6 +328,10 @@ impl Forwarder {
     /// When to be awake again if nothing arrives. Decisions wait until what they
     /// may decide is due.
     fn wake(&self) -> Time {
+        if self.waiting.iter().any(Option::is_some) {
+            // There may be room then.
+            return self.engine.next_event().min(self.releases.next());
+        }
         let due = self.releases.next().min(self.engine.next_due());
         match self.options.timer {
             Timer::Spin | Timer::Hybrid => self.lead.before(due),
@@ -308,7 +343,7 @@ impl Forwarder {
     fn receive(&mut self, all: bool) -> io::Result<bool> {
         let mut busy = false;
         for i in 0..self.ports.len() {
-            if all || self.watch.is_readable(i) {
+            if all || self.watch.is_readable(i) || self.waiting[i].is_some() {
                 busy |= self.turn(i)?;
             }
         }
@@ -318,12 +353,18 @@ impl Forwarder {
     /// Reads from a port until it has nothing more, its turn is over or something
     /// else is due soon; says whether there was anything.
     fn turn(&mut self, i: usize) -> io::Result<bool> {
+        if let Some(waiting) = self.waiting[i].take() {
+            self.admit(i, waiting, self.clock.now());
+            if self.waiting[i].is_some() {
+                return Ok(false);
+            }
+        }
         let mut over = Time::NEVER;
         while let Some(now) = self.receive_from(i)? {
             if over == Time::NEVER {
                 over = now + TURN;
             }
-            if now >= over || self.releases.next().since(now) < NEAR {
+            if now >= over || self.waiting[i].is_some() || self.releases.next().since(now) < NEAR {
                 return Ok(true);
             }
         }
@@ -332,7 +373,7 @@ impl Forwarder {
 
     /// Reads a unit, if there is one, and says when.
     fn receive_from(&mut self, i: usize) -> io::Result<Option<Time>> {
-        let Attached { port, pipe, .. } = &mut self.ports[i];
+        let port = &mut self.ports[i].port;
         // Without memory it is read all the same, or it would wake us for ever.
         let received = port.receive(self.units.buffer());
         let now = self.clock.now();
@@ -355,14 +396,32 @@ impl Forwarder {
             self.losses.no_memory += u64::from(packets);
             return Ok(Some(now));
         };
-        for index in 0..packets {
-            let handle = self.units.packet(unit, index);
-            let bytes = if index + 1 == packets { received.last } else { received.bytes };
-            let packet = Unit { flow, handle, bytes: bytes.clamp(1, LONGEST) };
-            self.engine.input(*pipe, packet, now, &mut self.out);
+        self.admit(i, Waiting { unit, received, flow, next: 0 }, now);
+        Ok(Some(now))
+    }
+
+    /// The packets of a unit go to their queue, one behind the other, or wait for room.
+    fn admit(&mut self, i: usize, mut arriving: Waiting, now: Time) {
+        let pipe = self.ports[i].pipe;
+        let Waiting { unit, received, flow, .. } = arriving;
+        let packets = received.packets();
+        while arriving.next < packets {
+            let bytes = if arriving.next + 1 == packets { received.last } else { received.bytes };
+            let bytes = bytes.clamp(1, LONGEST);
+            if self.options.when_full == WhenFull::Wait {
+                self.engine.poll(now, &mut self.out);
+                // Where nothing will ever make room the queue is too small for it.
+                let ever = self.engine.next_event() != Time::NEVER;
+                if ever && !self.engine.has_room(pipe, flow, bytes) {
+                    self.waiting[i] = Some(arriving);
+                    break;
+                }
+            }
+            let handle = self.units.packet(unit, arriving.next);
+            arriving.next += 1;
+            self.engine.input(pipe, Unit { flow, handle, bytes }, now, &mut self.out);
         }
         self.note();
-        Ok(Some(now))
     }
 
     /// Takes note of what the engine decided.

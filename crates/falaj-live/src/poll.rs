@@ -19,6 +19,11 @@ impl Watch {
         self.0.extend(fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }));
     }
 
+    /// Does this one matter for now?
+    pub(crate) fn heed(&mut self, i: usize, heed: bool) {
+        self.0[i].events = if heed { libc::POLLIN } else { 0 };
+    }
+
     /// Looks, or waits for `timeout` at most. A signal ends the wait as if the time were over.
     pub(crate) fn look(&mut self, timeout: Span) -> io::Result<()> {
         let timeout = libc::timespec {

@@ -15,10 +15,27 @@ pub enum Rank {
     Link,
 }
 
+/// Keeps this process's memory where it is, as far as it is used: a page that has
+/// to be fetched makes everything behind it late. Where that is not allowed,
+/// nothing happens.
+fn stay_in_memory() {
+    use nix::sys::mman::{MlockAllFlags, mlockall};
+    use nix::sys::resource::{Resource, setrlimit};
+    // With a limit left, memory beyond it would be refused.
+    if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY).is_ok() {
+        let on_fault = MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
+        let _ = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault);
+    }
+}
+
 /// Wakes this thread as close to its instants as the kernel can (it may be 50
 /// us late by default), and, where that is allowed, before ordinary threads
-/// (SCHED_FIFO, not inherited by children). Says whether it was allowed.
+/// (SCHED_FIFO, not inherited by children). A link's memory is locked as well,
+/// where that is allowed. Says whether the class was.
 pub fn be_punctual(rank: Rank) -> bool {
+    if rank == Rank::Link {
+        stay_in_memory();
+    }
     // Nobody refuses a thread's own timer slack; where it fails, it stays as it was.
     let _ = nix::sys::prctl::set_timerslack(1);
     let sched_priority = match rank {

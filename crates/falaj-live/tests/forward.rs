@@ -6,7 +6,7 @@ use falaj_engine::account::Account;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Attached, Forwarder, Losses, Options, Woken};
+use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::RelayPort;
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -242,6 +242,40 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
         // A slow machine may have memory again before it has read them all.
         assert!((8 * round..50 * round).contains(&passed), "{passed}");
         assert_eq!(forwarder.losses(), Losses { no_memory: 50 * round - passed, ..Losses::default() });
+    }
+    Ok(())
+}
+
+#[test]
+fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
+    const SENT: u32 = 300;
+    for when_full in [WhenFull::Drop, WhenFull::Wait] {
+        let clock = Clock::from_zero(monotonic());
+        let (near, near_port) = Outside::port(clock)?;
+        let (far, far_port) = Outside::port(clock)?;
+        let mut spec = pipe(Rate::from_bits(400_000_000), Span::ZERO);
+        spec.setup.flows[0].limit = Limit::Bytes(5000);
+        let engine = Engine::new(&[spec.clone(), spec]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+        let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
+        let ports = [(0, near_port), (1, far_port)].map(attached).into();
+        let options = Options { when_full, ..Options::default() };
+        let mut forwarder = Forwarder::new(clock, engine, &[1, 1], ports, options);
+        for number in 0..SENT {
+            near.push(ask::NOTHING, number, 1000)?;
+            far.push(ask::NOTHING, number, 100)?;
+        }
+        while !near.inside.borrow().waiting.is_empty() {
+            forwarder.run(clock.now() + Span::from_millis(2), &[])?;
+        }
+        run_dry(&mut forwarder)?;
+        let counters = forwarder.counters(PipeId(0), FLOW);
+        if when_full == WhenFull::Wait {
+            assert_eq!((counters.offered, counters.dropped(), counters.max_backlog), (SENT.into(), 0, 5));
+            assert_eq!(far.numbers(), (0..SENT).collect::<Vec<_>>());
+            assert_eq!(near.numbers(), (0..SENT).collect::<Vec<_>>(), "the other way went on meanwhile");
+        } else {
+            assert!(counters.offered == u64::from(SENT) && counters.dropped() > 0, "{counters:?}");
+        }
     }
     Ok(())
 }

@@ -24,6 +24,8 @@ pub trait Server: Send {
     /// A packet comes to the tail of its leaf's queue; true if something may
     /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
+    /// Would a packet of so many bytes get in?
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
     /// What may happen now; see [`Discipline::next`].
     fn next(&mut self, now: Time, wire: &Wire) -> Answer;
     /// Length of the packet that would be taken from `queue`.
@@ -100,6 +102,10 @@ impl<D: Discipline> Server for Station<D> {
             return Err(Full);
         }
         Ok(self.admit(packet, now))
+    }
+
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
+        self.queues.has_room(self.queue_of(leaf), bytes)
     }
 
     #[inline]

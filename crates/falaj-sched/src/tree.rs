@@ -224,6 +224,11 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         Ok(true)
     }
 
+    fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
+        let child = &self.children[self.child_of[leaf.index()] as usize];
+        child.server.has_room(FlowId(leaf.0 - child.first), bytes)
+    }
+
     fn next(&mut self, now: Time, _: &Wire) -> Answer {
         let mut held = Time::NEVER;
         for c in 0..self.children.len() {

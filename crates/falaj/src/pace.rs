@@ -1,6 +1,6 @@
 //! How the live loop waits, as it is asked for on the command line.
 
-use falaj_live::forward::Options;
+use falaj_live::forward::{Options, WhenFull};
 use falaj_live::timer::Timer;
 use falaj_scenario::parse_span;
 use falaj_sched::time::Span;
@@ -16,10 +16,21 @@ pub(crate) struct Pace {
     /// with `--timer sleep` whatever is due; 0s: each at its own instant.
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span)]
     slack: Span,
+    /// What becomes of a packet that finds its queue full: drop, or wait at its interface.
+    #[arg(long, value_name = "drop|wait", default_value = "drop", value_parser = when_full)]
+    when_full: WhenFull,
+}
+
+fn when_full(text: &str) -> Result<WhenFull, String> {
+    match text {
+        "drop" => Ok(WhenFull::Drop),
+        "wait" => Ok(WhenFull::Wait),
+        _ => Err("a packet that finds its queue full may `drop` or `wait`".into()),
+    }
 }
 
 impl Pace {
     pub(crate) fn options(&self) -> Options {
-        Options { timer: self.timer, slack: self.slack, ..Options::default() }
+        Options { timer: self.timer, slack: self.slack, when_full: self.when_full, ..Options::default() }
     }
 }
