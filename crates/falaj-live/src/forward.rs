@@ -18,14 +18,17 @@
 use crate::clock::Clock;
 use crate::poll::Watch;
 use crate::port::{Port, Received};
+use crate::record::Recorder;
 use crate::release::Releases;
+use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
-use crate::units::Units;
+use crate::units::{Packet, Units};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::Counters;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::capture::{Taken, Verdict};
 use falaj_traffic::meter::Meter;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -195,6 +198,9 @@ pub struct Forwarder {
     /// Where a part of a unit is made.
     cut: Vec<u8>,
     out: Vec<Output>,
+    /// Packets that have entered the engine.
+    arrived: u64,
+    recorder: Option<Recorder>,
     releases: Releases,
     flows: Vec<Vec<LiveFlow>>,
     losses: Losses,
@@ -220,11 +226,27 @@ impl Forwarder {
             units: Units::new(size, options.memory),
             cut: Vec::new(),
             out: Vec::new(),
+            arrived: 0,
+            recorder: None,
             releases: Releases::new(options.slack),
             flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             losses: Losses::default(),
             awake: Awake::default(),
         }
+    }
+
+    /// From now on, what enters and what becomes of it is written there.
+    pub fn record(&mut self, recorder: Recorder) {
+        self.recorder = Some(recorder);
+    }
+
+    /// Gives the recorder back, when it has noted what is still queued.
+    pub fn stop_recording(&mut self) -> Option<Recorder> {
+        let mut recorder = self.recorder.take()?;
+        for packet in self.units.undecided() {
+            record(&mut recorder, &self.units, packet, Verdict::Waiting, &mut self.cut);
+        }
+        Some(recorder)
     }
 
     /// Forwards until `deadline`, or until one of `others` is readable.
@@ -417,8 +439,10 @@ impl Forwarder {
                     break;
                 }
             }
-            let handle = self.units.packet(unit, arriving.next);
+            let packet = Packet { unit, index: arriving.next, number: self.arrived, arrival: now, flow, bytes };
+            let handle = self.units.packet(packet);
             arriving.next += 1;
+            self.arrived += 1;
             self.engine.input(pipe, Unit { flow, handle, bytes }, now, &mut self.out);
         }
         self.note();
@@ -431,10 +455,18 @@ impl Forwarder {
                 Output::Emit(emit) => {
                     let packet = self.units.decided(emit.handle);
                     self.releases.emitted(packet, &emit);
+                    if let Some(recorder) = &mut self.recorder {
+                        let verdict = Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
+                        record(recorder, &self.units, packet, verdict, &mut self.cut);
+                    }
                 }
                 Output::Drop(dropped) => {
                     let packet = self.units.decided(dropped.handle);
                     self.releases.dropped(packet.unit, &self.units);
+                    if let Some(recorder) = &mut self.recorder {
+                        let verdict = Verdict::Dropped(dropped.why);
+                        record(recorder, &self.units, packet, verdict, &mut self.cut);
+                    }
                     self.units.gone(packet.unit, 1);
                 }
             }
@@ -512,4 +544,12 @@ impl Forwarder {
     pub fn clock(&self) -> Clock {
         self.clock
     }
+}
+
+/// Writes down what became of a packet of an Ethernet port.
+fn record(recorder: &mut Recorder, units: &Units, packet: Packet, verdict: Verdict, cut: &mut Vec<u8>) {
+    let Packet { unit, index, number, arrival, flow, bytes } = packet;
+    let way = units.port(unit) as u32;
+    let frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
+    recorder.take(&Taken { number, way, flow: flow.0, bytes, arrival, verdict }, frame);
 }

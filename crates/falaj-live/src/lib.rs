@@ -6,6 +6,7 @@
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
+//! | [`record`] | a capture of what passes, written beside the loop |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
@@ -24,6 +25,7 @@ mod poll;
 mod pool;
 pub mod port;
 pub mod priority;
+pub mod record;
 pub mod relay;
 mod release;
 pub mod sandbox;

@@ -224,7 +224,9 @@ mod tests {
         fn new(packets: u32) -> Scene {
             let mut units = Units::new(65_536, 1 << 20);
             let unit = unit_of(&mut units, packets);
-            let handles = (0..packets).map(|index| units.packet(unit, index)).collect();
+            let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
+            let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+            let handles = (0..packets).map(|index| units.packet(packet(index))).collect();
             Scene { units, releases: Releases::new(SLACK), handles, soonest: Time::ZERO }
         }
 

@@ -4,13 +4,26 @@
 
 use crate::gso::Train;
 use crate::pool::Pool;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
 
-/// One wire packet: which one of which unit.
+/// One wire packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packet {
+    /// Which one of which unit it is.
     pub(crate) unit: u32,
     pub(crate) index: u32,
+    /// How many came before it.
+    pub(crate) number: u64,
+    /// When it came.
+    pub(crate) arrival: Time,
+    pub(crate) flow: FlowId,
+    /// As the link accounts it.
+    pub(crate) bytes: u32,
 }
+
+/// The number of a packet that was decided on.
+const DECIDED: u64 = u64::MAX;
 
 /// What is known of a unit besides its bytes.
 #[derive(Clone, Copy, Debug)]
@@ -58,10 +71,9 @@ impl Units {
         Some(unit)
     }
 
-    /// A handle for one of its packets.
+    /// A handle for a packet.
     #[inline]
-    pub(crate) fn packet(&mut self, unit: u32, index: u32) -> u32 {
-        let packet = Packet { unit, index };
+    pub(crate) fn packet(&mut self, packet: Packet) -> u32 {
         match self.free.pop() {
             Some(handle) => {
                 self.packets[handle as usize] = packet;
@@ -79,8 +91,14 @@ impl Units {
     pub(crate) fn decided(&mut self, handle: u32) -> Packet {
         self.free.push(handle);
         let packet = self.packets[handle as usize];
+        self.packets[handle as usize].number = DECIDED;
         self.about[packet.unit as usize].undecided -= 1;
         packet
+    }
+
+    /// The packets that the engine has not decided on.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = Packet> {
+        self.packets.iter().copied().filter(|packet| packet.number != DECIDED)
     }
 
     /// May more of its packets be emitted?

@@ -6,8 +6,10 @@
 //! | [`scenario`] | from a scenario to an experiment |
 //! | [`mod@simulate`] | one run: sources, engine, meters |
 //! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
+//! | [`mod@replay`] | what entered a live link, once more |
 #![forbid(unsafe_code)]
 
+pub mod replay;
 pub mod replicate;
 pub mod scenario;
 pub mod simulate;

@@ -4,9 +4,11 @@
 //! |---|---|
 //! | [`source`] | sources as iterators of arrivals: Poisson, CBR, on-off |
 //! | [`meter`] | delays: exact mean and maximum, percentiles from a histogram |
+//! | [`capture`] | what entered a live link and what became of it, as pcapng; written and read |
 //! | [`interval`] | confidence intervals over replications |
 #![forbid(unsafe_code)]
 
+pub mod capture;
 pub mod interval;
 pub mod meter;
 pub mod source;

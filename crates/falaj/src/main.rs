@@ -26,6 +26,7 @@ mod measure;
 mod pace;
 mod pages;
 mod plan;
+mod replay;
 mod reproduce;
 mod run;
 mod show;

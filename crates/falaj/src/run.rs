@@ -3,12 +3,14 @@
 use crate::asked::Asked;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::pace::Pace;
+use crate::show::note;
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Losses, Woken};
 use falaj_live::priority::{self, Rank};
+use falaj_live::record::Recorder;
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
@@ -61,6 +63,9 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
+    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
     /// The command and its arguments.
@@ -68,12 +73,20 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-fn scenario(args: &Args) -> Result<Scenario> {
+/// The scenario that the file or the flags ask for, and as a text.
+fn scenario(args: &Args) -> Result<(Scenario, String)> {
     if let Some(path) = &args.file {
-        return file::read(path);
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {name}"))?;
+        return Ok((file::parse(&text, &name)?, text));
     }
-    let queue = args.queue.unwrap_or_else(|| default_queue(args.rate, args.delay));
-    Ok(Scenario::simple(args.rate, args.delay, queue, args.mtu))
+    let Args { rate, delay, mtu, .. } = args;
+    let queue = args.queue.unwrap_or_else(|| default_queue(*rate, *delay));
+    let text = format!(
+        "[link.link]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nmtu = \"{mtu}B\"\nscheduler = {{ kind = \"fifo\" }}\n\n\
+         [link.link.flow.all]\nmatch = \"any\"\nqueue = \"{queue}\"\n"
+    );
+    Ok((file::parse_quietly(&text, "the flags")?, text))
 }
 
 /// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
@@ -93,7 +106,7 @@ fn peer(command: OsString) -> Result<Side> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let scenario = scenario(&args)?;
+    let (scenario, text) = scenario(&args)?;
     let link = &scenario.links[only_link(&scenario)?];
     args.asked.tell(&scenario);
     warn_of_spinning(link);
@@ -109,9 +122,24 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
+    if let Some(path) = &args.capture {
+        let recorder = Recorder::start(path, &text, &["near", "far"], clock);
+        forwarder.record(recorder.with_context(|| format!("cannot write the capture {}", path.display()))?);
+    }
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    if let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &args.capture) {
+        let name = path.display();
+        match recorder.finish() {
+            Ok(recorded) if recorded.missing > 0 => {
+                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing)
+            }
+            Ok(_) => {}
+            // The command is what this was about: its exit status stands.
+            Err(error) => note!("warning: the capture {name} is not complete: {error}"),
+        }
+    }
     if args.stats {
         tell(&scenario, &forwarder, &sandbox);
     }

@@ -3,9 +3,9 @@
 use crate::asked::Asked;
 use crate::show::say;
 use crate::{file, show};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
-use falaj_scenario::{Scenario, Towards};
+use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::{FlowResult, Progress, Run, replicate};
@@ -23,13 +23,24 @@ use std::sync::{Arc, OnceLock};
 /// What `sim` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Exit status: 0; 130 after Ctrl-C, with what was simulated until then.
+With --replay what entered a live link enters once more, at the same instants: a capture of
+`falaj run --capture` through its own link, to see that every packet is decided alike, or through another
+one (FILE); or the arrivals of any pcap or pcapng, interface 0 up and interface 1 down.
 
-Example:
-  falaj sim examples/tenants.toml --duration 30s --replications 16")]
+Exit status: 0; 1 if a replay decided otherwise than the live link; 130 after Ctrl-C, with what was
+simulated until then.
+
+Examples:
+  falaj sim examples/tenants.toml --duration 30s --replications 16
+  falaj sim --replay capture.pcapng
+  falaj sim examples/tenants.toml --replay capture.pcapng")]
 pub(crate) struct Args {
     /// The scenario.
-    file: PathBuf,
+    #[arg(required_unless_present = "replay")]
+    file: Option<PathBuf>,
+    /// Replay this capture instead of the scenario's sources.
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed"])]
+    replay: Option<PathBuf>,
     /// Simulated time of a replication; else the scenario's.
     #[arg(long, value_parser = file::parse_duration)]
     duration: Option<Span>,
@@ -188,6 +199,13 @@ pub(crate) fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
     flows
 }
 
+/// `flow` or, where there is traffic both ways, `flow up`.
+pub(crate) fn name_of_flow(link: &Link, pipe: usize, flow: usize, both_ways: bool) -> String {
+    let (direction, way) = if pipe == 0 { (&link.up, "up") } else { (&link.down, "down") };
+    let name = &direction.flows[flow].name;
+    if both_ways { format!("{name} {way}") } else { name.clone() }
+}
+
 /// `uplink` or, where there is traffic both ways, `uplink up`.
 pub(crate) fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
     let l = &scenario.links[link];
@@ -224,12 +242,16 @@ struct Json {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let mut scenario = file::read(&args.file)?;
+    if let Some(capture) = &args.replay {
+        return crate::replay::main(capture, args.file.as_deref(), args.json);
+    }
+    let path = args.file.as_deref().context("a scenario is needed")?;
+    let mut scenario = file::read(path)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
     scenario.run.replications = args.replications.unwrap_or(scenario.run.replications);
     scenario.run.seed = args.seed.unwrap_or(scenario.run.seed);
     if scenario.traffic.is_empty() {
-        bail!("{} has no [traffic.NAME]: there is nothing to simulate", args.file.display());
+        bail!("{} has no [traffic.NAME]: there is nothing to simulate", path.display());
     }
     args.asked.tell(&scenario);
     let runs = Replications::run(&scenario)?;

@@ -465,6 +465,34 @@ fn no_file() {
 }
 
 #[test]
+fn captures_that_are_none() {
+    let tenants = file("replay.toml", TENANTS);
+    for (name, bytes, words) in [
+        ("empty.pcap", &b""[..], "this is neither pcap nor pcapng"),
+        ("text.pcap", b"no capture at all, but a line of text", "this is neither pcap nor pcapng"),
+        (
+            "raw.pcap",
+            b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x65\0\0\0",
+            "what can be read are Ethernet frames",
+        ),
+        (
+            "foreign.pcap",
+            b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0",
+            "foreign.pcap has no scenario in it: name one",
+        ),
+    ] {
+        std::fs::write(common::directory().join(name), bytes).expect("written");
+        let ran = falaj(&["sim", "--replay", name]);
+        assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{name}");
+        assert!(ran.err.contains(words), "{name}: {}", ran.err);
+    }
+    assert_eq!(falaj(&["sim", tenants, "--replay", "foreign.pcap"]).status, Some(0));
+    let ran = falaj(&["sim", "--replay", "no-such.pcap"]);
+    assert_eq!(ran.err, "falaj: cannot read the capture no-such.pcap: No such file or directory (os error 2)\n");
+    assert!(falaj(&["sim", tenants, "--replay", "foreign.pcap", "--seed", "1"]).err.contains("cannot be used with"));
+}
+
+#[test]
 fn an_unknown_key() {
     let ran = falaj(&["sim", file("key.toml", &TENANTS.replacen("kind = \"A\"", "knid = \"A\"", 1))]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));

@@ -26,6 +26,7 @@ const TESTS: &[Test] = &[
     ("a_delay_delays", delay, true),
     ("a_rate_limits", rate, true),
     ("a_scenario_sorts_packets_into_flows", sorts, false),
+    ("a_capture_is_replayed_to_the_nanosecond", capture, true),
     ("what_is_lost_at_the_entrance_is_told", entrance, true),
     ("a_link_that_cannot_be_is_refused", refused, false),
     ("it_starts_at_once", start_up, true),
@@ -228,6 +229,50 @@ fn sorts(users: &Users) {
     // And what the kernels themselves have to say.
     assert!(offered("up b") >= 1, "{}", ran.err);
     assert_eq!(offered("down a"), 0);
+}
+
+fn capture(users: &Users) {
+    let tenants = file("capture-tenants.toml", TENANTS);
+    // Alike, whether file or flags made the link, and whatever the loop waits for.
+    for (name, link) in [
+        ("capture-file.pcapng", &[tenants][..]),
+        ("capture-flags.pcapng", &["--rate", "5mbit", "--delay", "3ms", "--queue", "30p", "--timer", "sleep"]),
+    ] {
+        let meter = format!("{} --probe meter 10.77.0.2", me());
+        let me = me();
+        users.ok(&[link, &["--capture", name, "--peer", &meter, "--", &me, "--probe", "flood", "10.77.0.2"]].concat());
+        let ran = falaj(&["sim", "--replay", name, "--json"]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let json = ran.json();
+        assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null));
+        assert!(number(&json["packets"]) > 1000.0, "{json}");
+        let dropped: f64 = json["flows"].as_array().unwrap().iter().map(|f| number(&f["dropped"])).sum();
+        // The flood is well above 5 Mbit/s, and on a busy machine not always above 100.
+        assert!(dropped > 100.0 || link == [tenants], "{json}");
+
+        // Another nanosecond of delay would have been noticed.
+        let altered = format!("altered-{name}");
+        let mut bytes = std::fs::read(common::directory().join(name)).unwrap();
+        let at = bytes.windows(5).rposition(|w| w == b" due=").unwrap() + 5;
+        bytes[at] = if bytes[at] == b'1' { b'2' } else { b'1' };
+        std::fs::write(common::directory().join(&altered), &bytes).unwrap();
+        let ran = falaj(&["sim", "--replay", &altered]);
+        assert_eq!(ran.status, Some(1), "{ran:?}");
+        assert!(ran.out.contains("first difference: number="), "{}", ran.out);
+
+        // Through another link: no comparison, other delays.
+        let other = file("capture-other.toml", &TENANTS.replace("100mbit", "1gbit"));
+        let json = falaj(&["sim", other, "--replay", name, "--json"]).json();
+        assert_eq!((&json["same_decisions"], number(&json["unmatched"])), (&Value::Null, 0.0));
+
+        // Cut off, as by a full disk: what is there is replayed.
+        std::fs::write(common::directory().join(&altered), &bytes[..bytes.len() / 2]).unwrap();
+        let ran = falaj(&["sim", "--replay", &altered, "--json"]);
+        assert!(ran.err.contains("breaks off"), "{ran:?}");
+    }
+    let ran = users.run(&["--capture", "no-such-directory/c.pcapng", "--", "true"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("cannot write the capture no-such-directory/c.pcapng: No such file"), "{ran:?}");
 }
 
 fn entrance(users: &Users) {

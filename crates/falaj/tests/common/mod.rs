@@ -40,7 +40,7 @@ pub(crate) fn falaj(args: &[&str]) -> Ran {
     program(args).output().expect("the program starts").into()
 }
 
-fn directory() -> PathBuf {
+pub(crate) fn directory() -> PathBuf {
     env!("CARGO_TARGET_TMPDIR").into()
 }
 

@@ -1,0 +1,426 @@
+//! Captures: what entered a live link and what became of it, in one file that
+//! packet analysers open and that can be replayed.
+//!
+//! The file is pcapng. Each packet stands at its arrival, with a comment that
+//! says, exactly, what the engine was told and what it decided:
+//!
+//! ```text
+//! number=17 flow=0 bytes=1514 in=123456789 start=123500000 end=123621120 due=163621120 delay=164331ns
+//! number=18 flow=0 bytes=1514 in=123456789 dropped=queue-full
+//! number=19 flow=0 bytes=1514 in=123456800 waiting
+//! ```
+//!
+//! Instants are nanoseconds of the engine's time. The scenario is the comment of
+//! the section, in as many pieces as it takes. Interfaces are the link's ways in: 0
+//! at the near end, 1 at the far end. A capture of another program's, pcap or
+//! pcapng, has arrivals alone.
+
+use falaj_engine::Why;
+use falaj_sched::time::Time;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
+use pcap_file::{DataLink, PcapError};
+use std::fmt;
+use std::io::{Read, Write};
+use std::time::Duration;
+
+/// What the engine was told of a packet, and what it decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// In order of arrival at the engine, from 0.
+    pub number: u64,
+    /// Which way in, and so which pipe.
+    pub way: u32,
+    /// The flow.
+    pub flow: u32,
+    /// Length as the link accounts it.
+    pub bytes: u32,
+    /// When it arrived.
+    pub arrival: Time,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It was sent.
+    Sent {
+        /// First bit out of the queue.
+        start: Time,
+        /// Last bit out of the queue.
+        end: Time,
+        /// Last bit at the far end.
+        due: Time,
+    },
+    /// It was lost.
+    Dropped(Why),
+    /// It was still queued when the capture ended.
+    Waiting,
+}
+
+const WHYS: [(Why, &str); 3] =
+    [(Why::QueueFull, "queue-full"), (Why::TooLarge, "too-large"), (Why::Discipline, "discipline")];
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Verdict::Sent { start, end, due } => write!(f, "start={} end={} due={}", start.0, end.0, due.0),
+            Verdict::Dropped(why) => {
+                let name = WHYS.iter().find(|(w, _)| w == why).map_or("", |(_, name)| name);
+                write!(f, "dropped={name}")
+            }
+            Verdict::Waiting => f.write_str("waiting"),
+        }
+    }
+}
+
+impl fmt::Display for Taken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Taken { number, flow, bytes, arrival, verdict, .. } = self;
+        write!(f, "number={number} flow={flow} bytes={bytes} in={} {verdict}", arrival.0)?;
+        match verdict {
+            Verdict::Sent { end, .. } => write!(f, " delay={}ns", end.since(*arrival).0),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Taken {
+    /// Reads a packet's comment; `None` if it is not one of ours.
+    fn parse(comment: &str, way: u32) -> Option<Taken> {
+        let field = |name: &str| {
+            let words = comment.split_ascii_whitespace();
+            words.filter_map(|w| w.split_once('=')).find(|(n, _)| *n == name).map(|(_, value)| value)
+        };
+        let number = |name: &str| field(name)?.parse::<u64>().ok();
+        let short = |name: &str| field(name)?.parse::<u32>().ok();
+        let verdict = if let Some(why) = field("dropped") {
+            Verdict::Dropped(WHYS.iter().find(|(_, name)| *name == why)?.0)
+        } else if comment.split_ascii_whitespace().any(|word| word == "waiting") {
+            Verdict::Waiting
+        } else {
+            let instant = |name| number(name).map(Time);
+            Verdict::Sent { start: instant("start")?, end: instant("end")?, due: instant("due")? }
+        };
+        Some(Taken {
+            number: number("number")?,
+            way,
+            flow: short("flow")?,
+            bytes: short("bytes")?.max(1),
+            arrival: Time(number("in")?),
+            verdict,
+        })
+    }
+}
+
+/// An option's length is a 16-bit number.
+const LONGEST_COMMENT: usize = 60_000;
+/// Of each packet so many bytes are kept: all headers.
+const KEPT: usize = 128;
+
+/// Writes a capture.
+pub struct Writer<W: Write> {
+    file: PcapNgWriter<W>,
+    /// The engine's time zero, since 1970.
+    zero: Duration,
+}
+
+impl<W: Write> Writer<W> {
+    /// Begins a capture of this scenario's link; `ways` are the names of the ways in.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn new(to: W, scenario: &str, ways: &[&str], zero: Duration) -> std::io::Result<Writer<W>> {
+        let mut options = vec![SectionHeaderOption::UserApplication("falaj".into())];
+        options.extend(pieces(scenario).map(|piece| SectionHeaderOption::Comment(piece.to_owned().into())));
+        let section = SectionHeaderBlock { options, ..SectionHeaderBlock::default() };
+        let mut file = PcapNgWriter::with_section_header(to, section).map_err(io)?;
+        for way in ways {
+            let name = InterfaceDescriptionOption::IfName((*way).into());
+            let options = vec![name, InterfaceDescriptionOption::IfTsResol(9)];
+            let interface = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: KEPT as u32, options };
+            file.write_pcapng_block(interface).map_err(io)?;
+        }
+        Ok(Writer { file, zero })
+    }
+
+    /// Writes a packet; of the frame its beginning.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn write(&mut self, taken: &Taken, frame: &[u8]) -> std::io::Result<()> {
+        let block = EnhancedPacketBlock {
+            interface_id: taken.way,
+            timestamp: self.zero + Duration::from_nanos(taken.arrival.0),
+            original_len: frame.len() as u32,
+            data: frame[..frame.len().min(KEPT)].into(),
+            options: vec![EnhancedPacketOption::Comment(taken.to_string().into())],
+        };
+        self.file.write_pcapng_block(block).map_err(io)?;
+        Ok(())
+    }
+
+    /// Where it is written to.
+    pub fn sink(&mut self) -> &mut W {
+        self.file.get_mut()
+    }
+}
+
+/// A text in pieces that fit an option.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let at = (0..=rest.len().min(LONGEST_COMMENT)).rev().find(|&at| rest.is_char_boundary(at));
+        let (piece, after) = rest.split_at(at.unwrap_or(0));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}
+
+fn io(error: PcapError) -> std::io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        error => std::io::Error::other(error),
+    }
+}
+
+/// A capture that was read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Capture {
+    /// The scenario, where falaj has written it.
+    pub scenario: Option<String>,
+    /// Its packets in order of arrival.
+    pub packets: Vec<Packet>,
+    /// Does it break off, as where its writer was killed?
+    pub broken: bool,
+}
+
+/// A packet of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The interface that it came in by.
+    pub way: u32,
+    /// When, in nanoseconds since 1970.
+    pub at: u64,
+    /// Its frame's length.
+    pub length: u32,
+    /// The beginning of its frame.
+    pub frame: Vec<u8>,
+    /// What falaj says of it.
+    pub taken: Option<Taken>,
+}
+
+/// Why a capture cannot be read.
+#[derive(Debug)]
+pub enum Unreadable {
+    /// It is neither pcap nor pcapng.
+    Malformed(PcapError),
+    /// Its packets are no Ethernet frames.
+    NotEthernet(DataLink),
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unreadable::Malformed(why) => write!(f, "this is neither pcap nor pcapng: {why}"),
+            Unreadable::NotEthernet(kind) => {
+                write!(f, "its packets are of link type {kind:?}; what can be read are Ethernet frames")
+            }
+        }
+    }
+}
+impl std::error::Error for Unreadable {}
+
+/// Reads a capture, whoever has written it, as far as it goes.
+///
+/// # Errors
+/// It is no capture of Ethernet frames.
+pub fn read(mut from: impl Read) -> Result<Capture, Unreadable> {
+    let mut bytes = Vec::new();
+    from.read_to_end(&mut bytes).map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
+    let mut capture = Capture::default();
+    let read = if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng } else { pcap };
+    read(&bytes, &mut capture)?;
+    // Ours are written when they are decided; what counts is when they came.
+    capture.packets.sort_by_key(|p| (p.taken.map_or(u64::MAX, |t| t.number), p.at));
+    Ok(capture)
+}
+
+fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
+    let mut file = PcapNgReader::new(bytes).map_err(Unreadable::Malformed)?;
+    let scenario: String = file.section().options.iter().filter_map(comment).collect();
+    capture.scenario = Some(scenario).filter(|text| !text.is_empty() && file.section().options.iter().any(is_ours));
+    // Of each interface, the power of ten of its clock.
+    let mut clocks: Vec<u8> = Vec::new();
+    while let Some(block) = file.next_block() {
+        let Ok(block) = block else {
+            capture.broken = true;
+            break;
+        };
+        match block {
+            Block::SectionHeader(_) => clocks.clear(),
+            Block::InterfaceDescription(interface) => {
+                if interface.linktype != DataLink::ETHERNET {
+                    return Err(Unreadable::NotEthernet(interface.linktype));
+                }
+                let resolution = |option: &InterfaceDescriptionOption| match option {
+                    InterfaceDescriptionOption::IfTsResol(power) => Some(*power),
+                    _ => None,
+                };
+                clocks.push(interface.options.iter().find_map(resolution).unwrap_or(6));
+            }
+            Block::EnhancedPacket(packet) => {
+                // The library takes every clock for one of nanoseconds.
+                let ticks = packet.timestamp.as_nanos() as u64;
+                let clock = clocks.get(packet.interface_id as usize).copied().unwrap_or(9);
+                let comment = packet.options.iter().find_map(|option| match option {
+                    EnhancedPacketOption::Comment(text) => Some(text),
+                    _ => None,
+                });
+                capture.packets.push(Packet {
+                    way: packet.interface_id,
+                    at: nanos(ticks, clock),
+                    length: packet.original_len,
+                    frame: packet.data.to_vec(),
+                    taken: comment.and_then(|text| Taken::parse(text, packet.interface_id)),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn comment<'a>(option: &'a SectionHeaderOption<'_>) -> Option<&'a str> {
+    match option {
+        SectionHeaderOption::Comment(text) => Some(text),
+        _ => None,
+    }
+}
+
+fn is_ours(option: &SectionHeaderOption<'_>) -> bool {
+    matches!(option, SectionHeaderOption::UserApplication(name) if name == "falaj")
+}
+
+/// Ticks of a clock of 10^-power seconds; or, with its highest bit, of 2^-power.
+fn nanos(ticks: u64, power: u8) -> u64 {
+    let ticks = u128::from(ticks);
+    let binary = u32::from(power & 0x7f);
+    let nanos = match power {
+        0..=9 => ticks * 10_u128.pow(9 - u32::from(power)),
+        10..=38 => ticks / 10_u128.pow(u32::from(power) - 9),
+        0x80..=0xbf => (ticks * 1_000_000_000) >> binary,
+        _ => 0,
+    };
+    u64::try_from(nanos).unwrap_or(u64::MAX)
+}
+
+fn pcap(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
+    let mut file = PcapReader::new(bytes).map_err(Unreadable::Malformed)?;
+    if file.header().datalink != DataLink::ETHERNET {
+        return Err(Unreadable::NotEthernet(file.header().datalink));
+    }
+    while let Some(packet) = file.next_packet() {
+        let Ok(packet) = packet else {
+            capture.broken = true;
+            break;
+        };
+        capture.packets.push(Packet {
+            way: 0,
+            at: u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX),
+            length: packet.orig_len,
+            frame: packet.data.to_vec(),
+            taken: None,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken() -> Vec<Taken> {
+        let sent = Verdict::Sent { start: Time(2_000), end: Time(3_211), due: Time(u64::MAX - 1) };
+        let dropped = WHYS.map(|(why, _)| Verdict::Dropped(why));
+        let verdicts = [sent, Verdict::Waiting].into_iter().chain(dropped);
+        let one = |(i, verdict): (usize, Verdict)| {
+            let number = i as u64;
+            Taken { number, way: i as u32 % 2, flow: 7, bytes: 1514, arrival: Time(1000 + number), verdict }
+        };
+        verdicts.enumerate().map(one).collect()
+    }
+
+    fn written(scenario: &str, taken: &[Taken]) -> Vec<u8> {
+        let mut file = Vec::new();
+        let zero = Duration::from_secs(1_800_000_000);
+        let mut writer = Writer::new(&mut file, scenario, &["near", "far"], zero).expect("memory");
+        taken.iter().for_each(|t| writer.write(t, &[t.number as u8; 200]).expect("memory"));
+        file
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let long = "# a comment\n".repeat(20_000);
+        for scenario in ["", "[link.l]\nrate = \"1mbit\"\n", &long] {
+            let mut out_of_order = taken();
+            out_of_order.reverse();
+            let capture = read(&written(scenario, &out_of_order)[..]).expect("what was just written");
+            assert_eq!((capture.scenario.as_deref().unwrap_or(""), capture.broken), (scenario, false));
+            let packets = capture.packets;
+            assert_eq!(packets.iter().filter_map(|p| p.taken).collect::<Vec<_>>(), taken());
+            assert!(packets.iter().all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT] && p.length == 200));
+            assert_eq!(packets[1].at, 1_800_000_000_000_001_001);
+        }
+    }
+
+    #[test]
+    fn clocks_of_other_programs() {
+        assert_eq!([nanos(5, 6), nanos(5, 9), nanos(5, 0), nanos(1500, 12)], [5000, 5, 5_000_000_000, 1]);
+        assert_eq!([nanos(1 << 32, 0x80 | 32), nanos(u64::MAX, 0), nanos(1, 255)], [1_000_000_000, u64::MAX, 0]);
+    }
+
+    #[test]
+    fn an_ordinary_pcap() {
+        let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 1, 0, 0, 0];
+        for i in 0_u8..3 {
+            file.extend([10, 0, 0, 0, i, 0, 0, 0, 4, 0, 0, 0, 0xdc, 5, 0, 0, i, i, i, i]);
+        }
+        let capture = read(&file[..]).expect("a pcap");
+        assert_eq!(capture.scenario, None);
+        let of = |p: &Packet| (p.at, p.length, p.frame.clone());
+        assert_eq!(of(&capture.packets[2]), (10_000_002_000, 1500, vec![2; 4]));
+        file[20] = 101;
+        assert!(matches!(read(&file[..]), Err(Unreadable::NotEthernet(DataLink::RAW))));
+    }
+
+    /// Whatever the file holds, reading it ends without a panic.
+    #[test]
+    fn files_of_any_kind() {
+        use falaj_engine::chance::Chance;
+        let good = written("[link.l]\n", &taken());
+        let (chance, mut drawn) = (Chance::new(1, 0, 0), 0);
+        let mut draw = |below: usize| {
+            drawn += 1;
+            (chance.draw(drawn) % below as u64) as usize
+        };
+        for _ in 0..3000 {
+            let mut bad = good.clone();
+            for _ in 0..=draw(4) {
+                let at = draw(bad.len());
+                bad[at] = draw(256) as u8;
+            }
+            bad.truncate(draw(2 * good.len()));
+            let _ = read(&bad[..]);
+        }
+        let whole = read(&good[..]).expect("what was just written").packets.len();
+        for length in good.len() - 300..good.len() {
+            let read = read(&good[..length]).expect("its beginning is good");
+            assert!(read.packets.len() < whole, "{length} of {}", good.len());
+        }
+    }
+}
