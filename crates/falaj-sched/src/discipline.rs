@@ -66,6 +66,13 @@ pub trait Discipline: Send + Sized {
     /// as the new setup allows.
     fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
+    /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of `f`, which
+    /// waits with `tag`, goes on with. The order of a flow's packets is never another.
+    fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
+        let _ = (old, f, now);
+        tag
+    }
+
     /// A packet of so many bytes is about to join the queue of `f`: the tag
     /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
     #[inline]

@@ -169,8 +169,8 @@ impl Discipline for Ffs {
         }
     }
 
-    /// Who keeps its weight keeps its start, but that buckets may become narrower;
-    /// others start now. What they owe is a bucket at most.
+    /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
+    /// that become narrower. What flows owe is a bucket at most.
     fn succeed(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.in_hand) = (old.laps, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
@@ -181,9 +181,14 @@ impl Discipline for Ffs {
                 *share = Share::new(weight, self.weights.largest);
                 continue;
             }
+            let before = i128::from(share.inverse);
             if share.set(weight, self.weights.largest) {
-                share.start = old.now;
-            } else if ahead(share.start, self.now) > 1 << self.buckets.width {
+                // As many bytes ahead of the time, or behind it.
+                let ahead = if share.place == Place::Present { ahead(share.start, old.now) } else { 0 };
+                let ahead = i128::from(ahead) * i128::from(share.inverse) / before;
+                share.start = old.now.wrapping_add(ahead as u64);
+            }
+            if ahead(share.start, self.now) > 1 << self.buckets.width {
                 share.start = self.now.wrapping_add(1 << self.buckets.width);
             }
             if share.place == Place::Present && f.0 != self.in_hand {

@@ -166,9 +166,30 @@ impl Shares {
     }
 }
 
-/// What is `ahead` of virtual time at one slope, at another: as many bytes, rounded up.
-pub(crate) fn rescaled(ahead: Virtual, from: u64, to: u64) -> Virtual {
-    ahead.div_ceil(Virtual::from(from.max(1))) * Virtual::from(to)
+/// What bytes come to at one slope, at another: as many bytes, rounded up.
+pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
+    let from = from.max(1);
+    // Slopes of less than a kilobit a second may not be multiplied: a byte more, then.
+    let part = (time % from).checked_mul(to).map_or(to, |part| part.div_ceil(from));
+    (time / from).saturating_mul(to).saturating_add(part)
+}
+
+/// The tag of a flow whose slope becomes another: what is ahead of `now` stays as many
+/// bytes, what is over stays over.
+pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
+    match tag.checked_sub(now) {
+        Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
+        None => tag,
+    }
+}
+
+/// The start of a head whose slope becomes another: it may be over, and then what was
+/// gained since stays as many bytes too.
+pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
+    match now.checked_sub(start) {
+        Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
+        None => retagged(start, now, from, to),
+    }
 }
 
 /// With many divisors: a byte shared by few flows of small weights is then

@@ -19,7 +19,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{Instant, ROUNDING, Shares, WEIGHT, duration};
+use crate::shares::{Instant, ROUNDING, Shares, WEIGHT, duration, retagged};
 use crate::time::Time;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -106,12 +106,20 @@ impl Discipline for Spfq {
 
     fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
 
-    /// What is queued keeps its tags.
-    fn succeed(&mut self, old: Spfq, _: &mut Flows<SpfqFlow, Instant>, _: Time) {
-        (self.finishes, self.starts, self.serving) = (old.finishes, old.starts, old.serving);
-        (self.potential, self.at, self.latest) = (old.potential, old.at, old.latest);
-        self.finishes.grow(self.shares.flows());
-        self.starts.grow(self.shares.flows());
+    fn retag(&self, old: &mut Spfq, f: FlowId, tag: Instant, now: Time) -> Instant {
+        retagged(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
+    }
+
+    /// The potential goes on; what flows are ahead of it stays as many bytes.
+    fn succeed(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
+        (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
+        self.latest = self.potential;
+        for f in old.shares.all() {
+            let finish = self.retag(&mut old, f, flows.state(f).finish, now);
+            flows.state_mut(f).finish = finish;
+            self.latest = self.latest.max(finish);
+            self.offer(flows, f);
+        }
     }
 
     #[inline]

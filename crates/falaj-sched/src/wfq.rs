@@ -71,11 +71,17 @@ impl Discipline for Wfq {
 
     fn start(&mut self, _: &mut Flows<WfqFlow, Virtual>) {}
 
-    /// What is queued keeps its tags; the fluid goes on with the new weights.
-    fn succeed(&mut self, old: Wfq, _: &mut Flows<WfqFlow, Virtual>, _: Time) {
-        self.fluid.succeed(old.fluid);
-        (self.heads, self.serving) = (old.heads, old.serving);
-        self.heads.grow(self.shares.flows());
+    fn retag(&self, old: &mut Wfq, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.fluid.retag(&mut old.fluid, f, tag, now)
+    }
+
+    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    fn succeed(&mut self, old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+        self.fluid.succeed(old.fluid, now);
+        self.serving = old.serving;
+        for f in old.shares.all().filter(|&f| flows.head(f).is_some()) {
+            self.heads.set(f, flows.head_tag(f));
+        }
     }
 
     #[inline]
