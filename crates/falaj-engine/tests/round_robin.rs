@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::examples::{E1, order};
 use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -30,38 +31,6 @@ fn none() -> Values {
 fn count(name: &'static str, n: u64) -> Values {
     none().with(name, Value::Count(n))
 }
-
-/// Departures as `A1@2`: flow, number, end in bytes.
-fn written(departures: &[Emit]) -> String {
-    let mut number = [0; 26];
-    let name = |e: &Emit| {
-        let f = e.flow.index();
-        number[f] += 1;
-        format!("{}{}@{}", (b'A' + f as u8) as char, number[f], e.end.0 / 8)
-    };
-    departures.iter().map(name).collect::<Vec<_>>().join(" ")
-}
-
-/// Arrivals as (time in bytes, flow, bytes).
-fn order(spec: &PipeSpec, arrivals: &[(u64, char, u32)]) -> String {
-    let flow = |name: char| FlowId(name as u32 - 'A' as u32);
-    let mut all: Vec<Arrival> =
-        arrivals.iter().map(|&(at, f, bytes)| Arrival { at: Time(at * 8), flow: flow(f), bytes }).collect();
-    all.sort_by_key(|a| (a.at, a.flow));
-    written(&emits(&run(spec, &all, |_, _, _| {})))
-}
-
-const E1: &[(u64, char, u32)] = &[
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'B', 4),
-    (0, 'B', 1),
-    (0, 'B', 3),
-    (1, 'C', 3),
-    (1, 'C', 3),
-];
 
 /// Cells: six of A, four of B, four of C, at once.
 fn cells(at: u64) -> Vec<(u64, char, u32)> {

@@ -16,7 +16,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::Time;
-use crate::virtual_time::{Place, Share, WEIGHT, Weights, ahead};
+use crate::virtual_time::{NONE, Place, Share, WEIGHT, Weights, ahead, is_free};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,7 +30,6 @@ pub const ENTRY: Entry = Entry {
     flow: &[WEIGHT],
 };
 
-const NONE: u32 = u32::MAX;
 const BUCKETS: usize = 4096;
 
 /// Fair queueing by buckets.
@@ -151,12 +150,6 @@ impl Ffs {
     fn owes(&self, share: &Share) -> bool {
         share.place == Place::Silent && self.laps.wrapping_sub(share.lap) <= 1 && ahead(share.start, self.now) > 0
     }
-
-    /// Is no flow in hand, or one whose last packet has left?
-    #[inline]
-    fn is_free(&self, flows: &Flows<Share>) -> bool {
-        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
-    }
 }
 
 impl Discipline for Ffs {
@@ -164,9 +157,7 @@ impl Discipline for Ffs {
     type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<Share>) {
-        for (f, &weight) in self.weights.all.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.weights.largest);
-        }
+        self.weights.start(flows);
     }
 
     /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
@@ -203,7 +194,7 @@ impl Discipline for Ffs {
         if share.place == Place::Present {
             return;
         }
-        let free = self.buckets.words == 0 && self.is_free(flows);
+        let free = self.buckets.words == 0 && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
             flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
             self.laps = self.laps.wrapping_add(2);

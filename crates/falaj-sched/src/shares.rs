@@ -19,6 +19,7 @@ use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
 use crate::time::{Span, Time};
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bytes for each unit of weight, in units of 2^-63, or very nearly: see [`Shares::byte`].
@@ -153,6 +154,21 @@ impl Shares {
     /// The longest that anybody's largest packet takes at its flow's own rate.
     pub(crate) fn slowest_packet(&self) -> Span {
         self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
+    }
+    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the wire.
+    pub(crate) fn behind_fluid(&self) -> Span {
+        self.rate.airtime_of_many(self.largest) + ROUNDING
+    }
+    /// What is promised where packets leave so long after the fluid has finished them: this
+    /// delay, and that of Parekh and Gallager for who keeps to his rate.
+    pub(crate) fn promise_by_fluid(&self, f: FlowId, delay: Bound) -> Promise {
+        let behind = self.behind_fluid();
+        let smooth = Bound {
+            delay: self.own_time(self.full_queue(f), f) + behind,
+            formula: "B/r + L/C",
+            condition: "a flow that never sends more than B + r t",
+        };
+        self.promise(f, behind, delay, vec![smooth])
     }
     /// A promise of the flow's rate with this latency beyond `L/r`, and this delay.
     pub(crate) fn promise(&self, f: FlowId, latency: Span, delay: Bound, others: Vec<Bound>) -> Promise {

@@ -19,9 +19,8 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{Instant, ROUNDING, Shares, WEIGHT, duration, retagged};
+use crate::shares::{Instant, Shares, WEIGHT, duration, retagged};
 use crate::time::Time;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -161,18 +160,12 @@ impl Discipline for Spfq {
     /// arrival on. Whoever was served had the smallest finish, so that `P`
     /// followed to within the slowest packet of it: so far ahead may the flow be.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {
-            delay: queue + self.shares.slowest_packet() + behind,
+            delay: queue + self.shares.slowest_packet() + self.shares.behind_fluid(),
             formula: "B/r + max over all of L/r_j + L/C",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: queue + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }

@@ -15,7 +15,6 @@ use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::time::Time;
-use alloc::vec;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -141,18 +140,12 @@ impl Discipline for Wf2q {
     /// A packet leaves at most `L/C` after the fluid finishes it, and when a
     /// packet has left the fluid has at most `(1 - r/C) L` of it still to serve.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.full_queue(f);
         let delay = Bound {
             delay: self.shares.own_time(queue.saturating_add(self.shares.largest()), f) + ROUNDING,
             formula: "(B + L)/r",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: self.shares.own_time(queue, f) + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }

@@ -14,9 +14,8 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::shares::{Shares, Virtual, WEIGHT};
 use crate::time::Time;
-use alloc::vec;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -123,18 +122,13 @@ impl Discipline for Wfq {
     /// already sent, as many as others are behind: a packet each. So much longer
     /// than its queue's time may a packet take that comes after them.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.full_queue(f);
         let delay = Bound {
-            delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f) + behind,
+            delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f)
+                + self.shares.behind_fluid(),
             formula: "(B + (N - 1) L)/r + L/C",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: self.shares.own_time(queue, f) + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }
