@@ -2,7 +2,6 @@
 
 mod common;
 
-use common::emits;
 use common::examples::{E1, order};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;

@@ -931,58 +931,90 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
     });
 }
 
-/// Slot after slot, with a pointer for each level.
+/// The slots of a frame for each level, and how far each has come.
+struct Frames {
+    frame: usize,
+    owners: Vec<Vec<usize>>,
+    pointers: Vec<usize>,
+}
+
+impl Frames {
+    fn new(frame: usize, owners: Vec<Vec<usize>>) -> Frames {
+        Frames { frame, pointers: vec![0; owners.len()], owners }
+    }
+    /// Whose the next slot is.
+    fn next(&mut self) -> Option<usize> {
+        for (pointer, owners) in self.pointers.iter_mut().zip(&self.owners) {
+            let place = *pointer;
+            *pointer = (place + 1) % self.frame;
+            if place < owners.len() {
+                return Some(owners[place]);
+            }
+        }
+        None
+    }
+}
+
+/// Slot after slot, with a pointer for each level; and with a change of the frames, which are counted
+/// from time zero, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
-    // A and best effort; B has two of four slots of the two that are handed.
-    let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
-    let owners = [vec![Some(0)], vec![Some(1), Some(1)]];
-    for n in 0..7usize.pow(6) {
-        let mut steps = Vec::new();
+    // A and best effort; B has two of three slots of the two that are handed. Then both are on
+    // the first level, of five slots.
+    let specs = [hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]), hrr(5, 2, &[(1, 2), (1, 1), (1, 0)])];
+    let mut some_differ = false;
+    for n in 0..2 * 7usize.pow(6) {
+        let (mut steps, n, changes) = (Vec::new(), n / 2, n % 2 == 1);
         for i in 0..6 {
             match n / 7usize.pow(i) % 7 {
                 6 => steps.push(Step::Pass(3)),
                 packet => steps.extend([Step::Packet(packet / 2, 1 + packet as u32 % 2), Step::Pass(1 - n as u64 % 2)]),
             }
         }
-        let (mut arrivals, mut now) = (VecDeque::new(), 0);
-        for step in &steps {
-            match *step {
-                Step::Packet(f, bytes) => arrivals.push_back((now, f, bytes)),
-                Step::Pass(time) => now += time,
-                Step::Change => unreachable!("none here"),
-            }
-        }
-        let (mut pointers, mut queues, mut sent) = ([0, 0], vec![VecDeque::new(); 3], Vec::new());
-        for slot in 0..60 {
-            let mut come = |queues: &mut Vec<VecDeque<u32>>, before: u64| {
-                arrivals.front().filter(|&&(at, _, _)| at < before)?;
-                let (_, f, bytes) = arrivals.pop_front()?;
-                queues[f].push_back(bytes);
-                Some(())
-            };
-            while come(&mut queues, 2 * slot).is_some() {}
-            let mut owner = None;
-            for level in 0..2 {
-                let place = pointers[level];
-                pointers[level] = (place + 1) % 3;
-                if place < owners[level].len() {
-                    owner = owners[level][place];
-                    break;
+        let with = |steps: &[Step]| {
+            let mut frames = [Frames::new(3, vec![vec![0], vec![1, 1]]), Frames::new(5, vec![vec![0, 1, 0]])];
+            let (mut events, mut now) = (VecDeque::new(), 0);
+            for step in steps {
+                match *step {
+                    Step::Pass(time) => now += time,
+                    event => events.push_back((now, event)),
                 }
             }
-            // Who comes at the very instant finds the slot taken, or takes it at once.
-            let bytes = loop {
-                let owner = owner.filter(|&f: &usize| !queues[f].is_empty());
-                if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
-                    break Some((f, queues[f].pop_front().unwrap()));
-                }
-                if come(&mut queues, 2 * slot + 1).is_none() {
-                    break None;
-                }
-            };
-            sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
+            let (mut current, mut queues, mut sent) = (0, vec![VecDeque::new(); 3], Vec::new());
+            for slot in 0..60 {
+                let mut come = |current: &mut usize, queues: &mut Vec<VecDeque<u32>>, before: u64| {
+                    events.front().filter(|&&(at, _)| at < before)?;
+                    match events.pop_front()?.1 {
+                        Step::Packet(f, bytes) => queues[f].push_back(bytes),
+                        _ => *current = 1,
+                    }
+                    Some(())
+                };
+                while come(&mut current, &mut queues, 2 * slot).is_some() {}
+                let owners = frames.each_mut().map(Frames::next);
+                // Who comes at the very instant finds the slot taken, or takes it at once.
+                let bytes = loop {
+                    let owner = owners[current].filter(|&f| !queues[f].is_empty());
+                    if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
+                        break Some((f, queues[f].pop_front().unwrap()));
+                    }
+                    if come(&mut current, &mut queues, 2 * slot + 1).is_none() {
+                        break None;
+                    }
+                };
+                sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
+            }
+            sent
+        };
+        let without = with(&steps);
+        if !changes {
+            assert_eq!(ours([&specs[0], &specs[1]], &steps), without, "{steps:?}");
+            continue;
         }
-        assert_eq!(ours([&spec, &spec], &steps), sent, "{steps:?}");
+        steps.insert(n % (steps.len() + 1), Step::Change);
+        let changed = with(&steps);
+        assert_eq!(ours([&specs[0], &specs[1]], &steps), changed, "{steps:?}");
+        some_differ |= changed != without;
     }
+    assert!(some_differ, "the change means something");
 }

@@ -31,6 +31,13 @@ impl Fraction {
     pub fn times(self, n: impl Into<i128>, d: impl Into<i128>) -> Fraction {
         Fraction::new(self.0 * n.into(), self.1 * d.into())
     }
+    pub fn by(self, o: Fraction) -> Fraction {
+        self.times(o.0, o.1)
+    }
+    /// Divided by what is above 0.
+    pub fn over(self, o: Fraction) -> Fraction {
+        self.times(o.1, o.0)
+    }
     /// The multiple of `step` at or below it.
     pub fn floor(self, step: Fraction) -> Fraction {
         Fraction::new((self.0 * step.1).div_euclid(self.1 * step.0) * step.0, step.1)
