@@ -99,7 +99,7 @@ fn promises_hold_from_a_change_on() {
                     }
                     now_set = draw(&mut dice);
                     let prepared = engine.prepare(PIPE, &now_set).unwrap();
-                    engine.apply(prepared, Time(now), &mut out);
+                    engine.apply(prepared, Time(now), &mut out).unwrap();
                     (since, promised) = (now, ask(&engine));
                 }
                 let flow = FlowId(dice.from(0, n - 1) as u32);
@@ -146,7 +146,7 @@ fn a_larger_share_counts_for_what_is_queued() {
         }
         let change = Time(400_002);
         let prepared = engine.prepare(PIPE, &two(kind, [1000, 1])).unwrap();
-        engine.apply(prepared, change, &mut out);
+        engine.apply(prepared, change, &mut out).unwrap();
         engine.poll(Time(20_000_000), &mut out);
         let last = emits(&out).iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end).max().unwrap();
         // What is on the wire, and a packet of the other flow at most.
@@ -169,7 +169,7 @@ fn changes_without_end_do_not_starve_a_flow() {
             }
             for change in 0..1_500 {
                 let prepared = engine.prepare(PIPE, &two(kind, parts[change % 2])).unwrap();
-                engine.apply(prepared, Time(8_001 * change as u64), &mut out);
+                engine.apply(prepared, Time(8_001 * change as u64), &mut out).unwrap();
             }
             // Of 1500 packets 14.7 are its share, and 22.1 where its own weight changes.
             let own = emits(&out).iter().filter(|e| e.flow == FlowId(0)).count();

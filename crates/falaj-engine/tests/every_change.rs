@@ -82,7 +82,7 @@ fn ours(sets: &[Set; 2], specs: &[PipeSpec; 2], steps: &[Step]) -> Vec<Emit> {
             }
             Step::Change => {
                 let prepared = engine.prepare(PIPE, &specs[1]).unwrap();
-                engine.apply(prepared, Time(now), &mut out);
+                engine.apply(prepared, Time(now), &mut out).unwrap();
                 last = sets[1].parts.len() - 1;
             }
             Step::Pass(time) => {

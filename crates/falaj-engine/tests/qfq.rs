@@ -710,7 +710,7 @@ fn weights_change_while_packets_wait() {
                 weights = draw(&mut dice);
                 weights[0] = kept;
                 let changed = engine.prepare(PipeId(0), &pipe(kind, setup(&weights, largest))).expect("valid");
-                engine.apply(changed, now, &mut out);
+                engine.apply(changed, now, &mut out).unwrap();
             }
         }
     }

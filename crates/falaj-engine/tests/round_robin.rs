@@ -540,7 +540,7 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
             }
             Step::Change => {
                 let prepared = engine.prepare(PIPE, specs[1]).unwrap();
-                engine.apply(prepared, Time(now * 8), &mut out);
+                engine.apply(prepared, Time(now * 8), &mut out).unwrap();
             }
             Step::Pass(time) => {
                 now += time;
