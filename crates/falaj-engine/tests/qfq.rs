@@ -621,6 +621,73 @@ fn any_sum_of_weights_is_served() {
     assert!(refused(&setup(&[65_537], 1500)).to_string().contains("out of range"));
 }
 
+/// A slot of the heaviest flow's shortest packet is the finest there is, and no less than a unit; a
+/// slot shift below zero was a class of defects in Linux.
+#[test]
+fn the_shortest_packets_of_the_heaviest_flows_are_told_apart() {
+    for sets in [&[(65_536, 1, 4), (1, 1, 4)][..], &[(65_536, 1, 2), (32_768, 2, 2), (3, 3, 2), (1, 1, 2)]] {
+        for kind in ["qfq", "wf2q+"] {
+            let (lag, order) = fill_and_drain(kind, sets, 0, 30, 2);
+            assert_eq!(order.len(), 60 * lag.weights.len(), "{kind}");
+            let largest = sets.iter().map(|set| set.1).max().expect("some");
+            for f in 0..lag.weights.len() {
+                assert!(lag.worst[f] <= lag.qfq_bound(f, largest, 0), "{kind} {f}");
+            }
+        }
+    }
+}
+
+/// Packets become longer than any before while others wait and one is on the wire: groups change, as
+/// roundings follow the largest packet. In Linux such a change took a group's index out of its array.
+#[test]
+fn the_largest_packet_grows_while_packets_wait() {
+    for seed in 0..200 {
+        let mut dice = Dice::new(seed ^ 0x1_a26e);
+        let n = dice.one_of(&[2, 3, 8]) as usize;
+        for kind in ["qfq", "wf2q+"] {
+            let (mut weights, mut largest) =
+                ((0..n).map(|_| any_weight(&mut dice)).collect::<Vec<_>>(), dice.one_of(&[1, 40]));
+            let mut engine = Engine::new(&[pipe(kind, setup(&weights, largest))]).expect("valid");
+            let (mut out, mut now) = (Vec::new(), Time::ZERO);
+            while largest < 1 << 17 {
+                // Nobody runs empty within the time.
+                let packets = dice.from(1, 60);
+                for f in (0..n as u32).map(FlowId) {
+                    for _ in 0..packets {
+                        engine.input(PipeId(0), Unit { flow: f, handle: 0, bytes: largest }, now, &mut out);
+                    }
+                }
+                let until = now + Span(dice.from(1, 8 * u64::from(largest) * packets));
+                engine.poll(until, &mut out);
+                now = until;
+                let mut lag = Lag::new(&weights);
+                (0..n).for_each(|f| (0..10_000).for_each(|_| lag.arrive(f)));
+                emits(&out).iter().for_each(|e| lag.depart(e.flow.index(), e.bytes));
+                out.clear();
+                for f in 0..n {
+                    let bound = match kind {
+                        "qfq" => lag.qfq_bound(f, largest, 3 * largest),
+                        _ => 2 * lag.wf2q_bound(f, largest, largest) + lag.sum,
+                    };
+                    assert!(
+                        lag.worst[f] <= bound,
+                        "seed {seed}, {kind}: {f} of {weights:?}: {}",
+                        lag.worst[f] / lag.sum
+                    );
+                }
+                largest = (largest * dice.from(1, 9) as u32).min(1 << 17);
+                if dice.from(0, 1) == 0 {
+                    weights[dice.from(0, n as u64 - 1) as usize] = any_weight(&mut dice);
+                }
+                let changed = engine.prepare(PipeId(0), &pipe(kind, setup(&weights, largest))).expect("valid");
+                engine.apply(changed, now, &mut out).unwrap();
+            }
+            engine.poll(Time::NEVER, &mut out);
+            assert!((0..n as u32).all(|f| engine.counters(PipeId(0), FlowId(f)).backlog == 0), "seed {seed}, {kind}");
+        }
+    }
+}
+
 /// A flow that is silent after each packet keeps its debt: it gets no more than
 /// its share, and may not be forgotten before (dummynet forgets).
 #[test]
