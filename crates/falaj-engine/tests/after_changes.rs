@@ -122,6 +122,63 @@ fn promises_hold_from_a_change_on() {
 const BY_SHARES: [&str; 12] =
     ["scfq", "sfq", "wfq", "wf2q", "spfq", "virtual-clock", "sced", "qfq", "qfq+", "wf2q+", "ffs", "timer-wheels"];
 
+/// Those that go by turns and slots, with other rates and larger packets too: from a change on, and after
+/// what is on the wire then, no packet waits longer than promised by then. A slot of the old length that is not
+/// used up is not waited for.
+#[test]
+fn turns_and_slots_begin_after_what_is_on_the_wire() {
+    for kind in ["hrr", "drr", "wrr", "rr", "virtual-links"] {
+        let (mut met, mut nearest) = (0, 0.0f64);
+        for seed in 0..1_500 {
+            let mut dice = Dice::new(seed);
+            let (n, largest) = (dice.from(1, 6), dice.from(1, 12) as u32);
+            let mut spec = pipe(kind, largest, dice.from(1, 25) as u32, (0..n).map(|_| Values::default()));
+            become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
+            let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+            let ask = |engine: &Engine| -> Vec<Option<Span>> {
+                (0..n as u32).map(|f| Some(engine.promise(PIPE, FlowId(f)).ok()?.delay.delay)).collect()
+            };
+            let (mut promised, mut now, mut since, mut wire) = (ask(&engine), 0, 0, 0);
+            let mut out = Vec::new();
+            let mut check = |out: &mut Vec<Output>, promised: &[Option<Span>], since: u64, wire: u64| {
+                for e in emits(&std::mem::take(out)) {
+                    let Some(bound) = promised[e.flow.index()] else { continue };
+                    let bound = bound + Span(wire.saturating_sub(e.arrival.0.max(since)));
+                    let delay = Span(e.end.0 - e.arrival.0.max(since));
+                    assert!(delay <= bound, "{kind}, seed {seed}: {delay} > {bound} after {since} ns");
+                    if e.arrival.0 < since {
+                        (met, nearest) = (met + 1, nearest.max(delay.0 as f64 / bound.0 as f64));
+                    }
+                }
+            };
+            let calm = dice.from(1, 200) * u64::from(largest);
+            for _ in 0..300 {
+                now += dice.from(0, calm);
+                if dice.from(0, 29) == 0 {
+                    engine.poll(Time(now), &mut out);
+                    let then = emits(&out).last().map_or(wire, |e| e.end.0);
+                    check(&mut out, &promised, since, wire);
+                    wire = then;
+                    spec.setup.rate = Rate(dice.from(50_000_000, 2_000_000_000));
+                    spec.setup.largest += dice.from(0, 2) as u32;
+                    become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
+                    let prepared = engine.prepare(PIPE, &spec).unwrap();
+                    engine.apply(prepared, Time(now), &mut out).unwrap();
+                    (since, promised) = (now, ask(&engine));
+                }
+                let flow = FlowId(dice.from(0, n - 1) as u32);
+                for _ in 0..dice.from(1, 30) {
+                    let bytes = dice.from(1, spec.setup.largest.into()) as u32;
+                    engine.input(PIPE, Unit { flow, handle: 0, bytes }, Time(now), &mut out);
+                }
+            }
+            engine.poll(Time(1 << 40), &mut out);
+            check(&mut out, &promised, since, wire);
+        }
+        assert!(met > 10_000 && nearest > 0.8, "{kind}: {met} packets waited through a change, {nearest} of the bound");
+    }
+}
+
 /// Two flows of a kind that goes by weights, or by rates.
 fn two(kind: &'static str, parts: [u64; 2]) -> PipeSpec {
     let by_rate = entry(kind).expect("registered").flow.iter().any(|param| param.name == "rate");
