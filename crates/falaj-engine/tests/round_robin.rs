@@ -329,6 +329,39 @@ fn drr_plus_plus_visits_low_latency_every_other_time() {
     assert_eq!(order(&e4("drr++", form("mw00"), low(3)), &five), waits);
 }
 
+/// Table 3.5 of the thesis, all flows being backlogged: the loops of its two columns, a quantum
+/// in whole packets, beside what is sent. That of 2000 gives the low-latency flow what it
+/// has for all visits at once, and it comes first; the modified one before each visit.
+#[test]
+fn both_forms_run_through_their_columns_of_the_table() {
+    // Two packets of A, and one of each other.
+    let spec = |form_of| pipe("drr++", 3, form(form_of), &[low(4), quantum(3), quantum(3), quantum(3)]);
+    let (n, cycles) = (3, 5);
+    let mut arrivals = vec![(0, 'A', 2); 2 * n * cycles];
+    for f in "BCD".chars() {
+        arrivals.extend(vec![(0, f, 3); cycles]);
+    }
+    let (mut in_2000, mut modified) = (String::new(), String::new());
+    for _ in 0..cycles {
+        let mut credit = 4 * n;
+        for best_effort in "BCD".chars() {
+            while credit > 0 {
+                credit -= 2;
+                in_2000.push('A');
+            }
+            in_2000.push(best_effort);
+            modified.push_str("AA");
+            modified.push(best_effort);
+        }
+    }
+    let flows = |form| -> String {
+        order(&spec(form), &arrivals).split(' ').map(|departure| &departure[..1]).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(flows("modified"), modified);
+    assert_eq!(flows("mw00"), in_2000);
+    assert!(modified.starts_with("AABAACAAD") && in_2000.starts_with("AAAAAABCDAAAAAA"));
+}
+
 #[test]
 fn several_flows_of_low_latency_take_turns_or_are_refused() {
     let spec = |form| pipe("drr++", 3, form, &[low(3), low(3), quantum(3), quantum(3)]);
