@@ -158,28 +158,38 @@ impl Engine {
     /// largest packet may become larger, not smaller: such a one may be queued.
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
-        let flows = self.pipes[pipe.0 as usize].flows();
-        if spec.setup.leaves().len() < flows {
+        self.fits(pipe, spec.setup.leaves().len(), spec.setup.largest)?;
+        Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
+    }
+
+    fn fits(&self, pipe: PipeId, more: usize, larger: u32) -> Result<(), Unfit> {
+        let now = &self.pipes[pipe.0 as usize];
+        let (flows, largest) = (now.flows(), now.largest());
+        if more < flows {
             return Err(Unfit::Fewer { flows });
         }
-        let largest = self.pipes[pipe.0 as usize].largest();
-        if spec.setup.largest < largest {
+        if larger < largest {
             return Err(Unfit::Smaller { largest });
         }
-        Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
+        Ok(())
     }
 
     /// Makes a prepared change at `now`, after all that is due by then. No
     /// packet is lost, the one on the wire stays there until its end, and what
     /// flows owe or are owed stays as long as the discipline does.
-    pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) {
-        self.poll(now, out);
+    ///
+    /// It is refused, and nothing changes, where another change came between that
+    /// added flows or larger packets: it would take them out again.
+    pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
         let Prepared { pipe, mut successor } = change;
+        self.fits(pipe, successor.flows(), successor.largest())?;
+        self.poll(now, out);
         let i = pipe.0 as usize;
         let place = &mut self.pipes[i];
         std::mem::swap(place, &mut successor);
         place.succeed(successor, now, out);
         self.calendar.set(i, self.pipes[i].due());
+        Ok(())
     }
 
     /// May another flow start afresh in the place of this one? It has no

@@ -44,7 +44,7 @@ fn no_change_loses_or_reorders_a_packet() {
             if dice.from(0, 9) == 0 {
                 change(&mut dice, &mut spec);
                 let prepared = engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}: {spec:?}"));
-                engine.apply(prepared, a.at, &mut out);
+                engine.apply(prepared, a.at, &mut out).unwrap();
             }
             engine.poll(a.at, &mut out);
             check(&mut out, &mut queued);
@@ -112,6 +112,57 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     assert!(refused.is_err() || spec.kind == "fifo");
 }
 
+/// Flows, larger packets: a change that was prepared before they came would take them out again.
+/// It is refused, and what came goes on; one that has as many is right.
+#[test]
+fn a_change_prepared_before_another_one_takes_nothing_out() {
+    for seed in 0..300 {
+        let mut dice = Dice::new(seed ^ 0x5_1a1e);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.limit = Limit::Packets(9));
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let prepare = |engine: &Engine, spec: &PipeSpec| engine.prepare(PIPE, spec).unwrap();
+        let stale = [prepare(&engine, &spec), prepare(&engine, &spec)];
+        let mut more = spec.clone();
+        let flows = spec.setup.leaves().len();
+        // No flow may go, so what was divided becomes as many.
+        more.setup.flows = more.setup.leaves().into_iter().cloned().collect();
+        more.setup.flows.push(more.setup.flows[0].clone());
+        let mut larger = spec.clone();
+        larger.setup.largest += 1;
+        let mut out = Vec::new();
+        let mut send = |engine: &mut Engine, flow, bytes, at| {
+            let unit = Unit { flow: FlowId(flow), handle: 0, bytes };
+            (0..3).for_each(|_| engine.input(PIPE, unit, Time(at), &mut out));
+        };
+        send(&mut engine, 0, 1, 0);
+        let (with, refused) = match dice.from(0, 1) {
+            0 => (&mut more, Unfit::Fewer { flows: flows + 1 }),
+            _ => (&mut larger, Unfit::Smaller { largest: spec.setup.largest + 1 }),
+        };
+        let entry = registry::entry(dice.one_of(&["drr", "wfq", "qfq", "priority", "fifo"])).unwrap();
+        if with.setup.flows.iter().any(|f| f.inner.is_some()) {
+            continue;
+        }
+        become_kind(&mut dice, with, entry);
+        let with = with.clone();
+        let (first, meanwhile) = (prepare(&engine, &with), prepare(&engine, &with));
+        engine.apply(first, Time(2), &mut Vec::new()).unwrap();
+        let (last, bytes) = (with.setup.flows.len() as u32 - 1, with.setup.largest);
+        send(&mut engine, last, bytes, 3);
+        for stale in stale {
+            assert_eq!(engine.apply(stale, Time(4), &mut Vec::new()), Err(refused.clone()), "seed {seed}");
+        }
+        send(&mut engine, last, bytes, 5);
+        engine.apply(meanwhile, Time(6), &mut Vec::new()).unwrap();
+        send(&mut engine, last, bytes, 7);
+        engine.poll(Time(1 << 40), &mut Vec::new());
+        let counters = engine.counters(PIPE, FlowId(last));
+        assert_eq!((counters.backlog, counters.dropped_large), (0, 0), "seed {seed}");
+        assert!(counters.sent > 0, "seed {seed}");
+    }
+}
+
 /// A rate that changes does so for the packet after the one on the wire.
 #[test]
 fn the_packet_on_the_wire_ends_when_it_was_to_end() {
@@ -129,7 +180,7 @@ fn the_packet_on_the_wire_ends_when_it_was_to_end() {
     for (kind, rate) in [("drr", 16), ("fifo", 16)] {
         (spec.kind, spec.setup.rate) = (kind, Rate::from_mbit(rate));
         let prepared = engine.prepare(PIPE, &spec).unwrap();
-        engine.apply(prepared, Time(500_000), &mut out);
+        engine.apply(prepared, Time(500_000), &mut out).unwrap();
         assert_eq!(engine.next_event(), Time(1_000_000), "{kind}");
     }
     engine.poll(Time(5_000_000), &mut out);
@@ -157,7 +208,7 @@ fn heads_do_not_starve_when_all_weights_grow() {
                 }
             }
             let prepared = engine.prepare(PIPE, &pipe(1_000)).unwrap();
-            engine.apply(prepared, Time(change), &mut out);
+            engine.apply(prepared, Time(change), &mut out).unwrap();
             engine.poll(Time(20_000_000), &mut out);
             let promise = engine.promise(PIPE, FlowId(0)).unwrap().delay.delay;
             let longest = common::emits(&out).iter().filter(|e| e.flow == FlowId(0)).map(|e| e.end - e.arrival).max();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Arrival, emits, run};
+use common::examples::{E1, order};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
@@ -16,34 +16,6 @@ fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
     let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(10))).collect();
     PipeSpec { kind, setup: Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, delay: Span::ZERO }
 }
-
-/// Arrivals as (time in bytes, flow, bytes); departures as `A1@2`: flow, number, end in bytes.
-fn order(spec: &PipeSpec, arrivals: &[(u64, char, u32)]) -> String {
-    let flow = |name: char| FlowId(name as u32 - 'A' as u32);
-    let mut all: Vec<Arrival> =
-        arrivals.iter().map(|&(at, f, bytes)| Arrival { at: Time(at * 8), flow: flow(f), bytes }).collect();
-    all.sort_by_key(|a| (a.at, a.flow));
-    let mut number = [0; 26];
-    let departures = emits(&run(spec, &all, |_, _, _| {}));
-    let name = |e: &falaj_engine::Emit| {
-        let f = e.flow.index();
-        number[f] += 1;
-        format!("{}{}@{}", (b'A' + f as u8) as char, number[f], e.end.0 / 8)
-    };
-    departures.iter().map(name).collect::<Vec<_>>().join(" ")
-}
-
-const E1: &[(u64, char, u32)] = &[
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'B', 4),
-    (0, 'B', 1),
-    (0, 'B', 3),
-    (1, 'C', 3),
-    (1, 'C', 3),
-];
 
 #[test]
 fn fifo_keeps_the_order_of_arrival() {

@@ -8,10 +8,12 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::promise::Turns;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
 use falaj_sched::time::{Span, Time};
+use falaj_theory::{Curve, exact, float};
 
 /// (1'), (1'') and (3) for every packet that got in, with packets of any size,
 /// queues in packets and in bytes.
@@ -127,6 +129,80 @@ fn strict_disciplines_keep_their_rate_over_any_interval() {
         }
     }
     assert!(seen > 500, "{seen}");
+}
+
+/// Deficit round robin's turns: over any interval of backlog a flow gets the curve that is not
+/// convex, which is nowhere below its rate and latency. One flow's quantum is many times a packet, so that
+/// they are apart.
+#[test]
+fn turns_are_served_as_said() {
+    struct Ask;
+    impl registry::Visitor for Ask {
+        type Output = Option<Turns>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<Turns> {
+            discipline.turns(FlowId(0))
+        }
+    }
+    let (mut nearest, mut gained) = (0.0f64, 0.0f64);
+    for seed in 0..700 {
+        let mut dice = Dice::new(seed ^ 0x7a_bae);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        become_kind(&mut dice, &mut spec, registry::entry("drr").unwrap());
+        let largest = spec.setup.largest;
+        for f in &mut spec.setup.flows {
+            f.limit = Limit::Packets(100_000);
+            f.values.set("quantum", Value::Bytes(u64::from(largest) * dice.from(1, 6) + dice.from(0, 3)));
+        }
+        // In bytes of time, so that bounds may be met exactly.
+        spec.setup.rate = dice.one_of(&[Rate::from_mbit(1000), spec.setup.rate]);
+        let turns = registry::build("drr", &spec.setup, Ask).unwrap().expect("drr has turns");
+        let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
+        let (curve, line) = (Curve::in_turns(&turns, 12), Curve::rate_latency(promise.rate, promise.latency));
+        for t in 0..80u64 {
+            let t = exact(t * promise.latency.0 / 16);
+            // A nanosecond for ends that are told late, and one for what is rounded.
+            assert!(curve.at(&(&t + exact(2))) >= line.at(&t), "seed {seed}: {t}");
+            gained = gained.max(float(&(curve.at(&t) - line.at(&t))) / turns.turn as f64);
+        }
+        let from = dice.from(0, 2_000);
+        let horizon = from + 8 * promise.latency.0;
+        let worst = dice.from(0, 1) == 0;
+        let mut arrivals = Vec::new();
+        for f in 0..spec.setup.flows.len() as u64 {
+            // The others begin with a byte, and then save all but a byte for the next visit; so
+            // that they have most of a packet beside their quanta when ours comes.
+            let quantum = u64::from(spec.setup.flows[f as usize].values.bytes("quantum").unwrap() as u32);
+            let (mut at, end) = if f == 0 { (from, from + 1) } else { (dice.from(0, 50), horizon) };
+            let mut sent = 0;
+            while sent * 4 < horizon && at < end {
+                let whole = quantum / u64::from(largest) * u64::from(largest);
+                let bytes = match worst {
+                    true if f > 0 && sent == 0 => (quantum - whole + 1) as u32 % largest + 1,
+                    true => largest,
+                    false => dice.from(1, largest.into()) as u32,
+                };
+                sent += u64::from(bytes);
+                at += if worst || f == 0 { 0 } else { dice.from(0, 8 * u64::from(bytes)) };
+                arrivals.push(Arrival { at: Time(at), flow: FlowId(f as u32), bytes });
+            }
+        }
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let own: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
+        let starts = std::iter::once((0, from)).chain(own.iter().enumerate().map(|(n, e)| (n + 1, e.end.0)));
+        for (first, start) in starts.take(40) {
+            let mut done = 0;
+            for e in own[first..].iter().take_while(|e| e.end.0 < horizon) {
+                // Just before its last bit leaves it does not count yet.
+                let due = curve.at(&exact(e.end.0 - start));
+                assert!(exact(done) >= due, "seed {seed}: {done} B < {due} B from {start} on: {spec:?}");
+                done += e.bytes;
+                nearest = nearest.max(float(&due) / f64::from(done));
+            }
+        }
+    }
+    assert!(nearest > 0.9 && gained > 0.3, "{nearest} {gained}");
 }
 
 /// At rates where a byte is no whole number of nanoseconds a neighbour may

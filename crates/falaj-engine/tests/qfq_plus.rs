@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::fraction::Fraction;
 use common::{Arrival, Dice, emits, run};
 use falaj_engine::Emit;
 use falaj_engine::pipe::PipeSpec;
@@ -20,37 +21,10 @@ fn pipe(weights: &[u64]) -> PipeSpec {
     PipeSpec { kind: "qfq+", setup, delay: Span::ZERO }
 }
 
-/// A fraction, denominator above 0.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Ratio(i128, i128);
-
-impl Ratio {
-    const ZERO: Ratio = Ratio(0, 1);
-    fn new(n: i128, d: i128) -> Ratio {
-        let (mut a, mut b) = (n.abs(), d);
-        while b != 0 {
-            (a, b) = (b, a % b);
-        }
-        Ratio(n / a.max(1), d / a.max(1))
-    }
-    fn plus(self, other: Ratio) -> Ratio {
-        Ratio::new(self.0 * other.1 + other.0 * self.1, self.1 * other.1)
-    }
-    fn floor(self, step: Ratio) -> Ratio {
-        Ratio::new((self.0 * step.1).div_euclid(self.1 * step.0) * step.0, step.1)
-    }
-}
-
-impl PartialOrd for Ratio {
-    fn partial_cmp(&self, other: &Ratio) -> Option<std::cmp::Ordering> {
-        (self.0 * other.1).partial_cmp(&(other.0 * self.1))
-    }
-}
-
 /// Looks at every aggregate each time, in fractions; weights and numbers of
 /// flows in an aggregate are powers of two.
 struct Naive {
-    now: Ratio,
+    now: Fraction,
     aggregates: Vec<Aggregate>,
     queues: Vec<VecDeque<u32>>,
     deficits: Vec<u32>,
@@ -61,8 +35,8 @@ struct Naive {
 struct Aggregate {
     flows: Vec<usize>,
     weight: i128,
-    sigma: Ratio,
-    start: Ratio,
+    sigma: Fraction,
+    start: Fraction,
     budget: u32,
     /// Turns of its flows; has the first one got its quantum?
     turns: VecDeque<usize>,
@@ -85,9 +59,9 @@ impl Naive {
             assert!(w.is_power_of_two() && flows.len().is_power_of_two());
             Aggregate {
                 weight: i128::from(w) * flows.len() as i128,
-                sigma: Ratio::new(LARGEST.into(), w.into()),
+                sigma: Fraction::new(LARGEST, w),
                 flows,
-                start: Ratio::ZERO,
+                start: Fraction::ZERO,
                 budget: 0,
                 turns: VecDeque::new(),
                 visited: false,
@@ -96,7 +70,7 @@ impl Naive {
             }
         };
         Naive {
-            now: Ratio::ZERO,
+            now: Fraction::ZERO,
             aggregates: aggregates.into_iter().map(aggregate).collect(),
             queues: vec![VecDeque::new(); weights.len()],
             deficits: vec![0; weights.len()],
@@ -104,7 +78,7 @@ impl Naive {
         }
     }
 
-    fn rise(&mut self, to: Ratio) {
+    fn rise(&mut self, to: Fraction) {
         self.now = if to > self.now { to } else { self.now };
         for a in &mut self.aggregates {
             a.silent &= a.start.floor(a.sigma) >= self.now.floor(a.sigma);
@@ -185,7 +159,7 @@ impl Naive {
         let present: Vec<usize> = (0..self.aggregates.len()).filter(|&a| self.aggregates[a].present).collect();
         let start = |a: usize| self.aggregates[a].start.floor(self.aggregates[a].sigma);
         let finish = |a: usize| start(a).plus(self.aggregates[a].sigma).plus(self.aggregates[a].sigma);
-        let lowest = |all: Vec<Ratio>| all.into_iter().reduce(|a, b| if b < a { b } else { a });
+        let lowest = |all: Vec<Fraction>| all.into_iter().reduce(|a, b| if b < a { b } else { a });
         let Some(soonest) = lowest(present.iter().map(|&a| start(a)).collect()) else { return Vec::new() };
         let now = if soonest > self.now { soonest } else { self.now };
         let started: Vec<usize> = present.into_iter().filter(|&a| start(a) <= now).collect();
@@ -205,9 +179,9 @@ impl Naive {
         self.in_hand = Some(a);
         aggregate.budget -= bytes;
         self.deficits[f] -= bytes;
-        aggregate.start = aggregate.start.plus(Ratio::new(bytes.into(), aggregate.weight));
+        aggregate.start = aggregate.start.plus(Fraction::new(bytes, aggregate.weight));
         let sum: i128 = self.aggregates.iter().filter(|a| a.present || a.silent).map(|a| a.weight).sum();
-        self.rise(self.now.plus(Ratio::new(bytes.into(), sum)));
+        self.rise(self.now.plus(Fraction::new(bytes, sum)));
         bytes
     }
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::examples::{E1, order};
 use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -30,38 +31,6 @@ fn none() -> Values {
 fn count(name: &'static str, n: u64) -> Values {
     none().with(name, Value::Count(n))
 }
-
-/// Departures as `A1@2`: flow, number, end in bytes.
-fn written(departures: &[Emit]) -> String {
-    let mut number = [0; 26];
-    let name = |e: &Emit| {
-        let f = e.flow.index();
-        number[f] += 1;
-        format!("{}{}@{}", (b'A' + f as u8) as char, number[f], e.end.0 / 8)
-    };
-    departures.iter().map(name).collect::<Vec<_>>().join(" ")
-}
-
-/// Arrivals as (time in bytes, flow, bytes).
-fn order(spec: &PipeSpec, arrivals: &[(u64, char, u32)]) -> String {
-    let flow = |name: char| FlowId(name as u32 - 'A' as u32);
-    let mut all: Vec<Arrival> =
-        arrivals.iter().map(|&(at, f, bytes)| Arrival { at: Time(at * 8), flow: flow(f), bytes }).collect();
-    all.sort_by_key(|a| (a.at, a.flow));
-    written(&emits(&run(spec, &all, |_, _, _| {})))
-}
-
-const E1: &[(u64, char, u32)] = &[
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'B', 4),
-    (0, 'B', 1),
-    (0, 'B', 3),
-    (1, 'C', 3),
-    (1, 'C', 3),
-];
 
 /// Cells: six of A, four of B, four of C, at once.
 fn cells(at: u64) -> Vec<(u64, char, u32)> {
@@ -360,6 +329,39 @@ fn drr_plus_plus_visits_low_latency_every_other_time() {
     assert_eq!(order(&e4("drr++", form("mw00"), low(3)), &five), waits);
 }
 
+/// Table 3.5 of the thesis, all flows being backlogged: the loops of its two columns, a quantum
+/// in whole packets, beside what is sent. That of 2000 gives the low-latency flow what it
+/// has for all visits at once, and it comes first; the modified one before each visit.
+#[test]
+fn both_forms_run_through_their_columns_of_the_table() {
+    // Two packets of A, and one of each other.
+    let spec = |form_of| pipe("drr++", 3, form(form_of), &[low(4), quantum(3), quantum(3), quantum(3)]);
+    let (n, cycles) = (3, 5);
+    let mut arrivals = vec![(0, 'A', 2); 2 * n * cycles];
+    for f in "BCD".chars() {
+        arrivals.extend(vec![(0, f, 3); cycles]);
+    }
+    let (mut in_2000, mut modified) = (String::new(), String::new());
+    for _ in 0..cycles {
+        let mut credit = 4 * n;
+        for best_effort in "BCD".chars() {
+            while credit > 0 {
+                credit -= 2;
+                in_2000.push('A');
+            }
+            in_2000.push(best_effort);
+            modified.push_str("AA");
+            modified.push(best_effort);
+        }
+    }
+    let flows = |form| -> String {
+        order(&spec(form), &arrivals).split(' ').map(|departure| &departure[..1]).collect::<Vec<_>>().concat()
+    };
+    assert_eq!(flows("modified"), modified);
+    assert_eq!(flows("mw00"), in_2000);
+    assert!(modified.starts_with("AABAACAAD") && in_2000.starts_with("AAAAAABCDAAAAAA"));
+}
+
 #[test]
 fn several_flows_of_low_latency_take_turns_or_are_refused() {
     let spec = |form| pipe("drr++", 3, form, &[low(3), low(3), quantum(3), quantum(3)]);
@@ -571,7 +573,7 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
             }
             Step::Change => {
                 let prepared = engine.prepare(PIPE, specs[1]).unwrap();
-                engine.apply(prepared, Time(now * 8), &mut out);
+                engine.apply(prepared, Time(now * 8), &mut out).unwrap();
             }
             Step::Pass(time) => {
                 now += time;
@@ -962,58 +964,90 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
     });
 }
 
-/// Slot after slot, with a pointer for each level.
+/// The slots of a frame for each level, and how far each has come.
+struct Frames {
+    frame: usize,
+    owners: Vec<Vec<usize>>,
+    pointers: Vec<usize>,
+}
+
+impl Frames {
+    fn new(frame: usize, owners: Vec<Vec<usize>>) -> Frames {
+        Frames { frame, pointers: vec![0; owners.len()], owners }
+    }
+    /// Whose the next slot is.
+    fn next(&mut self) -> Option<usize> {
+        for (pointer, owners) in self.pointers.iter_mut().zip(&self.owners) {
+            let place = *pointer;
+            *pointer = (place + 1) % self.frame;
+            if place < owners.len() {
+                return Some(owners[place]);
+            }
+        }
+        None
+    }
+}
+
+/// Slot after slot, with a pointer for each level; and with a change of the frames, which are counted
+/// from time zero, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
-    // A and best effort; B has two of four slots of the two that are handed.
-    let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
-    let owners = [vec![Some(0)], vec![Some(1), Some(1)]];
-    for n in 0..7usize.pow(6) {
-        let mut steps = Vec::new();
+    // A and best effort; B has two of three slots of the two that are handed. Then both are on
+    // the first level, of five slots.
+    let specs = [hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]), hrr(5, 2, &[(1, 2), (1, 1), (1, 0)])];
+    let mut some_differ = false;
+    for n in 0..2 * 7usize.pow(6) {
+        let (mut steps, n, changes) = (Vec::new(), n / 2, n % 2 == 1);
         for i in 0..6 {
             match n / 7usize.pow(i) % 7 {
                 6 => steps.push(Step::Pass(3)),
                 packet => steps.extend([Step::Packet(packet / 2, 1 + packet as u32 % 2), Step::Pass(1 - n as u64 % 2)]),
             }
         }
-        let (mut arrivals, mut now) = (VecDeque::new(), 0);
-        for step in &steps {
-            match *step {
-                Step::Packet(f, bytes) => arrivals.push_back((now, f, bytes)),
-                Step::Pass(time) => now += time,
-                Step::Change => unreachable!("none here"),
-            }
-        }
-        let (mut pointers, mut queues, mut sent) = ([0, 0], vec![VecDeque::new(); 3], Vec::new());
-        for slot in 0..60 {
-            let mut come = |queues: &mut Vec<VecDeque<u32>>, before: u64| {
-                arrivals.front().filter(|&&(at, _, _)| at < before)?;
-                let (_, f, bytes) = arrivals.pop_front()?;
-                queues[f].push_back(bytes);
-                Some(())
-            };
-            while come(&mut queues, 2 * slot).is_some() {}
-            let mut owner = None;
-            for level in 0..2 {
-                let place = pointers[level];
-                pointers[level] = (place + 1) % 3;
-                if place < owners[level].len() {
-                    owner = owners[level][place];
-                    break;
+        let with = |steps: &[Step]| {
+            let mut frames = [Frames::new(3, vec![vec![0], vec![1, 1]]), Frames::new(5, vec![vec![0, 1, 0]])];
+            let (mut events, mut now) = (VecDeque::new(), 0);
+            for step in steps {
+                match *step {
+                    Step::Pass(time) => now += time,
+                    event => events.push_back((now, event)),
                 }
             }
-            // Who comes at the very instant finds the slot taken, or takes it at once.
-            let bytes = loop {
-                let owner = owner.filter(|&f: &usize| !queues[f].is_empty());
-                if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
-                    break Some((f, queues[f].pop_front().unwrap()));
-                }
-                if come(&mut queues, 2 * slot + 1).is_none() {
-                    break None;
-                }
-            };
-            sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
+            let (mut current, mut queues, mut sent) = (0, vec![VecDeque::new(); 3], Vec::new());
+            for slot in 0..60 {
+                let mut come = |current: &mut usize, queues: &mut Vec<VecDeque<u32>>, before: u64| {
+                    events.front().filter(|&&(at, _)| at < before)?;
+                    match events.pop_front()?.1 {
+                        Step::Packet(f, bytes) => queues[f].push_back(bytes),
+                        _ => *current = 1,
+                    }
+                    Some(())
+                };
+                while come(&mut current, &mut queues, 2 * slot).is_some() {}
+                let owners = frames.each_mut().map(Frames::next);
+                // Who comes at the very instant finds the slot taken, or takes it at once.
+                let bytes = loop {
+                    let owner = owners[current].filter(|&f| !queues[f].is_empty());
+                    if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
+                        break Some((f, queues[f].pop_front().unwrap()));
+                    }
+                    if come(&mut current, &mut queues, 2 * slot + 1).is_none() {
+                        break None;
+                    }
+                };
+                sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
+            }
+            sent
+        };
+        let without = with(&steps);
+        if !changes {
+            assert_eq!(ours([&specs[0], &specs[1]], &steps), without, "{steps:?}");
+            continue;
         }
-        assert_eq!(ours([&spec, &spec], &steps), sent, "{steps:?}");
+        steps.insert(n % (steps.len() + 1), Step::Change);
+        let changed = with(&steps);
+        assert_eq!(ours([&specs[0], &specs[1]], &steps), changed, "{steps:?}");
+        some_differ |= changed != without;
     }
+    assert!(some_differ, "the change means something");
 }

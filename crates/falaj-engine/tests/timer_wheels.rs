@@ -194,7 +194,7 @@ fn backlogged_flows_share_by_weight_and_a_change_of_weights_counts_at_once() {
         assert!((before[f] as f64 - share).abs() <= 40.0, "{before:?}: {share} B for a weight of {weight}");
     }
     let prepared = engine.prepare(PipeId(0), &pipe(&[10, 10, 20, 40], 9)).unwrap();
-    engine.apply(prepared, now, &mut out);
+    engine.apply(prepared, now, &mut out).unwrap();
     let (after, _) = served(&mut engine, now, 4, 1_000);
     for (f, weight) in [10, 10, 20, 40].into_iter().enumerate() {
         let share = all(&after) as f64 * f64::from(weight) / 80.0;

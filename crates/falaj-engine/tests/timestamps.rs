@@ -3,6 +3,8 @@
 
 mod common;
 
+use common::examples::{E1, arrivals, written};
+use common::fraction::Fraction;
 use common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::fairness::{self, Worst};
 use falaj_engine::pipe::PipeSpec;
@@ -15,7 +17,6 @@ use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
 use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
-use std::cmp::Ordering;
 
 fn setup(largest: u32, flows: Vec<Values>) -> Setup {
     let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(100_000))).collect();
@@ -86,38 +87,11 @@ fn together(kind: &str, setup: &Setup, arrivals: &[Arrival]) -> Vec<Served> {
     registry::build(kind, setup, Together { setup, arrivals }).unwrap()
 }
 
-/// Arrivals as (time in bytes, flow, bytes).
-fn arrivals(all: &[(u64, char, u32)]) -> Vec<Arrival> {
-    let flow = |name: char| FlowId(name as u32 - 'A' as u32);
-    let mut all: Vec<Arrival> =
-        all.iter().map(|&(at, f, bytes)| Arrival { at: Time(at * 8), flow: flow(f), bytes }).collect();
-    all.sort_by_key(|a| (a.at, a.flow));
-    all
-}
-
-/// Departures as `A1@2`: flow, number, end in bytes.
 fn order(kind: &str, setup: &Setup, all: &[(u64, char, u32)]) -> String {
-    let mut number = vec![0; setup.flows.len()];
-    let name = |s: &Served| {
-        number[s.flow] += 1;
-        format!("{}{}@{}", (b'A' + s.flow as u8) as char, number[s.flow], s.end / 8)
-    };
-    together(kind, setup, &arrivals(all)).iter().map(name).collect::<Vec<_>>().join(" ")
+    written(together(kind, setup, &arrivals(all)).iter().map(|s| (s.flow, Time(s.end))))
 }
 
 /// Three flows that want 1/2, 1/4 and 1/4 of the link; C comes a byte late.
-const E1: &[(u64, char, u32)] = &[
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'A', 2),
-    (0, 'B', 4),
-    (0, 'B', 1),
-    (0, 'B', 3),
-    (1, 'C', 3),
-    (1, 'C', 3),
-];
-
 #[test]
 fn three_flows_of_different_packets() {
     let shares = weights(4, &[2, 1, 1]);
@@ -236,50 +210,6 @@ fn virtual_clock_must_tag_at_arrival() {
 
 // A plain model: packets in a list, tags in fractions, given to all at arrival.
 
-#[derive(Clone, Copy, Debug)]
-struct Fraction(i128, i128);
-
-impl Fraction {
-    fn of(n: u64) -> Fraction {
-        Fraction(n.into(), 1)
-    }
-    fn new(n: i128, d: i128) -> Fraction {
-        let (mut a, mut b) = (n.abs().max(1), d);
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        if n == 0 { Fraction(0, 1) } else { Fraction(n / a, d / a) }
-    }
-    fn plus(self, o: Fraction) -> Fraction {
-        Fraction::new(self.0 * o.1 + o.0 * self.1, self.1 * o.1)
-    }
-    fn minus(self, o: Fraction) -> Fraction {
-        self.plus(Fraction(-o.0, o.1))
-    }
-    fn times(self, n: u64, d: u64) -> Fraction {
-        Fraction::new(self.0 * i128::from(n), self.1 * i128::from(d))
-    }
-    fn max(self, o: Fraction) -> Fraction {
-        if self < o { o } else { self }
-    }
-}
-impl PartialEq for Fraction {
-    fn eq(&self, o: &Fraction) -> bool {
-        self.cmp(o) == Ordering::Equal
-    }
-}
-impl Eq for Fraction {}
-impl PartialOrd for Fraction {
-    fn partial_cmp(&self, o: &Fraction) -> Option<Ordering> {
-        Some(self.cmp(o))
-    }
-}
-impl Ord for Fraction {
-    fn cmp(&self, o: &Fraction) -> Ordering {
-        (self.0 * o.1).cmp(&(o.0 * self.1))
-    }
-}
-
 #[derive(Clone, Copy)]
 struct Waiting {
     handle: usize,
@@ -333,7 +263,7 @@ impl Model<'_> {
 
     fn admit(&mut self, until: u64) {
         while let Some(&(at, flow, bytes)) = self.all.get(self.next).filter(|a| a.0 <= until) {
-            let total = self.weights.iter().sum();
+            let total: u64 = self.weights.iter().sum();
             let (own, clock) = (Fraction::of(bytes), self.clock(Fraction::of(at)));
             let start = self.lasts[flow].max(clock);
             let finish = match self.kind {

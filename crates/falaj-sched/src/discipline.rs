@@ -16,7 +16,7 @@
 //!   arrives, what is taken and the instants of the discipline's own making
 //!   change what it will decide.
 
-use crate::promise::{NoPromise, Promise};
+use crate::promise::{NoPromise, Promise, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::time::Time;
@@ -66,6 +66,13 @@ pub trait Discipline: Send + Sized {
     /// as the new setup allows.
     fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
 
+    /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of `f`, which
+    /// waits with `tag`, goes on with. The order of a flow's packets is never another.
+    fn retag(&self, old: &mut Self, f: FlowId, tag: Self::Tag, now: Time) -> Self::Tag {
+        let _ = (old, f, now);
+        tag
+    }
+
     /// A packet of so many bytes is about to join the queue of `f`: the tag
     /// that it carries from now on. [`ready`](Discipline::ready) follows if it is the head.
     #[inline]
@@ -102,6 +109,13 @@ pub trait Discipline: Send + Sized {
 
     /// What flow `f` of the scenario is promised.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise>;
+
+    /// How flow `f` is served, more finely than its promise says, where that is known: the
+    /// delays of those that keep to an envelope may be shorter by it.
+    fn turns(&self, f: FlowId) -> Option<Turns> {
+        let _ = f;
+        None
+    }
 
     /// Is the rate that [`service`](Discipline::service) promises kept over any
     /// interval in which the flow is backlogged, not only from the start of the

@@ -79,10 +79,16 @@ impl Discipline for Edf {
 
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
-    /// What is queued keeps its deadlines.
-    fn succeed(&mut self, old: Edf, _: &mut Flows<(), Time>, _: Time) {
-        (self.heads, self.serving) = (old.heads, old.serving);
-        self.heads.grow(self.deadlines.len());
+    fn retag(&self, old: &mut Edf, f: FlowId, tag: Time, _: Time) -> Time {
+        Time(tag.since(Time::ZERO + old.deadlines[f.index()]).0) + self.deadlines[f.index()]
+    }
+
+    /// What is queued has the new deadlines, from its arrival on.
+    fn succeed(&mut self, old: Edf, flows: &mut Flows<(), Time>, _: Time) {
+        self.serving = old.serving;
+        for f in (0..old.deadlines.len() as u32).map(FlowId) {
+            self.follow(flows, f);
+        }
     }
 
     #[inline]

@@ -16,7 +16,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::Time;
-use crate::virtual_time::{Place, Share, WEIGHT, Weights, ahead};
+use crate::virtual_time::{NONE, Place, Share, WEIGHT, Weights, ahead, is_free};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -30,7 +30,6 @@ pub const ENTRY: Entry = Entry {
     flow: &[WEIGHT],
 };
 
-const NONE: u32 = u32::MAX;
 const BUCKETS: usize = 4096;
 
 /// Fair queueing by buckets.
@@ -151,12 +150,6 @@ impl Ffs {
     fn owes(&self, share: &Share) -> bool {
         share.place == Place::Silent && self.laps.wrapping_sub(share.lap) <= 1 && ahead(share.start, self.now) > 0
     }
-
-    /// Is no flow in hand, or one whose last packet has left?
-    #[inline]
-    fn is_free(&self, flows: &Flows<Share>) -> bool {
-        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
-    }
 }
 
 impl Discipline for Ffs {
@@ -164,13 +157,11 @@ impl Discipline for Ffs {
     type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<Share>) {
-        for (f, &weight) in self.weights.all.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.weights.largest);
-        }
+        self.weights.start(flows);
     }
 
-    /// Who keeps its weight keeps its start, but that buckets may become narrower;
-    /// others start now. What they owe is a bucket at most.
+    /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
+    /// that become narrower. What flows owe is a bucket at most.
     fn succeed(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
         (self.laps, self.in_hand) = (old.laps, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
@@ -181,9 +172,14 @@ impl Discipline for Ffs {
                 *share = Share::new(weight, self.weights.largest);
                 continue;
             }
+            let before = i128::from(share.inverse);
             if share.set(weight, self.weights.largest) {
-                share.start = old.now;
-            } else if ahead(share.start, self.now) > 1 << self.buckets.width {
+                // As many bytes ahead of the time, or behind it.
+                let ahead = if share.place == Place::Present { ahead(share.start, old.now) } else { 0 };
+                let ahead = i128::from(ahead) * i128::from(share.inverse) / before;
+                share.start = old.now.wrapping_add(ahead as u64);
+            }
+            if ahead(share.start, self.now) > 1 << self.buckets.width {
                 share.start = self.now.wrapping_add(1 << self.buckets.width);
             }
             if share.place == Place::Present && f.0 != self.in_hand {
@@ -198,7 +194,7 @@ impl Discipline for Ffs {
         if share.place == Place::Present {
             return;
         }
-        let free = self.buckets.words == 0 && self.is_free(flows);
+        let free = self.buckets.words == 0 && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
             flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
             self.laps = self.laps.wrapping_add(2);

@@ -23,7 +23,7 @@ use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
-use crate::shares::{Shares, Virtual};
+use crate::shares::{Shares, Virtual, rescaled, retagged};
 use crate::time::{Span, Time};
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -59,15 +59,24 @@ impl Gps {
         Gps { flows: shares.all().map(share).collect(), present: Heap::new(shares.flows()), weight: 0, now: 0, rest: 0 }
     }
 
-    /// Goes on where `old` stands; tags stay, from now on with these weights.
+    /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these weights.
     fn succeed(&mut self, old: Gps) {
-        for (flow, known) in self.flows.iter_mut().zip(&old.flows) {
-            flow.finish = known.finish;
+        (self.now, self.rest) = (old.now, old.rest);
+        for f in (0..old.flows.len() as u32).map(FlowId) {
+            let finish = self.retag(&old, f, old.finish(f));
+            let flow = &mut self.flows[f.index()];
+            flow.finish = finish;
+            if old.present.tag(f).is_some() {
+                self.weight += u64::from(flow.weight);
+                self.present.set(f, finish);
+            }
         }
-        (self.now, self.rest, self.present) = (old.now, old.rest, old.present);
-        self.present.grow(self.flows.len());
-        let present = |f: &usize| self.present.tag(FlowId(*f as u32)).is_some();
-        self.weight = (0..self.flows.len()).filter(present).map(|f| u64::from(self.flows[f].weight)).sum();
+    }
+
+    /// What a tag of `old`, at its time, is by these weights.
+    fn retag(&self, old: &Gps, f: FlowId, tag: Virtual) -> Virtual {
+        let slope = |gps: &Gps| gps.flows[f.index()].slope.into();
+        retagged(tag, old.now, slope(old), slope(self))
     }
 
     pub(crate) fn now(&self) -> Virtual {
@@ -149,6 +158,7 @@ pub(crate) struct Beside {
     gps: Gps,
     /// What the link does in a nanosecond.
     pace: (Work, u64),
+    byte: u64,
     sending: Option<Sending>,
 }
 
@@ -164,12 +174,25 @@ struct Sending {
 
 impl Beside {
     pub(crate) fn new(shares: &Shares) -> Beside {
-        Beside { gps: Gps::new(shares), pace: pace(shares.link(), shares.byte()), sending: None }
+        let byte = shares.byte();
+        Beside { gps: Gps::new(shares), pace: pace(shares.link(), byte), byte, sending: None }
     }
 
-    pub(crate) fn succeed(&mut self, old: Beside) {
+    /// Goes on where `old` stands at `now`. The link and the fluid have the same bytes left
+    /// as before: a flow keeps what it is ahead or behind, and gets its new share from now on.
+    pub(crate) fn succeed(&mut self, mut old: Beside, now: Time) {
+        old.at(now);
         self.gps.succeed(old.gps);
-        self.sending = old.sending;
+        self.sending = old.sending.map(|sending| {
+            let work = |work| rescaled(work, old.byte.into(), self.byte.into());
+            let (left, pace) = (work(sending.work - sending.counted), (work(sending.pace.0), 0));
+            Sending { work: left, counted: 0, pace, start: now, end: sending.end }
+        });
+    }
+
+    /// What the tag of a packet that waits under `old` is from `now` on.
+    pub(crate) fn retag(&self, old: &mut Beside, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.gps.retag(old.at(now), f, tag)
     }
 
     /// The clock as it stands at `now`.

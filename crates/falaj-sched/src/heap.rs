@@ -1,6 +1,11 @@
 //! Flows in the order of their tags: a binary heap that knows where each flow
 //! stands, so that a flow's tag may change or go. Equal tags: the lowest flow
 //! first. O(log N) for each change; nothing is allocated once every flow was in.
+//!
+//! WF2Q+ has [another one](crate::quad_heap): its tags are 64 bits that wrap around,
+//! which with the flow make one number to compare, and hardly any but the first is taken out. So it
+//! needs no places, and every move of an entry costs a store less. The tags here are
+//! 128 bits long already, and change wherever their flow stands.
 
 use crate::queue::FlowId;
 use alloc::vec;

@@ -67,6 +67,8 @@ pub struct Hrr {
     best_effort: Levels,
     /// The first instant of the next slot that is not in use.
     free: Time,
+    /// When the last packet ends, which may be before its slot does.
+    end: Time,
     largest: u64,
     limits: Vec<Limit>,
 }
@@ -149,6 +151,7 @@ impl Hrr {
             asked,
             best_effort: Levels::new([0].into_iter()),
             free: Time::ZERO,
+            end: Time::ZERO,
             largest: u64::from(setup.largest).max(1),
             limits: setup.flows.iter().map(|f| f.limit).collect(),
         })
@@ -215,11 +218,12 @@ impl Discipline for Hrr {
     }
 
     /// Slots are counted from time zero under any setup: the next one begins on
-    /// the new grid, after what is on the wire.
+    /// the new grid, after what is on the wire. The rest of its slot is not waited for: on a
+    /// link that was slow before it may be many of the new ones.
     fn succeed(&mut self, mut old: Hrr, flows: &mut Flows<HrrFlow>, _: Time) {
         let (order, _) = old.best_effort.dissolve(flows);
         self.start(flows);
-        self.free = old.free;
+        (self.free, self.end) = (old.end, old.end);
         for f in order {
             self.join(flows, f);
         }
@@ -254,7 +258,7 @@ impl Discipline for Hrr {
 
     #[inline]
     fn take(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, sent: Sent) {
-        self.free = sent.start + self.slot;
+        (self.free, self.end) = (sent.start + self.slot, sent.end);
         if flows.state(f).best_effort {
             self.best_effort.take(0, f);
         }

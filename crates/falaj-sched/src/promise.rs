@@ -43,6 +43,22 @@ impl Promise {
     }
 }
 
+/// How a flow is served in turns: a finer service curve than a rate and a latency, which it
+/// touches once a turn. Counted like that one, in any time in which the flow stays backlogged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turns {
+    /// How fast it is served within a turn.
+    pub rate: Rate,
+    /// Nothing until then.
+    pub latency: Span,
+    /// Bytes of the first turn.
+    pub first: u64,
+    /// Bytes of each later one.
+    pub turn: u64,
+    /// Bytes that others send between two turns.
+    pub between: u64,
+}
+
 /// A bound on a packet's delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {

@@ -10,14 +10,14 @@
 //! nothing is sorted.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::groups::{Choice, Groups, NONE};
+use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::Time;
-use crate::virtual_time::{Place, SOON, Share, VirtualTime, WEIGHT, Weights};
+use crate::virtual_time::{NONE, Place, SOON, Share, VirtualTime, WEIGHT, Weights, is_free};
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -53,12 +53,6 @@ impl Qfq {
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
-
-    /// Is no flow in hand, or one whose last packet has left?
-    #[inline]
-    fn is_free(&self, flows: &Flows<Share>) -> bool {
-        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
-    }
 }
 
 impl Discipline for Qfq {
@@ -66,9 +60,7 @@ impl Discipline for Qfq {
     type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<Share>) {
-        for (f, &weight) in self.weights.all.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.weights.largest);
-        }
+        self.weights.start(flows);
     }
 
     /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
@@ -88,7 +80,7 @@ impl Discipline for Qfq {
         if flows.state(f).place == Place::Present {
             return;
         }
-        let free = self.groups.is_empty() && self.is_free(flows);
+        let free = self.groups.is_empty() && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
             flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
             self.time.rest();

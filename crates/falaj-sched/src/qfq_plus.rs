@@ -13,7 +13,7 @@
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow};
-use crate::groups::{Choice, Groups, NONE};
+use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -21,7 +21,7 @@ use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::round;
 use crate::time::Time;
-use crate::virtual_time::{HEAVIEST, LARGEST, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead, shift};
+use crate::virtual_time::{HEAVIEST, LARGEST, NONE, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead, shift};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

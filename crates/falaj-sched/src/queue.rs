@@ -204,6 +204,24 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.extend(more.map(|&limit| Record::new(limit)));
     }
 
+    /// Gives each packet another tag, flow by flow.
+    pub(crate) fn retag(&mut self, mut tag_of: impl FnMut(FlowId, T) -> T) {
+        if size_of::<T>() == 0 {
+            return;
+        }
+        for (q, record) in self.flows.records.iter_mut().enumerate() {
+            let mut slot = record.first;
+            for n in 0..record.packets {
+                let node = &mut self.pool[slot as usize];
+                node.tag = tag_of(FlowId(q as u32), node.tag);
+                if n == 0 {
+                    record.head_tag = node.tag;
+                }
+                slot = node.next;
+            }
+        }
+    }
+
     /// Number of queues.
     pub(crate) fn len(&self) -> usize {
         self.flows.records.len()

@@ -30,7 +30,7 @@ use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, duration, instant, pace, rates};
+use crate::shares::{Instant, RATE, duration, instant, pace, rates, shifted};
 use crate::time::{Span, Time};
 use alloc::format;
 use alloc::string::String;
@@ -180,10 +180,16 @@ impl Discipline for Sced {
 
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
-    /// The clocks stay, and go on at the new curve's rates.
-    fn succeed(&mut self, old: Sced, _: &mut Flows<ScedFlow>, _: Time) {
-        (self.heads, self.serving) = (old.heads, old.serving);
-        self.heads.grow(self.curves.len());
+    /// What the clocks are ahead stays as many bytes, by the new curve's rates.
+    fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
+        self.serving = old.serving;
+        for f in (0..old.curves.len() as u32).map(FlowId) {
+            let paces = [&old.curves, &self.curves].map(|curves| curves[f.index()].paces);
+            for (line, clock) in flows.state_mut(f).clocks.iter_mut().enumerate() {
+                *clock = shifted(*clock, instant(now), paces[0][line], paces[1][line]);
+            }
+            self.follow(flows, f);
+        }
     }
 
     #[inline]

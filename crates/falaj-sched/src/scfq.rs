@@ -17,7 +17,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, rescaled};
+use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, retagged, shifted};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -74,20 +74,19 @@ impl Discipline for Scfq {
         }
     }
 
-    /// The time goes on, and what a head is ahead of it becomes as long as it is by the
-    /// new weight: at the old one's length, others might send without end before it.
+    /// The time goes on, and what a head is ahead of it stays as many bytes: at the old
+    /// weight's length, others might send without end before it.
     fn succeed(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
-        (self.heads, self.now, self.serving) = (old.heads, old.now, old.serving);
-        self.heads.grow(self.shares.flows());
+        (self.now, self.serving) = (old.now, old.serving);
         for f in old.shares.all() {
             let state = flows.state_mut(f);
-            let ahead = state.start.saturating_sub(self.now);
-            state.start = self.now + rescaled(ahead, state.slope, self.shares.slope(f));
+            let (from, to) = (state.slope.into(), self.shares.slope(f).into());
+            state.start = shifted(state.start, self.now, from, to);
+            if let Some(finish) = old.heads.tag(f) {
+                self.heads.set(f, retagged(finish, self.now, from, to));
+            }
         }
         self.start(flows);
-        for f in old.shares.all().filter(|&f| self.heads.tag(f).is_some()).collect::<Vec<_>>() {
-            self.follow(flows, f);
-        }
     }
 
     #[inline]

@@ -17,7 +17,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, rescaled};
+use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -84,19 +84,17 @@ impl Discipline for Sfq {
         }
     }
 
-    /// The time goes on, and what a flow is ahead of it becomes as long as it is by the
-    /// new weight: at the old one's length, others might send without end before it.
+    /// The time goes on, and what a flow is ahead of it stays as many bytes: at the old
+    /// weight's length, others might send without end before it.
     fn succeed(&mut self, old: Sfq, flows: &mut Flows<SfqFlow>, _: Time) {
-        (self.heads, self.now, self.latest, self.serving) = (old.heads, old.now, old.now, old.serving);
-        self.heads.grow(self.shares.flows());
+        (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {
-            let (now, state) = (self.now, flows.state_mut(f));
-            let by_weight = |tag: Virtual| now + rescaled(tag.saturating_sub(now), state.slope, self.shares.slope(f));
-            let (finish, head) = (by_weight(state.finish), self.heads.tag(f).map(by_weight));
-            state.finish = finish;
-            self.latest = self.latest.max(finish);
-            if let Some(start) = head {
-                self.heads.set(f, start);
+            let state = flows.state_mut(f);
+            let by_weight = |tag| retagged(tag, old.now, state.slope.into(), self.shares.slope(f).into());
+            state.finish = by_weight(state.finish);
+            self.latest = self.latest.max(state.finish);
+            if let Some(start) = old.heads.tag(f) {
+                self.heads.set(f, by_weight(start));
             }
         }
         self.start(flows);

@@ -19,6 +19,7 @@ use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
 use crate::time::{Span, Time};
 use alloc::format;
+use alloc::vec;
 use alloc::vec::Vec;
 
 /// Bytes for each unit of weight, in units of 2^-63, or very nearly: see [`Shares::byte`].
@@ -154,6 +155,21 @@ impl Shares {
     pub(crate) fn slowest_packet(&self) -> Span {
         self.all().map(|f| self.own_time(self.largest, f)).max().unwrap_or(Span::ZERO)
     }
+    /// How much later than in a fluid of its rate a packet leaves at most: one that was on the wire.
+    pub(crate) fn behind_fluid(&self) -> Span {
+        self.rate.airtime_of_many(self.largest) + ROUNDING
+    }
+    /// What is promised where packets leave so long after the fluid has finished them: this
+    /// delay, and that of Parekh and Gallager for who keeps to his rate.
+    pub(crate) fn promise_by_fluid(&self, f: FlowId, delay: Bound) -> Promise {
+        let behind = self.behind_fluid();
+        let smooth = Bound {
+            delay: self.own_time(self.full_queue(f), f) + behind,
+            formula: "B/r + L/C",
+            condition: "a flow that never sends more than B + r t",
+        };
+        self.promise(f, behind, delay, vec![smooth])
+    }
     /// A promise of the flow's rate with this latency beyond `L/r`, and this delay.
     pub(crate) fn promise(&self, f: FlowId, latency: Span, delay: Bound, others: Vec<Bound>) -> Promise {
         Promise {
@@ -166,9 +182,30 @@ impl Shares {
     }
 }
 
-/// What is `ahead` of virtual time at one slope, at another: as many bytes, rounded up.
-pub(crate) fn rescaled(ahead: Virtual, from: u64, to: u64) -> Virtual {
-    ahead.div_ceil(Virtual::from(from.max(1))) * Virtual::from(to)
+/// What bytes come to at one slope, at another: as many bytes, rounded up.
+pub(crate) fn rescaled(time: u128, from: u128, to: u128) -> u128 {
+    let from = from.max(1);
+    // Slopes of less than a kilobit a second may not be multiplied: a byte more, then.
+    let part = (time % from).checked_mul(to).map_or(to, |part| part.div_ceil(from));
+    (time / from).saturating_mul(to).saturating_add(part)
+}
+
+/// The tag of a flow whose slope becomes another: what is ahead of `now` stays as many
+/// bytes, what is over stays over.
+pub(crate) fn retagged(tag: u128, now: u128, from: u128, to: u128) -> u128 {
+    match tag.checked_sub(now) {
+        Some(ahead) => now.saturating_add(rescaled(ahead, from, to)),
+        None => tag,
+    }
+}
+
+/// The start of a head whose slope becomes another: it may be over, and then what was
+/// gained since stays as many bytes too.
+pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
+    match now.checked_sub(start) {
+        Some(behind) => now.saturating_sub(rescaled(behind, from, to)),
+        None => retagged(start, now, from, to),
+    }
 }
 
 /// With many divisors: a byte shared by few flows of small weights is then

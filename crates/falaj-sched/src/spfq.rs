@@ -19,9 +19,8 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{Instant, ROUNDING, Shares, WEIGHT, duration};
+use crate::shares::{Instant, Shares, WEIGHT, duration, retagged};
 use crate::time::Time;
-use alloc::vec;
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -106,12 +105,20 @@ impl Discipline for Spfq {
 
     fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
 
-    /// What is queued keeps its tags.
-    fn succeed(&mut self, old: Spfq, _: &mut Flows<SpfqFlow, Instant>, _: Time) {
-        (self.finishes, self.starts, self.serving) = (old.finishes, old.starts, old.serving);
-        (self.potential, self.at, self.latest) = (old.potential, old.at, old.latest);
-        self.finishes.grow(self.shares.flows());
-        self.starts.grow(self.shares.flows());
+    fn retag(&self, old: &mut Spfq, f: FlowId, tag: Instant, now: Time) -> Instant {
+        retagged(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
+    }
+
+    /// The potential goes on; what flows are ahead of it stays as many bytes.
+    fn succeed(&mut self, mut old: Spfq, flows: &mut Flows<SpfqFlow, Instant>, now: Time) {
+        (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
+        self.latest = self.potential;
+        for f in old.shares.all() {
+            let finish = self.retag(&mut old, f, flows.state(f).finish, now);
+            flows.state_mut(f).finish = finish;
+            self.latest = self.latest.max(finish);
+            self.offer(flows, f);
+        }
     }
 
     #[inline]
@@ -153,18 +160,12 @@ impl Discipline for Spfq {
     /// arrival on. Whoever was served had the smallest finish, so that `P`
     /// followed to within the slowest packet of it: so far ahead may the flow be.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.own_time(self.shares.full_queue(f), f);
         let delay = Bound {
-            delay: queue + self.shares.slowest_packet() + behind,
+            delay: queue + self.shares.slowest_packet() + self.shares.behind_fluid(),
             formula: "B/r + max over all of L/r_j + L/C",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: queue + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }

@@ -161,6 +161,7 @@ impl<D: Discipline> Server for Station<D> {
     ) -> Option<FlowId> {
         old.queues.set_limits(&limits(setup, &self.discipline));
         self.queues = old.queues;
+        self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
         self.inherited = old.inherited;
         self.discipline.succeed(old.discipline, self.queues.flows(), now);
         on_the_wire

@@ -230,16 +230,19 @@ impl Discipline for TimerWheels {
         let mut heads = Vec::new();
         for f in 0..self.weights.len() {
             let id = FlowId(f as u32);
+            let stratum = flows.state(id).stratum;
             self.set(flows.state_mut(id), f);
             if let (true, Some(bytes)) = (flows.state(id).queued, flows.head(id)) {
-                let left = flows.state(id).due.wrapping_sub(self.time);
-                heads.push((left.min(Self::cost(flows, id, bytes)), id));
+                // It may be due, and its slot not over yet.
+                let left = flows.state(id).due.wrapping_sub(self.time) as i64;
+                let left = if stratum == flows.state(id).stratum { left } else { left.max(0) };
+                heads.push((left.min(Self::cost(flows, id, bytes) as i64), id));
             }
             flows.state_mut(id).queued = false;
         }
         heads.sort();
         for (left, f) in heads {
-            self.insert(flows, f, self.time.wrapping_add(left));
+            self.insert(flows, f, self.time.wrapping_add_signed(left));
         }
     }
 

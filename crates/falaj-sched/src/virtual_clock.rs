@@ -15,7 +15,7 @@ use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, instant, pace, rates};
+use crate::shares::{Instant, RATE, instant, pace, rates, retagged};
 use crate::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
@@ -68,10 +68,18 @@ impl Discipline for VirtualClock {
 
     fn start(&mut self, _: &mut Flows<ClockedFlow, Instant>) {}
 
-    /// Clocks and the readings of what is queued stay.
-    fn succeed(&mut self, old: VirtualClock, _: &mut Flows<ClockedFlow, Instant>, _: Time) {
-        (self.heads, self.serving) = (old.heads, old.serving);
-        self.heads.grow(self.rates.len());
+    fn retag(&self, old: &mut VirtualClock, f: FlowId, tag: Instant, now: Time) -> Instant {
+        retagged(tag, instant(now), old.paces[f.index()], self.paces[f.index()])
+    }
+
+    /// What clocks are ahead stays as many bytes.
+    fn succeed(&mut self, mut old: VirtualClock, flows: &mut Flows<ClockedFlow, Instant>, now: Time) {
+        self.serving = old.serving;
+        for f in (0..old.rates.len() as u32).map(FlowId) {
+            let aux = self.retag(&mut old, f, flows.state(f).aux, now);
+            flows.state_mut(f).aux = aux;
+            self.follow(flows, f);
+        }
     }
 
     #[inline]

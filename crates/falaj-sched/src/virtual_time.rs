@@ -50,6 +50,15 @@ const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
 /// Roundings there are: one for each power of two.
 pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
 
+/// No flow.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Is no flow in hand, or one whose last packet has left?
+#[inline]
+pub(crate) fn is_free(in_hand: u32, flows: &Flows<Share>) -> bool {
+    in_hand == NONE || flows.head(FlowId(in_hand)).is_none()
+}
+
 /// What such a discipline keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Share {
@@ -391,6 +400,13 @@ impl Weights {
         }
         let sum: u64 = all.iter().map(|&w| u64::from(w)).sum();
         Ok(Weights { all, largest: setup.largest, rate: setup.rate, reciprocal: u64::MAX / sum.max(1) })
+    }
+
+    /// Sets the flows up, of which none has anything yet.
+    pub(crate) fn start(&self, flows: &mut Flows<Share>) {
+        for (f, &weight) in self.all.iter().enumerate() {
+            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.largest);
+        }
     }
 
     /// The rate of a flow when all have packets: what each byte of work adds to

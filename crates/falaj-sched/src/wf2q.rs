@@ -15,7 +15,6 @@ use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::time::Time;
-use alloc::vec;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -79,12 +78,19 @@ impl Discipline for Wf2q {
 
     fn start(&mut self, _: &mut Flows<Wf2qFlow, Virtual>) {}
 
-    /// What is queued keeps its tags; the fluid goes on with the new weights.
-    fn succeed(&mut self, old: Wf2q, _: &mut Flows<Wf2qFlow, Virtual>, _: Time) {
-        self.fluid.succeed(old.fluid);
-        (self.started, self.early, self.serving) = (old.started, old.early, old.serving);
-        self.started.grow(self.shares.flows());
-        self.early.grow(self.shares.flows());
+    fn retag(&self, old: &mut Wf2q, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.fluid.retag(&mut old.fluid, f, tag, now)
+    }
+
+    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    fn succeed(&mut self, old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
+        self.fluid.succeed(old.fluid, now);
+        self.serving = old.serving;
+        for f in old.shares.all() {
+            if flows.head(f).is_some() {
+                self.follow(flows, f, now);
+            }
+        }
     }
 
     #[inline]
@@ -103,8 +109,8 @@ impl Discipline for Wf2q {
     }
 
     /// The fluid has always started a packet that the link still has, as it has
-    /// served no more. After a change of weights it may not have: then the
-    /// one that it would start first is next.
+    /// served no more. After a change of weights it may be a rounding short of that: then
+    /// the one that it starts first is next.
     #[inline]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
@@ -134,18 +140,12 @@ impl Discipline for Wf2q {
     /// A packet leaves at most `L/C` after the fluid finishes it, and when a
     /// packet has left the fluid has at most `(1 - r/C) L` of it still to serve.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.full_queue(f);
         let delay = Bound {
             delay: self.shares.own_time(queue.saturating_add(self.shares.largest()), f) + ROUNDING,
             formula: "(B + L)/r",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: self.shares.own_time(queue, f) + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }

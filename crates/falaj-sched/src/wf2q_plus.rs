@@ -16,7 +16,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::{Span, Time};
-use crate::virtual_time::{PARTS, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead};
+use crate::virtual_time::{NONE, PARTS, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead, is_free};
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -27,8 +27,6 @@ pub const ENTRY: Entry = Entry {
     scheduler: &[],
     flow: &[WEIGHT],
 };
-
-const NONE: u32 = u32::MAX;
 
 /// Worst-case fair weighted fair queueing, the practical form.
 #[derive(Debug, Clone)]
@@ -95,12 +93,6 @@ impl Wf2qPlus {
     fn idle(&self) -> bool {
         self.waiting.is_empty() && self.started.is_empty()
     }
-
-    /// Is no flow in hand, or one whose last packet has left?
-    #[inline]
-    fn is_free(&self, flows: &Flows<Share>) -> bool {
-        self.in_hand == NONE || flows.head(FlowId(self.in_hand)).is_none()
-    }
 }
 
 impl Discipline for Wf2qPlus {
@@ -108,9 +100,7 @@ impl Discipline for Wf2qPlus {
     type Tag = ();
 
     fn start(&mut self, flows: &mut Flows<Share>) {
-        for (f, &weight) in self.weights.all.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.weights.largest);
-        }
+        self.weights.start(flows);
     }
 
     /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
@@ -132,7 +122,7 @@ impl Discipline for Wf2qPlus {
         if flows.state(f).place == Place::Present {
             return;
         }
-        let free = self.idle() && self.is_free(flows);
+        let free = self.idle() && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
             flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
             self.time.rest();

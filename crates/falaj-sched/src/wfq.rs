@@ -14,9 +14,8 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::shares::{Shares, Virtual, WEIGHT};
 use crate::time::Time;
-use alloc::vec;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -71,11 +70,17 @@ impl Discipline for Wfq {
 
     fn start(&mut self, _: &mut Flows<WfqFlow, Virtual>) {}
 
-    /// What is queued keeps its tags; the fluid goes on with the new weights.
-    fn succeed(&mut self, old: Wfq, _: &mut Flows<WfqFlow, Virtual>, _: Time) {
-        self.fluid.succeed(old.fluid);
-        (self.heads, self.serving) = (old.heads, old.serving);
-        self.heads.grow(self.shares.flows());
+    fn retag(&self, old: &mut Wfq, f: FlowId, tag: Virtual, now: Time) -> Virtual {
+        self.fluid.retag(&mut old.fluid, f, tag, now)
+    }
+
+    /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
+    fn succeed(&mut self, old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+        self.fluid.succeed(old.fluid, now);
+        self.serving = old.serving;
+        for f in old.shares.all().filter(|&f| flows.head(f).is_some()) {
+            self.heads.set(f, flows.head_tag(f));
+        }
     }
 
     #[inline]
@@ -117,18 +122,13 @@ impl Discipline for Wfq {
     /// already sent, as many as others are behind: a packet each. So much longer
     /// than its queue's time may a packet take that comes after them.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let behind = self.shares.link().airtime_of_many(self.shares.largest()) + ROUNDING;
         let queue = self.shares.full_queue(f);
         let delay = Bound {
-            delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f) + behind,
+            delay: self.shares.own_time(queue.saturating_add(self.shares.one_of_each_other()), f)
+                + self.shares.behind_fluid(),
             formula: "(B + (N - 1) L)/r + L/C",
             condition: "packets that found room",
         };
-        let smooth = Bound {
-            delay: self.shares.own_time(queue, f) + behind,
-            formula: "B/r + L/C",
-            condition: "a flow that never sends more than B + r t",
-        };
-        Ok(self.shares.promise(f, behind, delay, vec![smooth]))
+        Ok(self.shares.promise_by_fluid(f, delay))
     }
 }

@@ -1,6 +1,7 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
+use falaj_sched::promise::Turns;
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::Span;
 use num_bigint::BigInt;
@@ -143,6 +144,38 @@ impl Curve {
             return Curve { pieces: vec![start] };
         }
         Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
+    }
+
+    /// A flow that is served in turns, of which so many are drawn one by one; then the line that
+    /// lies below all later ones (Tabatabaee and Le Boudec 2021; the line is Boyer, Stea and Sofack's, 2012).
+    pub fn in_turns(turns: &Turns, drawn: usize) -> Curve {
+        let (rate, pause) = (slope(turns.rate), exact(turns.between) / slope(turns.rate));
+        let (mut at, mut level) = (exact(turns.latency.0), Exact::zero());
+        let mut pieces = Vec::with_capacity(2 * drawn + 2);
+        let mut piece = |at: &Exact, level: &Exact, slope: Exact| {
+            pieces.push(Piece { at: at.clone(), value: level.clone(), after: level.clone(), slope });
+        };
+        piece(&Exact::zero(), &level, Exact::zero());
+        for n in 0..drawn {
+            let bytes = exact(if n == 0 { turns.first } else { turns.turn });
+            if bytes > Exact::zero() {
+                piece(&at, &level, rate.clone());
+            }
+            at += &bytes / &rate;
+            level += bytes;
+            if turns.between > 0 {
+                piece(&at, &level, Exact::zero());
+            }
+            at += &pause;
+        }
+        piece(&at, &level, exact(turns.turn) / (exact(turns.turn) / &rate + pause));
+        pieces.dedup_by(|next, piece| {
+            next.at == piece.at && {
+                *piece = next.clone();
+                true
+            }
+        });
+        Curve::joined(pieces)
     }
 
     /// Steps: from just behind each instant on, so many bytes; from the last

@@ -768,6 +768,42 @@ fn a_benchmark_is_json_alone() {
 }
 
 #[test]
+fn fairness_is_measured_with_a_witness() {
+    let flows = "10:1500,1:1500:10";
+    let ran = falaj(&["bench", "wfi", "--alg", "wf2q+,qfq,drr", "--flowsets", flows, "--qmin", "15n", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let rows = ran.json();
+    let of = |kind: &str| rows.as_array().unwrap().iter().find(|row| row["discipline"] == kind).unwrap().clone();
+    for kind in ["wf2q+", "qfq"] {
+        let row = of(kind);
+        assert!(number(&row["b_wfi"]) <= number(&row["bound"]), "{row}");
+        assert!(number(&row["from"]) < number(&row["to"]), "{row}");
+    }
+    let (fair, drr) = (number(&of("wf2q+")["b_wfi"]), of("drr"));
+    assert!(number(&drr["b_wfi"]) > 4.0 * fair && drr["bound"].is_null(), "{drr}");
+
+    // The worst that is found is a file that says the same when it is read again.
+    let few = ["--alg", "wf2q", "--flowsets", "4:1500,1:1500:3"];
+    let found = falaj(&[&["bench", "wfi", "--search", "--effort", "200"], &few[..]].concat());
+    assert_eq!((found.status, found.err.as_str()), (Some(0), ""));
+    let json = falaj(&[&["bench", "wfi", "--search", "--effort", "200", "--json"], &few[..]].concat()).json();
+    let lag = number(&json[0]["b_wfi"]);
+    assert_eq!(json[0]["tried"], 200);
+    let replay = |name: &'static str, text: &str| {
+        falaj(&[&["bench", "wfi", "--json", "--replay", file(name, text)], &few[..]].concat())
+    };
+    let again = replay("worst", &found.out);
+    assert_eq!((again.status, number(&again.json()[0]["b_wfi"])), (Some(0), lag), "{}", again.err);
+    for (wrong, said) in [("1 4 1500\n", "flow 4 of 4"), ("1 0 1501\n", "1501 B of at most 1500"), ("1 0\n", "falaj: ")]
+    {
+        let ran = replay("not-the-worst", wrong);
+        assert!(ran.status == Some(2) && ran.err.contains(said), "{ran:?}");
+    }
+    let ran = falaj(&["bench", "wfi", "--alg", "wf2"]);
+    assert!(ran.status == Some(2) && ran.err.contains("no discipline is called `wf2`"), "{ran:?}");
+}
+
+#[test]
 fn a_paper_reproduced_warns_of_nothing_and_its_files_do() {
     let ran = falaj(&["reproduce", "fortuna", "--scenario", "1"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));

@@ -1,6 +1,8 @@
 //! Random pipes and adversarial arrivals, all from one seed.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod examples;
+pub mod fraction;
 pub mod model;
 
 use falaj_engine::chance::Chance;

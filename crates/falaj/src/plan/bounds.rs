@@ -6,8 +6,8 @@ use anyhow::Result;
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refusals, Setup};
-use falaj_sched::promise::{NoPromise, Promise};
-use falaj_sched::queue::Limit;
+use falaj_sched::promise::{NoPromise, Promise, Turns};
+use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
 use falaj_sched::time::Span;
@@ -19,13 +19,52 @@ use falaj_traffic::source::Model;
 pub(crate) struct Served {
     /// One for each flow.
     pub(crate) promises: Vec<Result<Promise, NoPromise>>,
+    /// How each is served in turns, if that is known.
+    turns: Vec<Option<Turns>>,
     /// The limit of the one queue, if all flows share it.
     pub(crate) shared: Option<Limit>,
 }
 
+impl Served {
+    /// The distances from this envelope to what `flow` is promised: to its rate and latency, or
+    /// to the turns that it gets, whichever are shorter.
+    pub(crate) fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
+        let to = |service: &Curve| {
+            Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, in_turns: false })
+        };
+        let by_rate = to(service)?;
+        let Some(turns) = self.turns.get(flow).copied().flatten() else { return Some(by_rate) };
+        // As many turns as what is queued may need.
+        let needed = whole(&by_rate.delay.level) / turns.turn.max(1) + 2;
+        let in_turns = to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize))?;
+        Some(Distances {
+            in_turns: in_turns.delay.length < by_rate.delay.length,
+            delay: if in_turns.delay.length < by_rate.delay.length { in_turns.delay } else { by_rate.delay },
+            backlog: if in_turns.backlog.length < by_rate.backlog.length { in_turns.backlog } else { by_rate.backlog },
+        })
+    }
+}
+
+/// More are not drawn: the line below them is as good.
+const MOST_TURNS: u64 = 100;
+
 /// Asks the discipline; refused if it does not accept the setup.
 pub(crate) fn served(kind: &str, setup: &Setup) -> Result<Served, Refusals> {
-    Ok(Served { promises: tree::promises(kind, setup)?, shared: registry::build(kind, setup, Shared)? })
+    let (turns, shared) = registry::build(kind, setup, Finer(setup))?;
+    Ok(Served { promises: tree::promises(kind, setup)?, turns, shared })
+}
+
+/// How flows are served in turns, unless some are divided; and the one queue of a discipline
+/// that has one for all.
+struct Finer<'a>(&'a Setup);
+impl registry::Visitor for Finer<'_> {
+    type Output = (Vec<Option<Turns>>, Option<Limit>);
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        let flows = &self.0.flows;
+        let whole = flows.iter().all(|f| f.inner.is_none());
+        let turns = (0..flows.len() as u32).map(|f| discipline.turns(FlowId(f)).filter(|_| whole)).collect();
+        (turns, discipline.shared_queue())
+    }
 }
 
 /// The one queue of a discipline that has one for all flows.
@@ -114,6 +153,8 @@ pub(crate) struct Backlog {
 pub(crate) struct Distances {
     pub(crate) delay: Distance,
     pub(crate) backlog: Distance,
+    /// The delay is that by turns.
+    in_turns: bool,
 }
 
 /// All that is known of a flow before anything runs.
@@ -147,6 +188,8 @@ impl Outlook {
 
 /// The formula of a delay bound from curves.
 const HORIZONTAL: &str = "h(envelope, service)";
+/// The same from a flow's turns.
+const TURNS: &str = "h(envelope, turns of Q at C)";
 
 /// The sources of one direction of a link.
 pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<&Source> {
@@ -170,14 +213,13 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec
         envelopes = flows.map(|_| all.clone()).collect();
     }
     let mut out = Vec::new();
-    for (f, (promise, envelope)) in served.promises.into_iter().zip(envelopes).enumerate() {
+    for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(&direction.setup, f));
         let of_one = promise.as_ref().ok().filter(|p| p.rate.0 > 0);
         let service = if together { one } else { of_one.map(|p| (p.rate, p.latency)) };
         let service = service.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
-        let distances = envelope.as_ref().ok().zip(service.as_ref()).and_then(|(e, (_, _, service))| {
-            Some(Distances { delay: e.curve.delay(service)?, backlog: e.curve.backlog(service)? })
-        });
+        let distances = envelope.as_ref().ok().zip(service.as_ref());
+        let distances = distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
         let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
@@ -261,6 +303,8 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
     let envelope = flow.envelope.as_ref().ok()?;
     let delay = Span(whole(&distances.delay.length));
     let rate = show::link_rate(*rate);
+    // By turns the first bytes come sooner.
+    let latency = &delay.min(*latency);
     let (wait, total) = (show::nanos(latency.0 as f64), show::nanos(delay.0 as f64));
     let at = float(&distances.delay.at);
     let burst = show::bytes(float(&distances.delay.level));
@@ -281,7 +325,8 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
             sources_named(&envelope.sources)
         )
     };
-    Some(Delay { delay, formula: HORIZONTAL.into(), condition, limit })
+    let formula = if distances.in_turns { TURNS } else { HORIZONTAL }.into();
+    Some(Delay { delay, formula, condition, limit })
 }
 
 /// `traffic a`, `traffic a and b`.

@@ -58,11 +58,12 @@ fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
-    let each = direction.flows.iter().zip(&served.promises).map(|(flow, promise)| {
+    let each = direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
         let Ok(promise) = promise else { return (None, None) };
         let envelope = flow.need.delay.and_then(|_| Envelope::declared(flow)).filter(|_| promise.rate.0 > 0);
         let service = || falaj_theory::Curve::rate_latency(promise.rate, promise.latency);
-        let curves = envelope.and_then(|e| e.curve.delay(&service())).map(|d| Span(whole(&d.length)));
+        let distances = envelope.and_then(|e| served.distances(f, &e.curve, &service()));
+        let curves = distances.map(|d| Span(whole(&d.delay.length)));
         (Some(promise.rate), Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))))
     });
     Some(each.collect())
