@@ -4,7 +4,8 @@ use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder};
-use crate::port::TapPort;
+use crate::packet::{PacketPort, PacketSocket};
+use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Sandbox};
 use falaj_engine::pipe::PipeSpec;
@@ -14,6 +15,7 @@ use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 
 /// May units larger than the mtu pass this link whole? Only while it is
 /// unlimited both ways: a rate acts on packets, not on units of many.
@@ -38,20 +40,38 @@ fn flows(link: &Link) -> [usize; 2] {
 }
 
 /// The link between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> Result<Forwarder, Refusals> {
+pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> io::Result<Forwarder> {
     let large = takes_large_units(link);
-    let engine = engine(link, large)?;
-    let attach = |(towards, from): (Towards, End)| {
-        let d = link.direction(towards);
-        let tap = sandbox.take_tap(from).expect("a sandbox joined by TAPs has one at each end");
-        Attached {
-            port: Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)),
-            pipe: PipeId(pipe_of(towards)),
-            leaves_at: from.other().index(),
+    between(link, large, clock, |d, from| {
+        if let Some(socket) = sandbox.packet(from) {
+            return Ok(Box::new(PacketPort::new(Arc::clone(socket), d.classifier(), d.account)?));
         }
-    };
-    let ports = [(Towards::Up, End::Near), (Towards::Down, End::Far)].map(attach);
-    Ok(Forwarder::new(clock, engine, &flows(link), ports.into()))
+        let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)))
+    })
+}
+
+/// The link between two existing interfaces: up from the first to the second.
+pub fn to_interfaces(link: &Link, sockets: &[Arc<PacketSocket>; 2], clock: Clock) -> io::Result<Forwarder> {
+    between(link, takes_large_units(link), clock, |d, from| {
+        Ok(Box::new(PacketPort::new(Arc::clone(&sockets[from.index()]), d.classifier(), d.account)?))
+    })
+}
+
+/// The link between two ports, each made for what comes in there.
+fn between(
+    link: &Link,
+    large: bool,
+    clock: Clock,
+    mut port: impl FnMut(&Direction, End) -> io::Result<Box<dyn Port>>,
+) -> io::Result<Forwarder> {
+    let engine = engine(link, large).map_err(io::Error::other)?;
+    let mut ports = Vec::new();
+    for (towards, from) in [(Towards::Up, End::Near), (Towards::Down, End::Far)] {
+        let port = port(link.direction(towards), from)?;
+        ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: from.other().index() });
+    }
+    Ok(Forwarder::new(clock, engine, &flows(link), ports))
 }
 
 /// The link behind loopback sockets, one for each source; where the sources

@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
+//! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`forward`] | the live loop: ports, the engine between them, the release timer |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
@@ -18,6 +19,7 @@ pub mod clock;
 pub mod datagrams;
 pub mod ends;
 pub mod forward;
+pub mod packet;
 mod poll;
 mod pool;
 pub mod port;

@@ -61,6 +61,13 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
+/// What a unit is to the link, by the frame behind its virtio-net header.
+pub(crate) fn classified(classifier: &Classifier, account: Account, unit: &[u8]) -> Received {
+    let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
+    let network = frame.len().saturating_sub(header(frame)) as u32;
+    Received { length: unit.len(), bytes: account.from_ip(network), flow: classifier.flow(frame) }
+}
+
 impl TapPort {
     /// `mtu` bounds a unit, a VLAN tag beside, unless the kernel may hand over larger ones (`tso`).
     /// Of a frame that is longer (whoever lives behind the interface may raise
@@ -82,9 +89,7 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        let frame = &buffer[Tap::VNET_HEADER.min(length)..length];
-        let network = frame.len().saturating_sub(header(frame)) as u32;
-        Ok(Some(Received { length, bytes: self.account.from_ip(network), flow: self.classifier.flow(frame) }))
+        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

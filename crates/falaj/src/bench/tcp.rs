@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// How often each path has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
     repeat: u64,
+    /// How packets reach the emulated link.
+    #[arg(long, value_enum, default_value_t = Over::Tap)]
+    over: Over,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -53,6 +56,15 @@ pub(crate) struct Args {
     /// The other end's address, or the receiver's own.
     #[arg(long, hide = true, requires = "end")]
     at: Option<SocketAddr>,
+}
+
+/// What is between a namespace and the emulated link.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Over {
+    /// A TAP interface.
+    Tap,
+    /// A packet socket at a veth pair.
+    Packet,
 }
 
 /// What an end of the stream does.
@@ -101,7 +113,7 @@ impl Series {
     }
 }
 
-const PATHS: [(Join, &str); 2] = [(Join::Veth, "bare veth"), (Join::Tap, "emulated link")];
+const PATHS: [&str; 2] = ["bare veth", "emulated link"];
 const VERSIONS: [u8; 2] = [4, 6];
 const PORT: u16 = 5201;
 /// What the ends write and read at once.
@@ -117,11 +129,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let mut series: Vec<Series> =
-        VERSIONS.into_iter().flat_map(|ip| PATHS.map(|(_, path)| Series { path, ip, streams: Vec::new() })).collect();
+        VERSIONS.into_iter().flat_map(|ip| PATHS.map(|path| Series { path, ip, streams: Vec::new() })).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "streaming");
     let mut turns = 0;
     let interrupted = loop {
-        match turn(&mut series, args.seconds, &bar) {
+        match turn(&mut series, args, &bar) {
             Ok(()) => turns += 1,
             // Only whole turns compare.
             Err(error) if error.is::<Interrupted>() => break true,
@@ -150,10 +162,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// A stream through each path.
-fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
+fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
+    let emulated = match args.over {
+        Over::Tap => Join::Tap,
+        Over::Packet => Join::Packet,
+    };
     for (i, &ip) in VERSIONS.iter().enumerate() {
-        for (j, &(join, _)) in PATHS.iter().enumerate() {
-            series[i * PATHS.len() + j].streams.push(stream(join, ip, seconds)?);
+        for (j, join) in [Join::Veth, emulated].into_iter().enumerate() {
+            series[i * PATHS.len() + j].streams.push(stream(join, ip, args.seconds)?);
             bar.inc(1);
         }
     }
@@ -201,8 +217,8 @@ fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
-        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock)?),
         Join::Veth => None,
+        _ => Some(attach::to_sandbox(link, &mut sandbox, clock)?),
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
@@ -220,7 +236,7 @@ fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
         receiver_cpu: of_time(receiver),
         link_cpu,
         retransmitted: sender.retransmitted,
-        lost: forwarder.map_or(0, |f| lost(&f)),
+        lost: forwarder.map_or(0, |f| lost(&f)) + sandbox.unread().unwrap_or(0),
     })
 }
 

@@ -1,0 +1,79 @@
+//! What a link is, by a scenario or by flags, and what it did: for the commands that forward others' packets.
+
+use crate::{file, show};
+use anyhow::Result;
+use falaj_live::forward::{Forwarder, Losses};
+use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use std::path::PathBuf;
+
+/// How a link is described.
+#[derive(clap::Args)]
+pub(crate) struct LinkArgs {
+    /// A scenario with one link; without it the flags say what the link is.
+    file: Option<PathBuf>,
+    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
+    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
+    rate: Rate,
+    /// Its propagation delay, each way: 40ms.
+    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
+    delay: Span,
+    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
+    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
+    queue: Option<Limit>,
+    /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces].
+    #[arg(long, value_parser = parse_mtu, conflicts_with = "file")]
+    mtu: Option<u32>,
+}
+
+impl LinkArgs {
+    /// The scenario that was asked for; what nobody said about the mtu is `mtu`.
+    pub(crate) fn scenario(&self, mtu: u32) -> Result<Scenario> {
+        if let Some(path) = &self.file {
+            return file::read(path);
+        }
+        let queue = self.queue.unwrap_or_else(|| default_queue(self.rate, self.delay));
+        Ok(Scenario::simple(self.rate, self.delay, queue, self.mtu.unwrap_or(mtu)))
+    }
+}
+
+/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
+fn default_queue(rate: Rate, delay: Span) -> Limit {
+    if rate.is_unlimited() {
+        return Limit::Packets(1000);
+    }
+    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
+    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
+    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
+}
+
+/// What the scenario's only link did. `unread` is what was lost before it: `None` if nobody knows.
+pub(crate) fn tell(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) {
+    let link = &scenario.links[0];
+    let mut rows = Vec::new();
+    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+        for (flow, measured) in direction.flows.iter().zip(&forwarder.flows()[pipe]) {
+            let c = &measured.counters;
+            rows.push(vec![
+                format!("{way} {}", flow.name),
+                c.offered.to_string(),
+                c.sent.to_string(),
+                c.dropped().to_string(),
+                show::span(measured.delay.quantile(0.5)),
+                show::span(measured.delay.max()),
+                show::span(measured.release_error.quantile(0.99)),
+            ]);
+        }
+    }
+    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
+    eprintln!("{}", show::table(&header, rows));
+    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
+    for (n, why) in losses.by_reason().into_iter().filter(|&(n, _)| n > 0) {
+        eprintln!("{n} packets {why}");
+    }
+    if unread.is_none() {
+        eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+    }
+}
