@@ -64,8 +64,6 @@ pub struct PacketSocket {
     socket: OwnedFd,
     interface: String,
     promiscuous: bool,
-    /// Bytes of the socket's vnet header: 12, or 10 before Linux 6.4.
-    header: usize,
     /// The interface's number and how it was when last looked at.
     bound: Mutex<(c_int, State)>,
     /// Units that the kernel had no room for, as far as it was asked.
@@ -88,13 +86,10 @@ impl PacketSocket {
 
     /// Takes over a socket that `make` made, be it in another process.
     pub(crate) fn adopt(socket: OwnedFd, interface: &str, promiscuous: bool) -> Result<PacketSocket, (Step, Errno)> {
-        // Where the option is not known the header is the shorter one.
-        let header = sys::get::<c_int>(socket.as_fd(), libc::PACKET_VNET_HDR_SZ).map_or(SHORT_HEADER, |n| n as usize);
         let adopted = PacketSocket {
             socket,
             interface: interface.to_owned(),
             promiscuous,
-            header,
             bound: Mutex::new((-1, State::Gone)),
             unread: AtomicU64::new(0),
         };
@@ -151,9 +146,9 @@ impl PacketSocket {
     /// Reads a unit from the socket's queue.
     fn receive(&self, unit: &mut [u8]) -> Result<usize, Errno> {
         let (head, frame) = unit.split_at_mut(Tap::VNET_HEADER);
-        let (length, tag) = sys::receive(self.as_fd(), &mut head[..self.header], frame)?;
-        head[self.header..].fill(0);
-        let length = length - self.header.min(length) + Tap::VNET_HEADER;
+        let (length, tag) = sys::receive(self.as_fd(), &mut head[..HEADER], frame)?;
+        head[HEADER..].fill(0);
+        let length = length.saturating_sub(HEADER) + Tap::VNET_HEADER;
         if length > unit.len() {
             return Err(Errno::EMSGSIZE);
         }
@@ -162,17 +157,10 @@ impl PacketSocket {
 
     /// Sends one unit; `false` if the kernel did not take it: no room or memory now, or no such interface, or down.
     fn send(&self, unit: &[u8]) -> io::Result<bool> {
-        let flags = MsgFlags::MSG_DONTWAIT;
-        let fd = self.socket.as_raw_fd();
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
+        let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
         loop {
-            let sent = if self.header == Tap::VNET_HEADER {
-                socket::send(fd, unit, flags)
-            } else {
-                let parts = [io::IoSlice::new(&head[..self.header]), io::IoSlice::new(frame)];
-                socket::sendmsg::<()>(fd, &parts, &[], flags, None)
-            };
-            match sent {
+            match socket::sendmsg::<()>(self.socket.as_raw_fd(), &parts, &[], MsgFlags::MSG_DONTWAIT, None) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
                 Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(false),
@@ -190,15 +178,13 @@ impl AsFd for PacketSocket {
     }
 }
 
-/// Bytes of the vnet header without the number of buffers, which packet sockets do not use.
-const SHORT_HEADER: usize = 10;
+/// Bytes of the socket's vnet header, which has no number of buffers. With `PACKET_VNET_HDR_SZ` it would be as long as a
+/// TAP's, but what Linux 6.18 writes into the ring then begins two bytes late.
+const HEADER: usize = 10;
 
 /// All that a socket is told before it is bound.
 fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
-    match sys::set(socket, libc::PACKET_VNET_HDR_SZ, Tap::VNET_HEADER as c_int) {
-        Err(Errno::ENOPROTOOPT) => sys::set(socket, libc::PACKET_VNET_HDR, 1)?,
-        done => done?,
-    }
+    sys::set(socket, libc::PACKET_VNET_HDR, 1)?;
     sys::set(socket, libc::PACKET_IGNORE_OUTGOING, 1)?;
     sys::set(socket, libc::PACKET_AUXDATA, 1)?;
     // What is too long for the ring goes to the queue.
@@ -258,7 +244,7 @@ impl PacketPort {
     /// Reads one unit and says its length, header included.
     fn read(&mut self, unit: &mut [u8]) -> Result<Option<usize>, Errno> {
         loop {
-            let Some(frame) = self.ring.front(self.socket.header) else {
+            let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
                 if self.nothing == PATIENCE {
                     self.nothing = 0;
@@ -274,7 +260,7 @@ impl PacketPort {
             } else if frame.cut {
                 None
             } else {
-                Some(copy(frame, self.socket.header, unit))
+                Some(copy(frame, unit))
             };
             self.ring.pop();
             match read {
@@ -289,12 +275,12 @@ impl PacketPort {
 }
 
 /// Copies a whole frame out of the ring.
-fn copy(frame: sys::Frame<'_>, header: usize, unit: &mut [u8]) -> Result<usize, Errno> {
-    let (head, rest) = frame.bytes.split_at_checked(header).ok_or(Errno::EBADMSG)?;
+fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
+    let (head, rest) = frame.bytes.split_at_checked(HEADER).ok_or(Errno::EBADMSG)?;
     let length = Tap::VNET_HEADER + rest.len();
     unit.get_mut(Tap::VNET_HEADER..length).ok_or(Errno::EMSGSIZE)?.copy_from_slice(rest);
-    unit[..header].copy_from_slice(head);
-    unit[header..Tap::VNET_HEADER].fill(0);
+    unit[..HEADER].copy_from_slice(head);
+    unit[HEADER..Tap::VNET_HEADER].fill(0);
     vlan::put_back(unit, length, frame.tag)
 }
 
