@@ -4,7 +4,7 @@ use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder};
-use crate::packet::{PacketPort, PacketSocket};
+use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Sandbox};
@@ -44,7 +44,7 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> io::Resul
     let large = takes_large_units(link);
     between(link, large, clock, |d, from| {
         if let Some(socket) = sandbox.packet(from) {
-            return Ok(Box::new(PacketPort::new(Arc::clone(socket), d.classifier(), d.account)?));
+            return packet_port(socket, d);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
         Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account, d.mtu, large)))
@@ -53,9 +53,11 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock) -> io::Resul
 
 /// The link between two existing interfaces: up from the first to the second.
 pub fn to_interfaces(link: &Link, sockets: &[Arc<PacketSocket>; 2], clock: Clock) -> io::Result<Forwarder> {
-    between(link, takes_large_units(link), clock, |d, from| {
-        Ok(Box::new(PacketPort::new(Arc::clone(&sockets[from.index()]), d.classifier(), d.account)?))
-    })
+    between(link, takes_large_units(link), clock, |d, from| packet_port(&sockets[from.index()], d))
+}
+
+fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {
+    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?, d.classifier(), d.account)))
 }
 
 /// The link between two ports, each made for what comes in there.

@@ -111,7 +111,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn warn_of_mtu(link: &Link, ends: &[End<'_>], mtus: [u32; 2]) {
     for ((end, mtu), takes) in ends.iter().zip(mtus).zip([link.up.mtu, link.down.mtu]) {
         if mtu > takes {
-            note!("warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped", end.place);
+            note!(
+                "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",
+                end.place
+            );
         }
     }
 }

@@ -155,8 +155,12 @@ impl PacketSocket {
         vlan::put_back(unit, length, tag)
     }
 
-    /// Sends one unit; `false` if the kernel did not take it: no room or memory now, or no such interface, or down.
-    fn send(&self, unit: &[u8]) -> io::Result<bool> {
+    /// Sends one unit, header included; `false` if the kernel did not take it: no room or memory now, or the interface
+    /// is down or gone.
+    ///
+    /// # Errors
+    /// What `sendmsg(2)` says: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for a frame beyond the mtu.
+    pub fn send(&self, unit: &[u8]) -> io::Result<bool> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
         let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
         loop {
@@ -215,15 +219,11 @@ fn attach(socket: BorrowedFd<'_>, index: c_int, promiscuous: bool) -> Result<(),
     Ok(())
 }
 
-/// A port at an existing interface.
-///
-/// It never says that it is gone: an interface may come back, and [`PacketSocket::look`] takes it again.
+/// What comes in at an interface, unit by unit.
 #[derive(Debug)]
-pub struct PacketPort {
+pub struct PacketReader {
     ring: Ring,
     socket: Arc<PacketSocket>,
-    classifier: Classifier,
-    account: Account,
     /// How often in a row there was nothing.
     nothing: u32,
 }
@@ -231,18 +231,22 @@ pub struct PacketPort {
 /// So often may there be nothing until the socket is asked for an error, which would wake us for ever.
 const PATIENCE: u32 = 64;
 
-impl PacketPort {
-    /// A socket serves one port.
+impl PacketReader {
+    /// A socket has one reader.
     ///
     /// # Errors
     /// The receive ring cannot be mapped.
-    pub fn new(socket: Arc<PacketSocket>, classifier: Classifier, account: Account) -> io::Result<PacketPort> {
-        let ring = Ring::map(socket.as_fd())?;
-        Ok(PacketPort { ring, socket, classifier, account, nothing: 0 })
+    pub fn new(socket: Arc<PacketSocket>) -> io::Result<PacketReader> {
+        Ok(PacketReader { ring: Ring::map(socket.as_fd())?, socket, nothing: 0 })
     }
 
-    /// Reads one unit and says its length, header included.
-    fn read(&mut self, unit: &mut [u8]) -> Result<Option<usize>, Errno> {
+    /// Reads one unit and says its length in bytes, header included; `None` if there is none now. Give
+    /// [`Tap::MAX_UNIT`] bytes.
+    ///
+    /// # Errors
+    /// What concerns one unit, which is lost: `EMSGSIZE` if it is longer than that, `EINVAL` if the kernel has no header
+    /// for what is left to do.
+    pub fn read(&mut self, unit: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let Some(frame) = self.ring.front(HEADER) else {
                 self.nothing += 1;
@@ -268,7 +272,7 @@ impl PacketPort {
                     // There was no room for it in the queue.
                     self.socket.unread.fetch_add(1, Ordering::Relaxed);
                 }
-                Some(read) => return read.map(Some),
+                Some(read) => return Ok(Some(read?)),
             }
         }
     }
@@ -284,9 +288,26 @@ fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
     vlan::put_back(unit, length, frame.tag)
 }
 
+/// A port at an existing interface.
+///
+/// It never says that it is gone: an interface may come back, and [`PacketSocket::look`] takes it again.
+#[derive(Debug)]
+pub struct PacketPort {
+    reader: PacketReader,
+    classifier: Classifier,
+    account: Account,
+}
+
+impl PacketPort {
+    /// Packets are classified and accounted as the link behind the port wants them.
+    pub fn new(reader: PacketReader, classifier: Classifier, account: Account) -> PacketPort {
+        PacketPort { reader, classifier, account }
+    }
+}
+
 impl Port for PacketPort {
     fn name(&self) -> String {
-        format!("The interface {}", self.socket.interface)
+        format!("The interface {}", self.reader.socket.interface)
     }
 
     fn longest(&self) -> usize {
@@ -294,15 +315,15 @@ impl Port for PacketPort {
     }
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
-        let Some(length) = self.read(buffer)? else { return Ok(None) };
+        let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
         Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        self.socket.send(unit)
+        self.reader.socket.send(unit)
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.reader.socket.as_fd()
     }
 }

@@ -154,9 +154,9 @@ impl Error {
                 Errno::EPERM | Errno::EACCES => Some("the namespace is not yours to enter: run as root".into()),
                 _ => None,
             },
-            Step::PacketSocket if errno == Errno::EPERM => Some(
-                "that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into(),
-            ),
+            Step::PacketSocket if errno == Errno::EPERM => {
+                Some("that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into())
+            }
             Step::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
             Step::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
             _ => None,

@@ -308,7 +308,9 @@ impl Sandbox {
         let mut failure = None;
         for ((cloned, control), waiting) in born.into_iter().zip(controls).zip(waiting) {
             match cloned {
-                Ok(init) => sides.push(Held { init, control, tap: None, packet: None, waiting, running: false, closed: false }),
+                Ok(init) => {
+                    sides.push(Held { init, control, tap: None, packet: None, waiting, running: false, closed: false })
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
