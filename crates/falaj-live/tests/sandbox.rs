@@ -353,7 +353,7 @@ fn token(name: &str) -> String {
 }
 
 fn spec(user_namespace: UserNamespace) -> Spec {
-    Spec { user_namespace, ..Spec::default() }
+    Spec { join: Join::Tap, user_namespace, ..Spec::default() }
 }
 
 // ------------------------------------------------------------------------------------------------------------ cases

@@ -7,6 +7,7 @@
 //! Each case runs in a process of its own (`--case`) that has made itself a user and a network namespace; the hosts are
 //! processes of this program too (`--probe host`). Where namespaces are not allowed the cases are left out, and say so.
 
+#[allow(dead_code, reason = "others use the rest")]
 #[path = "../common/mod.rs"]
 mod common;
 mod host;
@@ -15,7 +16,7 @@ mod netlink;
 use common::{Ran, file, program, signal};
 use host::{Host, hex};
 use libtest_mimic::{Arguments, Completion, Trial};
-use std::io::{BufRead, BufReader, Lines, Read};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_burst_that_is_not_read_is_told", unread),
     ("it_leaves_nothing_behind", leaves_nothing),
     ("interfaces_of_other_namespaces", elsewhere),
+    ("interfaces_of_other_users_namespaces", somebody_elses),
     ("what_cannot_be_is_refused", refused),
 ];
 
@@ -36,6 +38,10 @@ fn main() -> ExitCode {
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["--probe", "host"] => {
             host::live();
+            return ExitCode::SUCCESS;
+        }
+        ["--probe", "container"] => {
+            container();
             return ExitCode::SUCCESS;
         }
         ["--case", name] => {
@@ -382,6 +388,42 @@ fn elsewhere() {
     assert!(ran.err.contains("cannot enter the network namespace"), "{ran:?}");
 }
 
+/// Hosts in a user namespace of their own; they talk when told to.
+fn container() {
+    let (mut a, mut b) = hosts();
+    println!("ready");
+    for _ in std::io::stdin().lines() {
+        pass_between(&mut a, &mut b, B[0]);
+        println!("passed");
+    }
+}
+
+fn somebody_elses() {
+    let me = std::env::current_exe().expect("a path");
+    let mut command = Command::new("unshare");
+    command.arg("-Urn").arg(me).args(["--probe", "container"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut container = command.spawn().expect("it starts");
+    let mut said = BufReader::new(container.stdout.take().expect("a pipe")).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    // Who made the container may enter it, with no capability of his own.
+    let pid = container.id();
+    let mut command = Command::new("setpriv");
+    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge"]);
+    command.args(["a1", "b1"].map(|interface| format!("{interface}@{pid}")));
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut bridge = Bridge { child, said: stderr };
+    bridge.says(&format!("falaj: forwarding between a1@{pid} and b1@{pid}"));
+    let mut stdin = container.stdin.take().expect("a pipe");
+    writeln!(stdin, "go").expect("it listens");
+    assert_eq!(said.next().as_deref(), Some("passed"));
+    bridge.end();
+    drop(stdin);
+    assert!(container.wait().expect("a status").success());
+}
+
+const NO_CAPABILITIES: [&str; 4] = ["--bounding-set", "-all", "--inh-caps", "-all"];
+
 fn refused() {
     let (_a, _b) = hosts();
     for (args, words) in [
@@ -399,7 +441,7 @@ fn refused() {
     }
     // A user without the right to open packet sockets is told how to get it.
     let mut command = Command::new("setpriv");
-    command.args(["--bounding-set", "-all", "--inh-caps", "-all", env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1"]);
+    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1"]);
     let ran: Ran = command.stdin(Stdio::null()).output().expect("setpriv is there").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"), "{ran:?}");
