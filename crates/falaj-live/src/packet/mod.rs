@@ -17,6 +17,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
@@ -84,6 +85,17 @@ impl PacketSocket {
         Ok(socket)
     }
 
+    /// Waits until an interface that was just brought up, and so its peer, sends what it is given; until then the kernel
+    /// throws it away. Not for long: on a machine that is so busy the first packets may be lost.
+    pub(crate) fn await_carrier(socket: &OwnedFd, interface: &str) {
+        for _ in 0..1000 {
+            if sys::flags(socket.as_fd(), interface).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Takes over a socket that `make` made, be it in another process.
     pub(crate) fn adopt(socket: OwnedFd, interface: &str, promiscuous: bool) -> Result<PacketSocket, (Step, Errno)> {
         let adopted = PacketSocket {
@@ -115,7 +127,8 @@ impl PacketSocket {
 
     fn find(&self) -> Result<(c_int, State), Errno> {
         let index = sys::index(self.as_fd(), &self.interface)?;
-        Ok((index, if sys::is_up(self.as_fd(), &self.interface)? { State::Up } else { State::Down }))
+        let up = sys::flags(self.as_fd(), &self.interface)? & libc::IFF_UP != 0;
+        Ok((index, if up { State::Up } else { State::Down }))
     }
 
     /// Looks how the interface is, and takes one of its name that has appeared; says how it is if that has changed.

@@ -85,11 +85,11 @@ pub(super) fn index(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> 
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
-/// Whether an interface was brought up.
-pub(super) fn is_up(socket: BorrowedFd<'_>, name: &str) -> Result<bool, Errno> {
+/// An interface's flags: `IFF_UP` and the like.
+pub(super) fn flags(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFFLAGS as libc::Ioctl)?;
     // SAFETY: as above.
-    Ok(i32::from(unsafe { answer.ifr_ifru.ifru_flags }) & libc::IFF_UP != 0)
+    Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
 }
 
 /// The largest IP packet of an interface.

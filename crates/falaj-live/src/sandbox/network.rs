@@ -102,6 +102,7 @@ impl Network {
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
         self.configure()?;
+        PacketSocket::await_carrier(&socket, OUTER);
         Ok(socket)
     }
 
