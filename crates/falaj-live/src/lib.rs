@@ -8,6 +8,7 @@
 //! | [`forward`] | the live loop: ports, the engine between them, the release timer |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
+//! | [`flood`] | as many small datagrams as go |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 
 #[cfg(not(target_os = "linux"))]
@@ -18,6 +19,7 @@ mod buffer;
 pub mod clock;
 pub mod datagrams;
 pub mod ends;
+pub mod flood;
 pub mod forward;
 pub mod packet;
 mod poll;

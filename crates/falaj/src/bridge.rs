@@ -84,7 +84,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     warn_of_spinning(link);
     warn_of_mtu(link, &ends, mtus);
 
-    let mut signals = Signals::take()?;
+    let signals = Signals::take()?;
     let sockets = [Arc::clone(&a.socket), Arc::clone(&b.socket)];
     let mut forwarder = attach::to_interfaces(link, &sockets, Clock::from_zero(monotonic()))?;
     priority::be_punctual(Rank::Link);
@@ -100,7 +100,6 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Woken::Deadline => {}
         }
     }
-    signals.next()?;
     if args.stats {
         tell(&scenario, &forwarder, Some(sockets.iter().map(|socket| socket.unread()).sum()));
     }

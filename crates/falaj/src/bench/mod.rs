@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod io;
 mod sched;
 mod sim;
 mod tcp;
@@ -29,6 +30,8 @@ enum What {
     Wfi(sched::wfi::Args),
     /// TCP through an unlimited link beside bare veth, in one run.
     Tcp(tcp::Args),
+    /// Small packets forwarded a second, over each kind of port, with the engine and without.
+    Io(io::Args),
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -37,6 +40,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Sched(args) => sched::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
+        What::Io(args) => io::main(args),
     }
 }
 
