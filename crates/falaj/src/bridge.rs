@@ -1,9 +1,10 @@
 //! `falaj bridge`: an emulated link between two interfaces that are there.
 
 use crate::asked::Asked;
-use crate::link::{LinkArgs, tell};
+use crate::link::LinkArgs;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::show::note;
+use crate::stats::tell;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};

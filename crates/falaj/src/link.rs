@@ -1,15 +1,14 @@
-//! What a link is, by a scenario or by flags, and what it did: for the commands that forward others' packets.
+//! A link as the command line tells it: in a file, or by its rate, delay and queue.
 
-use crate::{file, show};
+use crate::file;
 use anyhow::Result;
-use falaj_live::forward::{Forwarder, Losses};
 use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 use std::path::PathBuf;
 
-/// How a link is described.
+/// What says what the link is.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
     /// A scenario with one link; without it the flags say what the link is.
@@ -47,33 +46,4 @@ fn default_queue(rate: Rate, delay: Span) -> Limit {
     let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
     let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
     Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
-}
-
-/// What the scenario's only link did. `unread` is what was lost before it: `None` if nobody knows.
-pub(crate) fn tell(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) {
-    let link = &scenario.links[0];
-    let mut rows = Vec::new();
-    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
-        for (flow, measured) in direction.flows.iter().zip(&forwarder.flows()[pipe]) {
-            let c = &measured.counters;
-            rows.push(vec![
-                format!("{way} {}", flow.name),
-                c.offered.to_string(),
-                c.sent.to_string(),
-                c.dropped().to_string(),
-                show::span(measured.delay.quantile(0.5)),
-                show::span(measured.delay.max()),
-                show::span(measured.release_error.quantile(0.99)),
-            ]);
-        }
-    }
-    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
-    eprintln!("{}", show::table(&header, rows));
-    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
-    for (n, why) in losses.by_reason().into_iter().filter(|&(n, _)| n > 0) {
-        eprintln!("{n} packets {why}");
-    }
-    if unread.is_none() {
-        eprintln!("what was not read in time at the entrance is not known: /proc does not say");
-    }
 }

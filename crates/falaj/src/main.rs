@@ -9,7 +9,7 @@
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
-//! | [`link`] | the link that `run` and `bridge` are asked for, and what it did |
+//! | [`link`], [`stats`] | the link that `run` and `bridge` are asked for, and what it did |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`asked`] | what was asked for, said before a run |
@@ -32,6 +32,7 @@ mod reproduce;
 mod run;
 mod show;
 mod sim;
+mod stats;
 mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};

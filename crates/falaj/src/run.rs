@@ -1,8 +1,9 @@
 //! `falaj run`: a command behind an emulated link.
 
 use crate::asked::Asked;
-use crate::link::{LinkArgs, tell};
+use crate::link::LinkArgs;
 use crate::measure::{only_link, warn_of_spinning};
+use crate::stats::tell;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
