@@ -92,7 +92,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(role) = args.end {
         let at = SocketAddr::new(End::Far.address().into(), PORT);
         match role {
-            Role::Send => _ = flood(at, PAYLOAD, Duration::from_secs(3600))?,
+            Role::Send => {
+                // As the link is: others' load would make it the limit.
+                priority::be_punctual(Rank::Sender);
+                flood(at, PAYLOAD, Duration::from_secs(3600))?;
+            }
             // Nobody need read: what finds the socket full is thrown away at once.
             Role::Receive => {
                 let _socket = UdpSocket::bind(at)?;
