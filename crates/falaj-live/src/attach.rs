@@ -4,15 +4,17 @@ use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
-use crate::port::TapPort;
+use crate::packet::{PacketPort, PacketReader, PacketSocket};
+use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Sandbox};
 use falaj_engine::{Engine, PipeId};
-use falaj_scenario::{Link, Towards};
+use falaj_scenario::{Direction, Link, Towards};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::Arc;
 
 fn engine(link: &Link) -> Result<Engine, Refusals> {
     Engine::new(&[link.up.pipe(), link.down.pipe()]).map_err(|(_, refused)| refused)
@@ -23,19 +25,44 @@ fn flows(link: &Link) -> [usize; 2] {
 }
 
 /// The link between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Options) -> Result<Forwarder, Refusals> {
-    let engine = engine(link)?;
-    let attach = |(towards, from): (Towards, End)| {
-        let d = link.direction(towards);
-        let tap = sandbox.take_tap(from).expect("a sandbox joined by TAPs has one at each end");
-        Attached {
-            port: Box::new(TapPort::new(from, tap, d.classifier(), d.account)),
-            pipe: PipeId(pipe_of(towards)),
-            leaves_at: from.other().index(),
+pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Options) -> io::Result<Forwarder> {
+    between(link, clock, options, |d, from| {
+        if let Some(socket) = sandbox.packet(from) {
+            return packet_port(socket, d);
         }
-    };
-    let ports = [(Towards::Up, End::Near), (Towards::Down, End::Far)].map(attach);
-    Ok(Forwarder::new(clock, engine, &flows(link), ports.into(), options))
+        let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+    })
+}
+
+/// The link between two existing interfaces: up from the first to the second.
+pub fn to_interfaces(
+    link: &Link,
+    sockets: &[Arc<PacketSocket>; 2],
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    between(link, clock, options, |d, from| packet_port(&sockets[from.index()], d))
+}
+
+fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {
+    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?, d.classifier(), d.account)))
+}
+
+/// The link between two ports, each made for what comes in there.
+fn between(
+    link: &Link,
+    clock: Clock,
+    options: Options,
+    mut port: impl FnMut(&Direction, End) -> io::Result<Box<dyn Port>>,
+) -> io::Result<Forwarder> {
+    let engine = engine(link).map_err(io::Error::other)?;
+    let mut ports = Vec::new();
+    for (towards, from) in [(Towards::Up, End::Near), (Towards::Down, End::Far)] {
+        let port = port(link.direction(towards), from)?;
+        ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: from.other().index() });
+    }
+    Ok(Forwarder::new(clock, engine, &flows(link), ports, options))
 }
 
 /// The link behind loopback sockets, one for each source; where the sources

@@ -3,12 +3,14 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
+//! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
 //! | [`record`] | a capture of what passes, written beside the loop |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
+//! | [`flood`] | as many small datagrams as go |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 
 #[cfg(not(target_os = "linux"))]
@@ -19,8 +21,10 @@ mod buffer;
 pub mod clock;
 pub mod datagrams;
 pub mod ends;
+pub mod flood;
 pub mod forward;
 pub mod gso;
+pub mod packet;
 mod poll;
 mod pool;
 pub mod port;

@@ -78,6 +78,19 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
+/// What a unit is to the link, by the frame behind its virtio-net header.
+pub(crate) fn classified(classifier: &Classifier, account: Account, unit: &[u8]) -> Received {
+    let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
+    let (length, flow) = (unit.len(), classifier.flow(frame));
+    let bytes = |ip: usize| account.from_ip(ip as u32);
+    match Train::of(unit) {
+        Some(train) => {
+            Received { length, flow, bytes: bytes(train.each()), last: bytes(train.last()), train: Some(train) }
+        }
+        None => Received::packet(length, bytes(frame.len().saturating_sub(header(frame))), flow),
+    }
+}
+
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
@@ -96,17 +109,7 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        let unit = &buffer[..length];
-        let frame = &unit[Tap::VNET_HEADER.min(length)..];
-        let flow = self.classifier.flow(frame);
-        let bytes = |ip: usize| self.account.from_ip(ip as u32);
-        Ok(Some(match Train::of(unit) {
-            Some(train) => {
-                let (each, last) = (bytes(train.each()), bytes(train.last()));
-                Received { length, flow, bytes: each, last, train: Some(train) }
-            }
-            None => Received::packet(length, bytes(frame.len().saturating_sub(header(frame))), flow),
-        }))
+        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

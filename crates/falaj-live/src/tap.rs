@@ -86,6 +86,12 @@ impl Tap {
     }
 }
 
+impl From<Tap> for OwnedFd {
+    fn from(tap: Tap) -> OwnedFd {
+        tap.fd
+    }
+}
+
 impl AsFd for Tap {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

@@ -15,12 +15,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitCode, Stdio, exit};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use falaj_engine::{Engine, PipeId};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
+use falaj_live::packet::{PacketReader, PacketSocket};
 use falaj_live::port::{Port, Received, TapPort};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
 use falaj_live::tap::Tap;
@@ -240,30 +242,51 @@ struct Crossed {
     destinations: Vec<IpAddr>,
 }
 
-/// Copies units between the TAPs, each way through `change`, until the commands of `ends` have ended.
+/// Where the caller finds the units of one side.
+fn link_fd(sandbox: &Sandbox, end: End) -> Option<BorrowedFd<'_>> {
+    sandbox.packet(end).map(AsFd::as_fd).or(sandbox.tap(end).map(AsFd::as_fd))
+}
+
+fn read(sandbox: &Sandbox, end: End, packets: &mut Option<PacketReader>, unit: &mut [u8]) -> Option<usize> {
+    match packets {
+        Some(packets) => packets.read(unit).unwrap(),
+        None => sandbox.tap(end).and_then(|tap| tap.read(unit).unwrap()),
+    }
+}
+
+fn write(sandbox: &Sandbox, end: End, unit: &[u8]) -> bool {
+    match sandbox.packet(end) {
+        Some(socket) => socket.send(unit).unwrap(),
+        None => sandbox.tap(end).is_some_and(|tap| tap.write(unit).unwrap()),
+    }
+}
+
+/// Copies units between the sides, each way through `change`, until the commands of `ends` have ended.
 fn forward(sandbox: &mut Sandbox, ends: &[End], change: impl Fn(&mut [u8])) -> Crossed {
     let mut crossed = Crossed::default();
     let mut unit = vec![0; Tap::MAX_UNIT];
     let deadline = Instant::now() + Duration::from_secs(30);
+    let reader = |socket: &Arc<PacketSocket>| PacketReader::new(Arc::clone(socket)).unwrap();
+    let mut readers = End::BOTH.map(|end| sandbox.packet(end).map(reader));
     while !ends.iter().all(|end| crossed.exits.contains_key(end)) {
         assert!(Instant::now() < deadline, "the commands do not end: {:?} {:?}", crossed.exits, crossed.kinds);
         {
             let mut fds: Vec<PollFd> = Vec::new();
             for end in End::BOTH {
                 fds.push(PollFd::new(sandbox.control_fd(end), PollFlags::POLLIN));
-                fds.extend(sandbox.tap(end).map(|tap| PollFd::new(tap.as_fd(), PollFlags::POLLIN)));
+                fds.extend(link_fd(sandbox, end).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
             }
             poll(&mut fds, PollTimeout::from(100u8)).unwrap();
         }
         for end in End::BOTH {
-            if let (Some(from), Some(to)) = (sandbox.tap(end), sandbox.tap(end.other())) {
-                while let Some(length) = from.read(&mut unit).unwrap() {
+            if link_fd(sandbox, end.other()).is_some() {
+                while let Some(length) = read(sandbox, end, &mut readers[end.index()], &mut unit) {
                     let (kind, destination) = kind(&unit[Tap::VNET_HEADER..length]);
                     *crossed.kinds.entry(kind).or_default() += 1;
                     crossed.destinations.extend(destination);
                     crossed.longest = crossed.longest.max(length);
                     change(&mut unit[..length]);
-                    crossed.refused += usize::from(!to.write(&unit[..length]).unwrap());
+                    crossed.refused += usize::from(!write(sandbox, end.other(), &unit[..length]));
                 }
             }
             match sandbox.read_event(end).unwrap() {
@@ -358,7 +381,7 @@ fn token(name: &str) -> String {
 }
 
 fn spec(user_namespace: UserNamespace) -> Spec {
-    Spec { user_namespace, ..Spec::default() }
+    Spec { join: Join::Tap, user_namespace, ..Spec::default() }
 }
 
 // ------------------------------------------------------------------------------------------------------------ cases
@@ -506,16 +529,16 @@ fn user(users: UserNamespace) {
 }
 
 fn datagrams(users: UserNamespace) {
-    for tso in [false, true] {
+    for (join, tso) in [(Join::Tap, false), (Join::Tap, true), (Join::Packet, false), (Join::Packet, true)] {
         for address in ["10.77.0.2", "fd77::2"] {
             let (far, mut server) = captured(probe(&["udp-echo", address]));
-            let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, tso, ..spec(users) });
+            let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, join, tso, ..spec(users) });
             sandbox.go(End::Far).unwrap();
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
             let crossed = forward(&mut sandbox, &End::BOTH, finish_checksum);
             assert_eq!(crossed.exits.values().collect::<Vec<_>>(), [&Exit::Code(0), &Exit::Code(0)]);
-            println!("{address}: {:?}", crossed.kinds);
+            println!("{join:?} {address}: {:?}", crossed.kinds);
             let udp = if address.contains(':') { "ipv6/17" } else { "ipv4/17" };
             assert_eq!(crossed.kinds.of(udp), 2);
             // No address resolution, no duplicate address detection, no router solicitation.
@@ -582,11 +605,14 @@ fn tcp(users: UserNamespace, tso: bool, join: Join, megabytes: &str, finish: boo
 
 fn tcp_tso(users: UserNamespace) {
     assert!(tcp(users, true, Join::Tap, "16", false).longest > 10_000);
+    assert!(tcp(users, true, Join::Packet, "16", false).longest > 10_000);
 }
 
 fn tcp_packets(users: UserNamespace) {
     assert_eq!(tcp(users, false, Join::Tap, "4", false).longest, Tap::VNET_HEADER + 14 + 1500);
     tcp(users, false, Join::Tap, "4", true);
+    assert_eq!(tcp(users, false, Join::Packet, "4", false).longest, Tap::VNET_HEADER + 14 + 1500);
+    tcp(users, false, Join::Packet, "4", true);
 }
 
 /// The side's TAP as the forwarder has it, but that checksums are finished, so that the receiving kernel verifies them.
@@ -701,29 +727,35 @@ fn bursts(users: UserNamespace) {
 
 fn missed(users: UserNamespace) {
     const SENT: usize = 20_000;
-    let mut sandbox = start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), ..spec(users) });
-    assert_eq!(sandbox.unread(), Some(0));
-    sandbox.go(End::Near).unwrap();
-    std::thread::sleep(Duration::from_millis(500));
-    let crossed = forward(&mut sandbox, &[End::Near], |_| {});
-    let (read, unread) = (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
-    assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
-    // Multicast reports of the kernel's own may have been among them.
-    assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
+    for join in [Join::Tap, Join::Packet] {
+        let mut sandbox = start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), join, ..spec(users) });
+        assert_eq!(sandbox.unread(), Some(0));
+        sandbox.go(End::Near).unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let crossed = forward(&mut sandbox, &[End::Near], |_| {});
+        let (read, unread) = (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
+        assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");
+        // Multicast reports of the kernel's own may have been among them.
+        assert!((SENT..SENT + 10).contains(&(read + unread)), "{read} read, {unread} not");
+        // It is told as often as one asks.
+        assert_eq!(sandbox.unread().expect("a number") as usize, unread);
+    }
 }
 
 fn tagged(users: UserNamespace) {
     let link = &Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).links[0];
-    let (near, mut said) = captured(probe(&["tagged", "10"]));
-    let mut sandbox = start(Spec { near, tso: false, ..spec(users) });
-    let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, Options::default()).unwrap();
-    sandbox.go(End::Near).unwrap();
-    assert_eq!(line(&mut said), "sent");
-    forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();
-    let counters = forwarder.counters(PipeId(0), FlowId(0));
-    assert!(counters.sent >= 10, "{counters:?}");
-    assert_eq!((counters.dropped(), forwarder.losses()), (0, Losses::default()), "{counters:?}");
+    for join in [Join::Tap, Join::Packet] {
+        let (near, mut said) = captured(probe(&["tagged", "10"]));
+        let mut sandbox = start(Spec { near, join, tso: false, ..spec(users) });
+        let clock = Clock::from_zero(monotonic());
+        let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, Options::default()).unwrap();
+        sandbox.go(End::Near).unwrap();
+        assert_eq!(line(&mut said), "sent");
+        forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();
+        let counters = forwarder.counters(PipeId(0), FlowId(0));
+        assert!(counters.sent >= 10, "{counters:?}");
+        assert_eq!((counters.dropped(), forwarder.losses()), (0, Losses::default()), "{counters:?}");
+    }
 }
 
 fn mtu(users: UserNamespace) {
@@ -784,13 +816,19 @@ fn unprivileged(_: UserNamespace) {
         }
         Err(error) => panic!("{error}"),
     }
-    match Sandbox::start(Spec::default()) {
-        Ok(_) => println!("TAP works too"),
-        Err(error) => {
+    let sandbox = Sandbox::start(Spec::default()).expect("with TAPs, or without");
+    match sandbox.no_tap() {
+        None => assert!(sandbox.tap(End::Near).is_some() && sandbox.packet(End::Near).is_none()),
+        Some(error) => {
             println!("{error}");
+            assert!(sandbox.tap(End::Near).is_none() && sandbox.packet(End::Near).is_some());
             assert_eq!(error.step, Step::OpenTun);
-            assert!(error.to_string().contains("chmod 666 /dev/net/tun"), "{error}");
+            assert!(error.to_string().contains("/dev/net/tun"), "{error}");
         }
+    }
+    drop(sandbox);
+    if let Err(error) = Sandbox::start(Spec { join: Join::Tap, ..Spec::default() }) {
+        assert!(error.step == Step::OpenTun && error.to_string().contains("/dev/net/tun"), "{error}");
     }
 }
 

@@ -20,9 +20,15 @@ impl std::error::Error for Told {}
 
 /// Reads a scenario; tells what is wrong with it, or looks unlikely, on standard error.
 pub(crate) fn read(path: &Path) -> Result<Scenario> {
+    let (name, text) = text(path)?;
+    parse(&text, &name)
+}
+
+/// A scenario's name and text, whatever is wrong with it.
+pub(crate) fn text(path: &Path) -> Result<(String, String)> {
     let name = path.display().to_string();
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {name}"))?;
-    parse(&text, &name)
+    Ok((name, text))
 }
 
 /// The same for a text that is at hand.

@@ -3,12 +3,13 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
+//! | [`sim`], [`plan`], [`run`], [`bridge`], [`traffic`], [`compare`] | of the same name |
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
+//! | [`link`], [`stats`] | the link that `run` and `bridge` are asked for, and what it did |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`asked`] | what was asked for, said before a run |
@@ -16,21 +17,25 @@
 
 mod asked;
 mod bench;
+mod bridge;
 mod check;
 mod compare;
 mod demo;
 mod explain;
 mod file;
 mod fmt;
+mod link;
 mod measure;
 mod pace;
 mod pages;
 mod plan;
+mod recording;
 mod replay;
 mod reproduce;
 mod run;
 mod show;
 mod sim;
+mod stats;
 mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -71,6 +76,8 @@ enum Command {
     Plan(plan::Args),
     /// Run a command behind an emulated link.
     Run(run::Args),
+    /// Forward between two interfaces through an emulated link.
+    Bridge(bridge::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -107,6 +114,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(args),
+        Command::Bridge(args) => bridge::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),

@@ -1,26 +1,21 @@
 //! `falaj run`: a command behind an emulated link.
 
 use crate::asked::Asked;
+use crate::link::LinkArgs;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::pace::Pace;
-use crate::show::note;
-use crate::{file, show};
+use crate::recording::Recording;
+use crate::stats::tell;
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
-use falaj_live::forward::{Forwarder, Losses, Woken};
+use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::record::Recorder;
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
-use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `run` takes.
@@ -38,20 +33,8 @@ Examples:
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
   falaj run examples/tenants.toml -- bash")]
 pub(crate) struct Args {
-    /// A scenario with one link; without it the flags say what the link is.
-    file: Option<PathBuf>,
-    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
-    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
-    rate: Rate,
-    /// Its propagation delay, each way: 40ms.
-    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
-    delay: Span,
-    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
-    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
-    queue: Option<Limit>,
-    /// Its largest IP packet: 1500B.
-    #[arg(long, value_parser = parse_mtu, conflicts_with = "file", default_value = "1500B")]
-    mtu: u32,
+    #[command(flatten)]
+    link: LinkArgs,
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
@@ -63,40 +46,13 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
-    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
-    #[arg(long, value_name = "FILE")]
-    capture: Option<PathBuf>,
+    #[command(flatten)]
+    recording: Recording,
     #[command(flatten)]
     asked: Asked,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
-}
-
-/// The scenario that the file or the flags ask for, and as a text.
-fn scenario(args: &Args) -> Result<(Scenario, String)> {
-    if let Some(path) = &args.file {
-        let name = path.display().to_string();
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {name}"))?;
-        return Ok((file::parse(&text, &name)?, text));
-    }
-    let Args { rate, delay, mtu, .. } = args;
-    let queue = args.queue.unwrap_or_else(|| default_queue(*rate, *delay));
-    let text = format!(
-        "[link.link]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nmtu = \"{mtu}B\"\nscheduler = {{ kind = \"fifo\" }}\n\n\
-         [link.link.flow.all]\nmatch = \"any\"\nqueue = \"{queue}\"\n"
-    );
-    Ok((file::parse_quietly(&text, "the flags")?, text))
-}
-
-/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
-pub(crate) fn default_queue(rate: Rate, delay: Span) -> Limit {
-    if rate.is_unlimited() {
-        return Limit::Packets(1000);
-    }
-    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
-    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
-    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
 }
 
 /// The side of the far end's command. What is typed is for the near one alone.
@@ -106,7 +62,7 @@ fn peer(command: OsString) -> Result<Side> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let (scenario, text) = scenario(&args)?;
+    let (scenario, text) = args.link.scenario(1500)?;
     let link = &scenario.links[only_link(&scenario)?];
     args.asked.tell(&scenario);
     warn_of_spinning(link);
@@ -122,26 +78,16 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
-    if let Some(path) = &args.capture {
-        let recorder = Recorder::start(path, &text, &["near", "far"], clock);
-        forwarder.record(recorder.with_context(|| format!("cannot write the capture {}", path.display()))?);
-    }
+    args.recording.begin(&mut forwarder, &text)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
-    if let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &args.capture) {
-        let name = path.display();
-        match recorder.finish() {
-            Ok(recorded) if recorded.missing > 0 => {
-                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing)
-            }
-            Ok(_) => {}
-            // The command is what this was about: its exit status stands.
-            Err(error) => note!("warning: the capture {name} is not complete: {error}"),
-        }
-    }
+    args.recording.end(&mut forwarder);
     if args.stats {
-        tell(&scenario, &forwarder, &sandbox);
+        if let Some(error) = sandbox.no_tap() {
+            eprintln!("no TAP here, veth and packet sockets instead: {error}");
+        }
+        tell(&scenario, &forwarder, sandbox.unread());
     }
     Ok(ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX)))
 }
@@ -170,34 +116,5 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
             Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
             Woken::Deadline => {}
         }
-    }
-}
-
-fn tell(scenario: &Scenario, forwarder: &Forwarder, sandbox: &Sandbox) {
-    let link = &scenario.links[0];
-    let mut rows = Vec::new();
-    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
-        for (flow, measured) in direction.flows.iter().zip(&forwarder.flows()[pipe]) {
-            let c = &measured.counters;
-            rows.push(vec![
-                format!("{way} {}", flow.name),
-                c.offered.to_string(),
-                c.sent.to_string(),
-                c.dropped().to_string(),
-                show::span(measured.delay.quantile(0.5)),
-                show::span(measured.delay.max()),
-                show::span(measured.release_error.quantile(0.99)),
-            ]);
-        }
-    }
-    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
-    eprintln!("{}", show::table(&header, rows));
-    let unread = sandbox.unread();
-    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
-    for (n, why) in losses.by_reason().into_iter().filter(|&(n, _)| n > 0) {
-        eprintln!("{n} packets {why}");
-    }
-    if unread.is_none() {
-        eprintln!("what was not read in time at the entrance is not known: /proc does not say");
     }
 }

@@ -9,33 +9,46 @@ use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
-/// A test, and whether it is run once more in a user namespace that root would not need.
-type Test = (&'static str, fn(&Users), bool);
+/// A test, and where else it is run.
+type Test = (&'static str, fn(&Users), Again);
+
+/// Where a test is run once more.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Again {
+    Nowhere,
+    /// In a user namespace that root would not need.
+    Users,
+    /// There, and on a machine whose /dev/net/tun is something else.
+    Tapless,
+}
+use Again::{Nowhere, Tapless};
 
 const TESTS: &[Test] = &[
-    ("the_exit_status_is_the_commands", exit_status, true),
-    ("streams_pass_through", streams, true),
-    ("the_environment_says_where_we_are", environment, true),
-    ("signals_reach_the_command", signals, true),
-    ("the_peer_runs_beside_and_has_its_own_input", peer, true),
-    ("datagrams_reach_the_other_side", reach, true),
-    ("a_delay_delays", delay, true),
-    ("a_rate_limits", rate, true),
-    ("a_scenario_sorts_packets_into_flows", sorts, false),
-    ("a_capture_is_replayed_to_the_nanosecond", capture, true),
-    ("what_is_lost_at_the_entrance_is_told", entrance, true),
-    ("a_link_that_cannot_be_is_refused", refused, false),
-    ("it_starts_at_once", start_up, true),
-    ("kill_9_leaves_nothing", kill_9, true),
-    ("traffic_reports_what_it_sent", traffic, false),
-    ("compare_keeps_its_bounds", compare, false),
-    ("compare_with_ipv6_and_both_ways", both_ways, false),
-    ("section_ii_b_counts_what_wakes_it", section_ii_b, false),
-    ("without_a_tap_packets_go_over_loopback", loopback, false),
+    ("the_exit_status_is_the_commands", exit_status, Again::Users),
+    ("streams_pass_through", streams, Again::Users),
+    ("the_environment_says_where_we_are", environment, Tapless),
+    ("signals_reach_the_command", signals, Again::Users),
+    ("the_peer_runs_beside_and_has_its_own_input", peer, Again::Users),
+    ("datagrams_reach_the_other_side", reach, Tapless),
+    ("a_delay_delays", delay, Tapless),
+    ("a_rate_limits", rate, Tapless),
+    ("tcp_passes_a_rate", tcp, Tapless),
+    ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
+    ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
+    ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
+    ("a_link_that_cannot_be_is_refused", refused, Nowhere),
+    ("it_starts_at_once", start_up, Again::Users),
+    ("kill_9_leaves_nothing", kill_9, Tapless),
+    ("traffic_reports_what_it_sent", traffic, Nowhere),
+    ("compare_keeps_its_bounds", compare, Nowhere),
+    ("compare_with_ipv6_and_both_ways", both_ways, Nowhere),
+    ("section_ii_b_counts_what_wakes_it", section_ii_b, Nowhere),
+    ("without_a_tap_there_are_packet_sockets", tapless, Nowhere),
+    ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
 ];
 
 fn main() -> ExitCode {
@@ -58,11 +71,14 @@ fn main() -> ExitCode {
         })
     };
     let mut trials = Vec::new();
-    for &(name, test, twice) in TESTS {
-        trials.push(trial(name.to_owned(), Users { flags: &[] }, test));
-        if twice {
-            let users = Users { flags: &["--user-namespace"] };
+    for &(name, test, again) in TESTS {
+        trials.push(trial(name.to_owned(), Users { flags: &[], tapless: false }, test));
+        if again >= Again::Users {
+            let users = Users { flags: &["--user-namespace"], tapless: false };
             trials.push(trial(format!("{name}::user_namespace"), users, test));
+        }
+        if again >= Tapless {
+            trials.push(trial(format!("{name}::without_tap"), Users { flags: &[], tapless: true }, test));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -73,12 +89,15 @@ fn main() -> ExitCode {
 /// Which users there are behind the link.
 struct Users {
     flags: &'static [&'static str],
+    /// Where there is no TAP.
+    tapless: bool,
 }
 
 impl Users {
     /// `falaj run FLAGS… ARGS…`
     fn command(&self, args: &[&str]) -> Command {
-        program(&[&["run"], self.flags, args].concat())
+        let args = [&["run"], self.flags, args].concat();
+        if self.tapless { without(NO_TAP, &args) } else { program(&args) }
     }
 
     fn run(&self, args: &[&str]) -> Ran {
@@ -92,6 +111,18 @@ impl Users {
         ran
     }
 }
+
+/// falaj on a machine from which this script has taken something.
+fn without(script: &str, args: &[&str]) -> Command {
+    let mut command = Command::new("unshare");
+    command.args(["-Urm", "sh", "-c", &format!("{script} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_falaj")]);
+    command.args(args).current_dir(env!("CARGO_TARGET_TMPDIR")).env_remove("RUST_BACKTRACE");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Where there is no such device nothing need be taken.
+const NO_TAP: &str = "{ [ ! -e /dev/net/tun ] || mount --bind /dev/null /dev/net/tun; }";
 
 /// This program as a command inside: its path, without anything a shell minds.
 fn me() -> String {
@@ -517,16 +548,34 @@ size = "1500B"
 [run]
 "#;
 
+fn tcp(users: &Users) {
+    for address in ["10.77.0.2", "fd77::2"] {
+        let serve = format!("{} --probe serve {address}", me());
+        let flags = ["--rate", "200mbit", "--delay", "2ms", "--stats", "--peer", &serve];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", address]].concat());
+        assert_eq!(ran.out, "whole\n", "{ran:?}");
+        assert_eq!(ran.err.contains("no TAP here, veth and packet sockets instead"), users.tapless, "{}", ran.err);
+    }
+}
+
+fn tapless(_: &Users) {
+    let tenants = file("tapless.toml", TENANTS);
+    let ran: Ran = without(NO_TAP, &["compare", tenants, "--duration", "1s", "--json"]).output().unwrap().into();
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    let json = ran.json();
+    assert_eq!((json["over"].as_str(), ran.err.as_str()), (Some("namespaces"), ""));
+    for name in ["a", "b"] {
+        let f = flow(&json["flows"], name);
+        assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
+        assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
+    }
+}
+
 fn loopback(_: &Users) {
-    // A machine whose /dev/net/tun is something else.
+    const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_net_namespaces";
     let tenants = file("loopback.toml", TENANTS);
-    let hidden = |words: &str| -> Ran {
-        let script = format!("mount --bind /dev/null /dev/net/tun && exec {} {words}", env!("CARGO_BIN_EXE_falaj"));
-        let mut command = Command::new("unshare");
-        command.args(["-Urm", "sh", "-c", &script]).current_dir(env!("CARGO_TARGET_TMPDIR")).stdin(Stdio::null());
-        command.output().unwrap().into()
-    };
-    let ran = hidden(&format!("compare {tenants} --duration 1s --json"));
+    let words = ["compare", tenants, "--duration", "1s", "--json"];
+    let ran: Ran = without(NO_NAMESPACES, &words).output().unwrap().into();
     assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
     assert!(ran.err.contains("packets go over loopback sockets instead"), "{}", ran.err);
     let json = ran.json();
@@ -537,9 +586,9 @@ fn loopback(_: &Users) {
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
     // A command cannot run behind a link that is not there.
-    let ran = hidden("run -- true");
+    let ran: Ran = without(NO_NAMESPACES, &["run", "--", "true"]).output().unwrap().into();
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
-    assert!(ran.err.starts_with("falaj: ") && ran.err.contains("cannot make a TAP interface"), "{}", ran.err);
+    assert!(ran.err.contains("user.max_net_namespaces is 0: sysctl user.max_net_namespaces=10000"), "{}", ran.err);
 }
 
 // ----------------------------------------------------------------------------------------------------------- probes
@@ -635,12 +684,31 @@ fn probes(probe: &str, words: &[&str]) {
                 socket.send_to(b"hello", at(address, PORT)).expect("sent");
             }
         }
+        // Hands one caller 2 MB that tell their place.
+        ("serve", [address]) => {
+            let (mut stream, _) = TcpListener::bind(at(address, PORT)).expect("a port").accept().expect("a caller");
+            stream.write_all(&content()).expect("all of it");
+        }
+        ("fetch", [address]) => {
+            let connect = |_| {
+                std::thread::sleep(Duration::from_millis(10));
+                TcpStream::connect_timeout(&at(address, PORT), Duration::from_secs(5)).ok()
+            };
+            let mut stream = (0..200).find_map(connect).expect("somebody listens");
+            let mut came = Vec::new();
+            stream.read_to_end(&mut came).expect("all of it");
+            println!("{}", if came == content() { "whole" } else { "broken" });
+        }
         ("send", [address, port]) => {
             let socket = bound(at(address, port.parse().expect("a port")));
             socket.send(b"hello").expect("sent");
         }
         _ => panic!("no probe {probe} {words:?}"),
     }
+}
+
+fn content() -> Vec<u8> {
+    (0..2 << 20).map(|i: u32| (i * 7 + i / 251) as u8).collect()
 }
 
 /// Fills a packet of 1500 B.

@@ -13,13 +13,15 @@ use super::{Exit, Step, sys};
 
 /// One message; some carry a descriptor along.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Message {
+pub(crate) enum Message {
     /// From the launcher: a side's first process has this number; with its pidfd.
     Born(i32),
     /// From a side: the namespaces are up; with the network namespace where the other side needs it.
     Namespace,
     /// From a side: the interface is up; with the TAP descriptor if there is one.
     Ready,
+    /// From a side: the interface is up; with a packet socket, and what there was to a TAP, if that was tried.
+    Packet(Option<Step>, i32),
     /// From a side or the launcher: this step failed with this errno.
     Failed(Step, i32),
     /// From a side: the command ended.
@@ -34,7 +36,7 @@ pub(super) enum Message {
 
 /// What a look at the socket brought.
 #[derive(Debug)]
-pub(super) enum Received {
+pub(crate) enum Received {
     /// A message and the descriptor that came with it.
     Message(Message, Option<OwnedFd>),
     /// Nothing yet.
@@ -57,6 +59,7 @@ impl Message {
             Message::Link => (6, 0, 0),
             Message::Go => (7, 0, 0),
             Message::Signal(signal) => (8, signal, 0),
+            Message::Packet(step, errno) => (9, step.map_or(-1, Step::number), errno),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -78,18 +81,19 @@ impl Message {
             6 => Message::Link,
             7 => Message::Go,
             8 => Message::Signal(a),
+            9 => Message::Packet(Step::from_number(a), b),
             _ => return None,
         })
     }
 }
 
 /// Two connected sockets that keep messages apart and report the death of the other end.
-pub(super) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
+pub(crate) fn pair() -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)
 }
 
 /// Sends a message, with a descriptor if there is one to send.
-pub(super) fn send(socket: &OwnedFd, message: Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(crate) fn send(socket: &OwnedFd, message: Message, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     let bytes = message.encode();
     let rights: Vec<RawFd> = fd.iter().map(AsRawFd::as_raw_fd).collect();
     let control = [ControlMessage::ScmRights(&rights)];
@@ -104,7 +108,7 @@ pub(super) fn send(socket: &OwnedFd, message: Message, fd: Option<BorrowedFd<'_>
 }
 
 /// Receives one message; waits for it if `wait`.
-pub(super) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
+pub(crate) fn receive(socket: &OwnedFd, wait: bool) -> Result<Received, Errno> {
     let mut flags = MsgFlags::MSG_CMSG_CLOEXEC;
     flags.set(MsgFlags::MSG_DONTWAIT, !wait);
     let mut bytes = [0; LENGTH];
@@ -152,6 +156,8 @@ mod tests {
             Message::Link,
             Message::Go,
             Message::Signal(15),
+            Message::Packet(None, 0),
+            Message::Packet(Some(Step::OpenTun), 13),
         ] {
             send(&a, message, None).unwrap();
             let Ok(Received::Message(got, None)) = receive(&b, true) else { panic!("{message:?} did not arrive") };

@@ -47,10 +47,18 @@ pub enum Step {
     HandOver,
     /// Waiting for a side, which ended without a word.
     Answer,
+    /// Entering the network namespace of an interface.
+    EnterNamespace,
+    /// Opening a packet socket.
+    PacketSocket,
+    /// Finding the interface for a packet socket.
+    FindInterface,
+    /// Setting up a packet socket: its header, its receive ring.
+    PacketOptions,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 21] = [
     Step::OneThread,
     Step::Sockets,
     Step::UserNamespace,
@@ -68,6 +76,10 @@ const STEPS: [Step; 17] = [
     Step::Routes,
     Step::HandOver,
     Step::Answer,
+    Step::EnterNamespace,
+    Step::PacketSocket,
+    Step::FindInterface,
+    Step::PacketOptions,
 ];
 
 impl Step {
@@ -98,6 +110,10 @@ impl Step {
             Step::Routes => "cannot set the default routes",
             Step::HandOver => "cannot hand the interface over",
             Step::Answer => "the side's first process ended without a word",
+            Step::EnterNamespace => "cannot enter the network namespace",
+            Step::PacketSocket => "cannot open a packet socket",
+            Step::FindInterface => "cannot attach to the interface",
+            Step::PacketOptions => "cannot set up the packet socket",
         }
     }
 }
@@ -114,7 +130,7 @@ pub struct Error {
 }
 
 impl Error {
-    pub(super) fn new(step: Step, end: Option<End>, errno: Errno) -> Error {
+    pub(crate) fn new(step: Step, end: Option<End>, errno: Errno) -> Error {
         Error { step, end, errno: errno as i32 }
     }
 
@@ -133,6 +149,16 @@ impl Error {
             Step::UserNamespace | Step::UserMap | Step::Namespaces => namespace_hint(errno),
             Step::Loopback | Step::Interface | Step::Addresses if errno == Errno::EPERM => namespace_hint(errno),
             Step::Interface if errno == Errno::EINVAL => Some("the MTU is out of range (68 to 65521)".into()),
+            Step::EnterNamespace => match errno {
+                Errno::ENOENT => Some("write a name under /run/netns, or the number of a process".into()),
+                Errno::EPERM | Errno::EACCES => Some("the namespace is not yours to enter: run as root".into()),
+                _ => None,
+            },
+            Step::PacketSocket if errno == Errno::EPERM => {
+                Some("that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into())
+            }
+            Step::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
+            Step::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
             _ => None,
         }
     }

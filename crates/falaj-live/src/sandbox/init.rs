@@ -72,16 +72,22 @@ impl Init {
             .map_err(|errno| (Step::Signals, errno))?;
         mounts();
         let mut network = Network::prepare(self.end, self.mtu)?;
-        let mut tap = None;
+        let mut ready = (Message::Ready, None);
         match (self.join, self.end) {
-            (Join::Tap, _) => tap = Some(network.add_tap(self.tso)?),
+            (Join::Auto | Join::Tap, _) => match network.add_tap(self.tso) {
+                Ok(tap) => ready.1 = Some(tap.into()),
+                Err((step @ (Step::OpenTun | Step::CreateTap), errno)) if self.join == Join::Auto => {
+                    ready = (Message::Packet(Some(step), errno as i32), Some(network.add_packet(self.tso)?));
+                }
+                Err(failure) => return Err(failure),
+            },
+            (Join::Packet, _) => ready = (Message::Packet(None, 0), Some(network.add_packet(self.tso)?)),
             (Join::Veth, End::Near) => {
                 let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
                 network.add_veth(there.as_fd())?;
             }
             (Join::Veth, End::Far) => {
-                let namespace = open("/proc/self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
-                    .map_err(|errno| (Step::CreateVeth, errno))?;
+                let namespace = network::network_namespace().map_err(|errno| (Step::CreateVeth, errno))?;
                 control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
                     .map_err(|errno| (Step::HandOver, errno))?;
                 self.link()?;
@@ -91,8 +97,9 @@ impl Init {
         if self.own_users {
             userns::give_capabilities();
         }
-        // The TAP descriptor is the caller's alone from here on, so that the interface loses its carrier with it.
-        control::send(&self.control, Message::Ready, tap.as_ref().map(AsFd::as_fd))
+        // The descriptor is the caller's alone from here on, so that the interface loses its carrier with it.
+        let (message, descriptor) = ready;
+        control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
             .map_err(|errno| (Step::HandOver, errno))?;
         Ok(signals)
     }

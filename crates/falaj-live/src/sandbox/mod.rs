@@ -27,7 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-mod control;
+pub(crate) mod control;
 mod error;
 mod init;
 mod netlink;
@@ -39,6 +39,7 @@ mod userns;
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use nix::errno::Errno;
@@ -52,6 +53,7 @@ use self::init::Init;
 use self::sys::Cloned;
 use self::terminal::Terminal;
 use self::userns::Identity;
+use crate::packet::PacketSocket;
 use crate::tap::Tap;
 
 /// The name of the link's interface, the same on both sides.
@@ -116,9 +118,14 @@ impl fmt::Display for End {
 /// How the two sides are joined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Join {
-    /// A TAP interface on each side; the caller reads and writes every packet.
+    /// As `Tap`, or as `Packet` where there is no `/dev/net/tun` or it may not be opened.
     #[default]
+    Auto,
+    /// A TAP interface on each side; the caller reads and writes every packet.
     Tap,
+    /// An interface of a veth pair on each side, the pair's other one in a namespace where only the caller has a packet
+    /// socket; it reads and writes every packet.
+    Packet,
     /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
     Veth,
 }
@@ -174,7 +181,7 @@ pub struct Spec {
     pub far: Side,
 }
 
-/// TAP interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no commands.
+/// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no commands.
 impl Default for Spec {
     fn default() -> Spec {
         Spec {
@@ -228,6 +235,7 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Sandbox {
     sides: [Held; 2],
+    no_tap: Option<Error>,
     terminal: Terminal,
 }
 
@@ -237,6 +245,8 @@ struct Held {
     init: Cloned,
     control: OwnedFd,
     tap: Option<Tap>,
+    /// In place of the TAP.
+    packet: Option<Arc<PacketSocket>>,
     /// There is a command that was not started yet.
     waiting: bool,
     /// The command was started and has not been seen to end.
@@ -298,7 +308,9 @@ impl Sandbox {
         let mut failure = None;
         for ((cloned, control), waiting) in born.into_iter().zip(controls).zip(waiting) {
             match cloned {
-                Ok(init) => sides.push(Held { init, control, tap: None, waiting, running: false, closed: false }),
+                Ok(init) => {
+                    sides.push(Held { init, control, tap: None, packet: None, waiting, running: false, closed: false })
+                }
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
@@ -306,7 +318,7 @@ impl Sandbox {
             (None, Ok(sides)) => sides,
             (failure, _) => return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO))),
         };
-        let mut sandbox = Sandbox { sides, terminal: Terminal::hold() };
+        let mut sandbox = Sandbox { sides, no_tap: None, terminal: Terminal::hold() };
         sandbox.join(spec.join)?;
         Ok(sandbox)
     }
@@ -321,9 +333,17 @@ impl Sandbox {
             self.await_message(End::Far, Message::Ready)?;
         } else {
             for end in End::BOTH {
-                let tap = self.await_message(end, Message::Ready)?;
-                let tap = tap.ok_or(Error::new(Step::HandOver, Some(end), Errno::EPROTO))?;
-                self.sides[end.index()].tap = Some(Tap::adopt(tap));
+                let failed = |step, errno| Error::new(step, Some(end), errno);
+                match self.await_any(end)? {
+                    (Message::Ready, Some(tap)) => self.sides[end.index()].tap = Some(Tap::adopt(tap)),
+                    (Message::Packet(step, errno), Some(socket)) => {
+                        let socket = PacketSocket::adopt(socket, network::OUTER, false);
+                        let socket = socket.map_err(|(step, errno)| failed(step, errno))?;
+                        self.sides[end.index()].packet = Some(Arc::new(socket));
+                        self.no_tap = step.map(|step| Error { step, end: Some(end), errno }).or(self.no_tap);
+                    }
+                    _ => return Err(failed(Step::HandOver, Errno::EPROTO)),
+                }
             }
         }
         Ok(())
@@ -335,9 +355,16 @@ impl Sandbox {
     }
 
     fn await_message(&self, end: End, expected: Message) -> Result<Option<OwnedFd>, Error> {
+        match self.await_any(end)? {
+            (message, fd) if message == expected => Ok(fd),
+            _ => Err(Error { step: Step::Answer, end: Some(end), errno: 0 }),
+        }
+    }
+
+    fn await_any(&self, end: End) -> Result<(Message, Option<OwnedFd>), Error> {
         match control::receive(&self.sides[end.index()].control, true) {
-            Ok(Received::Message(message, fd)) if message == expected => Ok(fd),
             Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: Some(end), errno }),
+            Ok(Received::Message(message, fd)) => Ok((message, fd)),
             Ok(_) => Err(Error { step: Step::Answer, end: Some(end), errno: 0 }),
             Err(errno) => Err(Error::new(Step::Answer, Some(end), errno)),
         }
@@ -357,7 +384,7 @@ impl Sandbox {
         Ok(())
     }
 
-    /// The TAP interface of a side; `None` if the sides are joined by veth, or it was taken.
+    /// The TAP interface of a side; `None` if the sides are joined otherwise, or it was taken.
     pub fn tap(&self, end: End) -> Option<&Tap> {
         self.sides[end.index()].tap.as_ref()
     }
@@ -365,6 +392,16 @@ impl Sandbox {
     /// Takes the TAP interface of a side, for example to another thread. Dropping it removes the interface.
     pub fn take_tap(&mut self, end: End) -> Option<Tap> {
         self.sides[end.index()].tap.take()
+    }
+
+    /// The packet socket of a side that has no TAP.
+    pub fn packet(&self, end: End) -> Option<&Arc<PacketSocket>> {
+        self.sides[end.index()].packet.as_ref()
+    }
+
+    /// Why there are packet sockets where [`Join::Auto`] would rather have had TAPs.
+    pub fn no_tap(&self) -> Option<&Error> {
+        self.no_tap.as_ref()
     }
 
     /// Readable when [`Sandbox::read_event`] has news of this side.
@@ -413,6 +450,9 @@ impl Sandbox {
         /// The column of /proc/net/dev, counted after the interface's name.
         const DROPPED_OUTGOING: usize = 11;
         let of = |end| -> Option<u64> {
+            if let Some(packet) = self.packet(end) {
+                return Some(packet.unread());
+            }
             let text = fs::read_to_string(format!("/proc/{}/net/dev", self.pid(end))).ok()?;
             let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
             line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
@@ -481,6 +521,22 @@ fn launch(inits: Vec<Init>, identity: Identity) -> Vec<Result<Cloned, Error>> {
     }
     wait(&launcher);
     born
+}
+
+/// Does something in a copy of the process, which ends with it; waits for that.
+///
+/// The process must have one thread only, as it is copied as it is.
+pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
+    if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
+        return Err(Error { step: Step::OneThread, end: None, errno: 0 });
+    }
+    let copy = sys::clone_process(CloneFlags::empty(), || {
+        what();
+        0
+    });
+    let copy = copy.map_err(|errno| Error::new(Step::EnterNamespace, None, errno))?;
+    wait(&copy);
+    Ok(())
 }
 
 /// Waits until a child is dead and reaps it; returns at once if it was reaped already.

@@ -23,16 +23,22 @@ pub(super) struct Interface<'a> {
     pub(super) mtu: u16,
     /// Frames that wait for the reader at most.
     pub(super) queue: u32,
+    /// Whether it may be handed units of many packets; else the kernel divides them first.
+    pub(super) large: bool,
 }
 
 impl Interface<'_> {
     fn attributes(&self) -> Vec<LinkAttribute> {
-        vec![
+        let mut attributes = vec![
             LinkAttribute::IfName(self.name.into()),
             LinkAttribute::Address(self.mac.into()),
             LinkAttribute::Mtu(self.mtu.into()),
             LinkAttribute::TxQueueLen(self.queue),
-        ]
+        ];
+        if !self.large {
+            attributes.push(LinkAttribute::GsoMaxSegs(1));
+        }
+        attributes
     }
 }
 

@@ -5,18 +5,25 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
 use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
 
 use super::netlink::{Interface, Netlink};
 use super::{End, INTERFACE, Step};
+use crate::packet::PacketSocket;
 use crate::tap::Tap;
 
 /// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8 ms in which the
 /// forwarder does not get the processor; falaj's own queues, which have limits as configured, come after it.
 const QUEUE: u32 = 8192;
+
+/// The other end of the link's interface where that is one of a veth pair.
+pub(super) const OUTER: &str = "falaj1";
 
 /// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0 to this.
 const NEVER: &str = "2147483647";
@@ -62,7 +69,9 @@ impl Network {
     pub(super) fn add_tap(&mut self, tso: bool) -> Result<Tap, Failure> {
         let tap = Tap::create(INTERFACE, tso)?;
         let configured =
-            if_nametoindex(INTERFACE).and_then(|index| self.netlink.configure(index, interface(self.end, self.mtu)));
+            // A TAP has been told already what it may hand over.
+            if_nametoindex(INTERFACE)
+                .and_then(|index| self.netlink.configure(index, interface(self.end, self.mtu, true)));
         configured.map_err(|errno| (Step::Interface, errno))?;
         self.configure()?;
         Ok(tap)
@@ -70,9 +79,31 @@ impl Network {
 
     /// The link as a pair of veth interfaces, the other one in that namespace.
     pub(super) fn add_veth(&mut self, there: BorrowedFd<'_>) -> Result<(), Failure> {
-        let (here, peer) = (interface(self.end, self.mtu), interface(self.end.other(), self.mtu));
+        let (here, peer) = (interface(self.end, self.mtu, true), interface(self.end.other(), self.mtu, true));
         self.netlink.add_veth(here, peer, there).map_err(|errno| (Step::CreateVeth, errno))?;
         self.configure()
+    }
+
+    /// The link as a packet socket at the far end of a pair of veth interfaces. That end is in a network namespace of
+    /// its own, where nobody answers; it lives as long as the socket, and the pair with it.
+    pub(super) fn add_packet(&mut self, tso: bool) -> Result<OwnedFd, Failure> {
+        let veth = |errno| (Step::CreateVeth, errno);
+        let side = network_namespace().map_err(veth)?;
+        unshare(CloneFlags::CLONE_NEWNET).map_err(veth)?;
+        set("ipv6/conf/default/disable_ipv6", "1");
+        let between = network_namespace().map_err(veth)?;
+        let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let here = interface(self.end, self.mtu, tso);
+        // Of another address, so that the kernel takes what comes for somebody else's and looks no further.
+        let outer = Interface { name: OUTER, mac: [0x02, 0xfa, 0x1a, 0, 1, self.end as u8], large: true, ..here };
+        self.netlink.add_veth(here, outer, between.as_fd()).map_err(veth)?;
+        let up = if_nametoindex(OUTER).and_then(|index| there.up(index));
+        up.map_err(|errno| (Step::Interface, errno))?;
+        let socket = PacketSocket::make(OUTER, false)?;
+        setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
+        self.configure()?;
+        PacketSocket::await_carrier(&socket, OUTER);
+        Ok(socket)
     }
 
     /// Brings the interface up and gives it addresses, neighbours and routes.
@@ -108,8 +139,13 @@ pub(super) fn has_ipv6() -> bool {
     fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6")).is_ok_and(|off| off.trim() == "0")
 }
 
-fn interface(end: End, mtu: u16) -> Interface<'static> {
-    Interface { name: INTERFACE, mac: end.mac(), mtu, queue: QUEUE }
+fn interface(end: End, mtu: u16, large: bool) -> Interface<'static> {
+    Interface { name: INTERFACE, mac: end.mac(), mtu, queue: QUEUE, large }
+}
+
+/// The network namespace that the process is in now.
+pub(super) fn network_namespace() -> Result<OwnedFd, Errno> {
+    open("/proc/self/ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 /// The link-local address that the kernel makes of an Ethernet address (RFC 4291, appendix A).

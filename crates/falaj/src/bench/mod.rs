@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod io;
 mod release;
 mod sched;
 mod sim;
@@ -32,6 +33,8 @@ enum What {
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
     Release(release::Args),
+    /// Small packets forwarded a second, over each kind of port, with the engine and without.
+    Io(io::Args),
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -41,6 +44,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
+        What::Io(args) => io::main(args),
     }
 }
 

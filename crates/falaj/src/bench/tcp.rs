@@ -7,8 +7,8 @@
 //! read, from its first byte to its last.
 
 use super::{exit, median};
+use crate::link::default_queue;
 use crate::pace::Pace;
-use crate::run::default_queue;
 use crate::show::{self, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     rate: Vec<Rate>,
     #[command(flatten)]
     pace: Pace,
+    /// How packets reach the emulated link.
+    #[arg(long, value_enum, default_value_t = Over::Tap)]
+    over: Over,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -100,6 +103,24 @@ impl Path {
     fn best(self, ip: u8) -> Option<f64> {
         let payload = if ip == 4 { 1448.0 } else { 1428.0 };
         (!self.rate().is_unlimited()).then(|| self.rate().0 as f64 / 1e9 * payload / 1514.0)
+    }
+}
+
+/// What is between a namespace and the emulated link.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Over {
+    /// A TAP interface.
+    Tap,
+    /// A packet socket at a veth pair.
+    Packet,
+}
+
+impl Over {
+    fn join(self) -> Join {
+        match self {
+            Over::Tap => Join::Tap,
+            Over::Packet => Join::Packet,
+        }
     }
 }
 
@@ -270,7 +291,7 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
 /// One stream between two fresh namespaces.
 fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
     let (join, rate) = match path {
-        Path::Link(rate) => (Join::Tap, rate),
+        Path::Link(rate) => (args.over.join(), rate),
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
@@ -294,8 +315,8 @@ fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
-        Join::Tap => Some(attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?),
         Join::Veth => None,
+        _ => Some(attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?),
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
@@ -313,7 +334,7 @@ fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
         receiver_cpu: of_time(receiver),
         link_cpu,
         retransmitted: sender.retransmitted,
-        lost: forwarder.map_or(0, |f| lost(&f)),
+        lost: forwarder.map_or(0, |f| lost(&f)) + sandbox.unread().unwrap_or(0),
     })
 }
 

@@ -1,0 +1,135 @@
+//! Interfaces by name, in this network namespace or another one.
+
+use std::fmt;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nix::errno::Errno;
+use nix::sched::{CloneFlags, setns};
+
+use super::{Monitor, PacketSocket};
+use crate::sandbox::control::{self, Message, Received};
+use crate::sandbox::{Error, Step, run_apart};
+
+/// An interface: `eth0`, or one of another network namespace, `eth0@NETNS`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The interface.
+    pub interface: String,
+    /// A name under `/run/netns`, or the number of a process in that namespace; `None` is where the caller is.
+    pub namespace: Option<String>,
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Place, String> {
+        let (interface, namespace) = match text.rsplit_once('@') {
+            Some((interface, namespace)) => (interface, Some(namespace)),
+            None => (text, None),
+        };
+        // As the kernel has it, and a file's name.
+        let name_is_wrong = |name: &str| name.is_empty() || name.contains(['/', '\0']) || name == "." || name == "..";
+        if name_is_wrong(interface) || interface.len() >= nix::libc::IFNAMSIZ {
+            return Err("write an interface's name, such as `eth0`".into());
+        }
+        if namespace.is_some_and(name_is_wrong) {
+            return Err("write `IF@NETNS`: a name under /run/netns, or the number of a process".into());
+        }
+        Ok(Place { interface: interface.to_owned(), namespace: namespace.map(str::to_owned) })
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.interface)?;
+        match &self.namespace {
+            Some(namespace) => write!(f, "@{namespace}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Opens a packet socket at an interface, and what tells of changes there. The interface is `promiscuous` (takes frames
+/// for Ethernet addresses that are not its own) until the socket is dropped.
+///
+/// Another network namespace is entered by a copy of the process, which must have one thread only. A namespace whose
+/// users are somebody else's is entered together with that user namespace: whoever made it may do that without being root.
+///
+/// # Errors
+/// Says which step failed, why, and what to try.
+pub fn open(place: &Place, promiscuous: bool) -> Result<(PacketSocket, Monitor), Error> {
+    let failed = |(step, errno)| Error::new(step, None, errno);
+    let [socket, monitor] = match &place.namespace {
+        None => make(&place.interface, promiscuous).map_err(failed)?,
+        Some(namespace) => {
+            let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
+            run_apart(|| {
+                let sent = enter(namespace)
+                    .map_err(|errno| (Step::EnterNamespace, errno))
+                    .and_then(|()| make(&place.interface, promiscuous));
+                // If not even this can be said, nobody is there to hear it.
+                let _ = match sent {
+                    Ok(made) => made.iter().try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
+                    Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
+                };
+            })?;
+            [received(&ours)?, received(&ours)?]
+        }
+    };
+    let socket = PacketSocket::adopt(socket, &place.interface, promiscuous).map_err(failed)?;
+    Ok((socket, Monitor::adopt(monitor)))
+}
+
+fn make(interface: &str, promiscuous: bool) -> Result<[OwnedFd; 2], (Step, Errno)> {
+    // The monitor first: what happens from here on is told.
+    let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+    Ok([PacketSocket::make(interface, promiscuous)?, monitor])
+}
+
+fn received(from: &OwnedFd) -> Result<OwnedFd, Error> {
+    match control::receive(from, false) {
+        Ok(Received::Message(Message::Ready, Some(fd))) => Ok(fd),
+        Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: None, errno }),
+        _ => Err(Error { step: Step::EnterNamespace, end: None, errno: 0 }),
+    }
+}
+
+/// Enters the network namespace of that name or process, for good.
+fn enter(namespace: &str) -> Result<(), Errno> {
+    let open = |path: PathBuf| File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
+    let network = match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
+        (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,
+        (file, _) => file?,
+    };
+    match (setns(&network, CloneFlags::CLONE_NEWNET), namespace.parse::<u32>()) {
+        // Not ours to enter; whose users are ours to be is.
+        (Err(Errno::EPERM), Ok(process)) => {
+            setns(open(format!("/proc/{process}/ns/user").into())?, CloneFlags::CLONE_NEWUSER)?;
+            setns(&network, CloneFlags::CLONE_NEWNET)
+        }
+        (entered, _) => entered,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interface_may_be_in_another_namespace() {
+        let place = |text: &str| text.parse::<Place>().map(|p| (p.interface, p.namespace));
+        let is = |interface: &str, namespace: Option<&str>| Ok((interface.to_owned(), namespace.map(str::to_owned)));
+        assert_eq!(place("eth0"), is("eth0", None));
+        assert_eq!(place("eth0@blue"), is("eth0", Some("blue")));
+        assert_eq!(place("a@b@4711"), is("a@b", Some("4711")));
+        for wrong in ["", "@blue", "eth0@", "eth0@../blue", "eth0@..", "a/b", "sixteen-letters-"] {
+            assert!(place(wrong).is_err(), "{wrong}");
+        }
+        for text in ["eth0", "eth0@blue"] {
+            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
+        }
+    }
+}

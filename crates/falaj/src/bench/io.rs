@@ -1,0 +1,233 @@
+//! `falaj bench io`: small packets from one network namespace to another,
+//! through an unlimited emulated link and, beside it, through a loop that only
+//! reads and writes, over each kind of port.
+//!
+//! The paths take turns within one run, so that a busy machine slows all. What
+//! counts is what the far end's interface was handed in a second while more
+//! came than could be forwarded.
+
+use super::{exit, median};
+use crate::show::{self, say};
+use crate::sim::Interrupted;
+use anyhow::{Context, Result, bail};
+use falaj_engine::PipeId;
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::flood::flood;
+use falaj_live::forward::Options;
+use falaj_live::packet::PacketReader;
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{End, Event, Exit, Join, Sandbox, Side, Spec};
+use falaj_live::tap::Tap;
+use falaj_scenario::Scenario;
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use indicatif::ProgressBar;
+use serde::Serialize;
+use signal_hook::consts::SIGINT;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// What `bench io` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is what came
+to the link; where that is hardly more than was forwarded, the sender was the limit.
+
+Example:
+  falaj bench io --bare --seconds 2 --repeat 5")]
+pub(crate) struct Args {
+    /// How long each path forwards at a time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    seconds: u64,
+    /// How often each path has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeat: u64,
+    /// Beside each, a loop that reads and writes and does nothing else.
+    #[arg(long)]
+    bare: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Be one end: for falaj's own use.
+    #[arg(long, hide = true)]
+    end: Option<Role>,
+}
+
+/// What an end does.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Role {
+    Send,
+    Receive,
+}
+
+const PORT: u16 = 5301;
+/// Fills a frame of 60 B.
+const PAYLOAD: u16 = 18;
+/// Everything is warm after that.
+const WARM: Duration = Duration::from_millis(200);
+
+const OVER: [(Join, &str); 2] = [(Join::Tap, "TAP"), (Join::Packet, "packet socket")];
+
+/// One path's turns.
+#[derive(Serialize)]
+struct Series {
+    over: &'static str,
+    engine: bool,
+    /// Millions of packets a second that were handed over, and that came.
+    turns: Vec<Turn>,
+}
+
+#[derive(Clone, Copy, Serialize)]
+struct Turn {
+    mpps: f64,
+    offered_mpps: f64,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if let Some(role) = args.end {
+        let at = SocketAddr::new(End::Far.address().into(), PORT);
+        match role {
+            Role::Send => {
+                // As the link is: others' load would make it the limit.
+                priority::be_punctual(Rank::Sender);
+                flood(at, PAYLOAD, Duration::from_secs(3600))?;
+            }
+            // Nobody need read: what finds the socket full is thrown away at once.
+            Role::Receive => {
+                let _socket = UdpSocket::bind(at)?;
+                sleep(Duration::from_secs(3600));
+            }
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let engines = if args.bare { &[false, true][..] } else { &[true] };
+    let paths = OVER.iter().flat_map(|&(_, over)| engines.iter().map(move |&engine| (over, engine)));
+    let mut series: Vec<Series> = paths.map(|(over, engine)| Series { over, engine, turns: Vec::new() }).collect();
+    let bar = show::progress(args.repeat * series.len() as u64, "forwarding");
+    let mut turns = 0;
+    let interrupted = loop {
+        match turn(&mut series, args.seconds, &bar) {
+            Ok(()) => turns += 1,
+            // Only whole turns compare.
+            Err(error) if error.is::<Interrupted>() => break true,
+            Err(error) => return Err(error),
+        }
+        if turns == args.repeat {
+            break false;
+        }
+    };
+    series.iter_mut().for_each(|s| s.turns.truncate(turns as usize));
+    bar.finish_and_clear();
+    let exit = exit(interrupted, turns == 0)?;
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&serde_json::json!({ "seconds": args.seconds, "series": series }))?);
+        return Ok(exit);
+    }
+    say!("packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps", args.seconds);
+    let of = |s: &Series, figure: fn(&Turn) -> f64| median(s.turns.iter().map(figure).collect());
+    let rows = series.iter().map(|s| {
+        let bare = series.iter().find(|other| other.over == s.over && !other.engine).filter(|_| s.engine);
+        let rates = || s.turns.iter().map(|t| t.mpps);
+        vec![
+            format!("{} {}", s.over, if s.engine { "with the engine" } else { "bare" }),
+            format!("{:.3}", of(s, |t| t.mpps)),
+            format!("{:.3} to {:.3}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
+            format!("{:.3}", of(s, |t| t.offered_mpps)),
+            bare.map_or(show::DASH.into(), |bare| format!("{:.2}", of(s, |t| t.mpps) / of(bare, |t| t.mpps))),
+        ]
+    });
+    say!("{}", show::table(&["", "forwarded", "range", "offered", "of bare"], rows));
+    Ok(exit)
+}
+
+/// Every path once.
+fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
+    for series in series {
+        let (join, _) = OVER.into_iter().find(|(_, over)| *over == series.over).context("one of these")?;
+        series.turns.push(forward(join, series.engine, Duration::from_secs(seconds))?);
+        bar.inc(1);
+    }
+    Ok(())
+}
+
+/// One path between two fresh namespaces.
+fn forward(join: Join, engine: bool, long: Duration) -> Result<Turn> {
+    let side = |role: &str| -> Result<Side> {
+        let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
+        Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
+    };
+    // Datagrams that were sent many at once come one by one.
+    let spec = Spec { join, tso: false, near: side("send")?, far: side("receive")?, ..Spec::default() };
+    let mut sandbox = Sandbox::start(spec)?;
+    priority::be_punctual(Rank::Link);
+    sandbox.go(End::Far)?;
+    sandbox.go(End::Near)?;
+    let mut count = if engine { emulated(&mut sandbox)? } else { bare(&mut sandbox)? };
+    count(WARM)?;
+    let (unread, began) = (sandbox.unread().unwrap_or(0), Instant::now());
+    let handed_over = count(long)?;
+    let (seconds, unread) = (began.elapsed().as_secs_f64(), sandbox.unread().unwrap_or(0) - unread);
+    for end in End::BOTH {
+        match sandbox.read_event(end)? {
+            None => {}
+            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while forwarding").into()),
+            Some(_) => bail!("the traffic at the {end} end failed"),
+        }
+    }
+    // The sender before its interface, of whose end it would complain.
+    drop(sandbox);
+    drop(count);
+    let of_time = |packets: u64| packets as f64 / seconds / 1e6;
+    Ok(Turn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
+}
+
+/// Forwards for so long; how many packets the far end was handed then.
+type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
+
+/// Through an unlimited link.
+fn emulated(sandbox: &mut Sandbox) -> Result<Count> {
+    let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
+    let mut forwarder =
+        attach::to_sandbox(&scenario.links[0], sandbox, Clock::from_zero(monotonic()), Options::default())?;
+    Ok(Box::new(move |long| {
+        let handed_over =
+            |f: &falaj_live::forward::Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
+        let before = handed_over(&forwarder);
+        forwarder.run(forwarder.clock().now() + Span(long.as_nanos() as u64), &[])?;
+        Ok(handed_over(&forwarder) - before)
+    }))
+}
+
+/// Through a loop over the same interfaces and nothing else.
+fn bare(sandbox: &mut Sandbox) -> Result<Count> {
+    if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
+        let (mut near, far) = (PacketReader::new(Arc::clone(near))?, Arc::clone(far));
+        return Ok(Box::new(move |long| Ok(pump(long, |unit| near.read(unit), |unit| far.send(unit))?)));
+    }
+    let taps = End::BOTH.map(|end| sandbox.take_tap(end));
+    let [Some(near), Some(far)] = taps else { bail!("a sandbox that is not joined by veth has a TAP at each end") };
+    Ok(Box::new(move |long| Ok(pump(long, |unit| near.read(unit), |unit| far.write(unit))?)))
+}
+
+fn pump(
+    long: Duration,
+    mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
+    mut write: impl FnMut(&[u8]) -> io::Result<bool>,
+) -> io::Result<u64> {
+    let mut unit = vec![0; Tap::MAX_UNIT];
+    let (began, mut handed_over) = (Instant::now(), 0);
+    while began.elapsed() < long {
+        for _ in 0..64 {
+            if let Some(length) = read(&mut unit)? {
+                handed_over += u64::from(write(&unit[..length])?);
+            }
+        }
+    }
+    Ok(handed_over)
+}

@@ -1,0 +1,129 @@
+//! `falaj bridge`: an emulated link between two interfaces that are there.
+
+use crate::asked::Asked;
+use crate::link::LinkArgs;
+use crate::measure::{only_link, warn_of_spinning};
+use crate::pace::Pace;
+use crate::recording::Recording;
+use crate::show::note;
+use crate::stats::tell;
+use anyhow::{Context, Result, bail};
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::forward::Woken;
+use falaj_live::packet::{self, Monitor, PacketSocket, Place, State};
+use falaj_live::priority::{self, Rank};
+use falaj_live::signals::Signals;
+use falaj_scenario::Link;
+use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
+use falaj_sched::time::Time;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// What `bridge` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns or
+the number of a process there, such as a container's first. Up is from the first to the second.
+Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own.
+
+Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
+about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
+
+Examples:
+  falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
+  falaj bridge veth0 eth0@4711 --delay 20ms --stats
+  falaj bridge eth1@blue eth1@green examples/tenants.toml")]
+pub(crate) struct Args {
+    /// The interface at the near end.
+    #[arg(value_name = "IF_A[@NETNS]")]
+    a: Place,
+    /// The interface at the far end.
+    #[arg(value_name = "IF_B[@NETNS]")]
+    b: Place,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    recording: Recording,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    stats: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// An end of the link.
+struct End<'a> {
+    place: &'a Place,
+    socket: Arc<PacketSocket>,
+    monitor: Monitor,
+}
+
+impl<'a> End<'a> {
+    fn open(place: &'a Place) -> Result<End<'a>> {
+        let (socket, monitor) = packet::open(place, true).with_context(|| place.to_string())?;
+        Ok(End { place, socket: Arc::new(socket), monitor })
+    }
+
+    /// Tells of the interface if it is otherwise than it was.
+    fn look(&self) {
+        match self.socket.look() {
+            Some(State::Up) => note!("{} is up: forwarding", self.place),
+            Some(state) => note!("{} {state}: waiting for it", self.place),
+            None => {}
+        }
+    }
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let ends = [End::open(&args.a)?, End::open(&args.b)?];
+    let [a, b] = &ends;
+    if args.a.namespace == args.b.namespace && a.socket.index() == b.socket.index() {
+        bail!("{} is one interface: a link has two ends", args.a);
+    }
+    let mtus = [a.socket.mtu()?, b.socket.mtu()?];
+    let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
+    let link = &scenario.links[only_link(&scenario)?];
+    args.asked.tell(&scenario);
+    warn_of_spinning(link);
+    warn_of_mtu(link, &ends, mtus);
+
+    let signals = Signals::take()?;
+    let sockets = [Arc::clone(&a.socket), Arc::clone(&b.socket)];
+    let clock = Clock::from_zero(monotonic());
+    let mut forwarder = attach::to_interfaces(link, &sockets, clock, args.pace.options())?;
+    args.recording.begin(&mut forwarder, &text)?;
+    priority::be_punctual(Rank::Link);
+    note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
+    let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
+    loop {
+        match forwarder.run(Time::NEVER, &others)? {
+            Woken::Readable(0) => break,
+            Woken::Readable(i) => {
+                ends[i - 1].monitor.clear();
+                ends[i - 1].look();
+            }
+            Woken::Deadline => {}
+        }
+    }
+    args.recording.end(&mut forwarder);
+    if args.stats {
+        tell(&scenario, &forwarder, Some(sockets.iter().map(|socket| socket.unread()).sum()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What an interface sends may be more than the link takes.
+fn warn_of_mtu(link: &Link, ends: &[End<'_>], mtus: [u32; 2]) {
+    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([link.up.mtu, link.down.mtu]) {
+        if mtu > takes {
+            note!(
+                "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",
+                end.place
+            );
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `--capture`: what passes a live link, written down.
+
+use crate::show::note;
+use anyhow::{Context, Result};
+use falaj_live::forward::Forwarder;
+use falaj_live::record::Recorder;
+use std::path::PathBuf;
+
+/// What the commands take that move packets of others.
+#[derive(clap::Args)]
+pub(crate) struct Recording {
+    /// Writes down each packet and what became of it: a pcapng that `falaj sim --replay` replays.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+}
+
+impl Recording {
+    /// Begins one, if it was asked for, of a link with this scenario.
+    pub(crate) fn begin(&self, forwarder: &mut Forwarder, scenario: &str) -> Result<()> {
+        let Some(path) = &self.capture else { return Ok(()) };
+        let recorder = Recorder::start(path, scenario, &["near", "far"], forwarder.clock());
+        forwarder.record(recorder.with_context(|| format!("cannot write the capture {}", path.display()))?);
+        Ok(())
+    }
+
+    /// Ends it, and tells if it is not whole: what the link was there for has gone well all the same.
+    pub(crate) fn end(&self, forwarder: &mut Forwarder) {
+        let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else { return };
+        let name = path.display();
+        match recorder.finish() {
+            Ok(recorded) if recorded.missing > 0 => {
+                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing)
+            }
+            Ok(_) => {}
+            Err(error) => note!("warning: the capture {name} is not complete: {error}"),
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What the hosts at both ends do: they are told in lines, and answer each with one.
+
+use crate::netlink;
+use nix::libc;
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use std::io::{BufRead, IoSliceMut, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+const PORT: u16 = 4711;
+/// Each way.
+const TRANSFER: usize = 3 << 20;
+
+/// Does what it is told until nobody tells any more.
+pub(crate) fn live() {
+    println!("ready");
+    for line in std::io::stdin().lines() {
+        let line = line.expect("lines");
+        let words: Vec<&str> = line.split(' ').collect();
+        println!("{}", told(&words));
+    }
+}
+
+fn told(words: &[&str]) -> String {
+    match words {
+        ["up", interface, addresses @ ..] => {
+            netlink::set_up("lo", true);
+            netlink::set_up(interface, true);
+            for address in addresses {
+                let address: IpAddr = address.parse().expect("an address");
+                netlink::add_address(interface, address, if address.is_ipv4() { 24 } else { 64 });
+            }
+            "done".into()
+        }
+        ["mtu", interface, mtu] => {
+            netlink::set_mtu(interface, mtu.parse().expect("a number"));
+            "done".into()
+        }
+        ["serve", address] => {
+            let listener = TcpListener::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
+            let datagrams = UdpSocket::bind((address.parse::<IpAddr>().unwrap(), PORT)).expect("a port");
+            std::thread::spawn(move || serve(&listener, &datagrams));
+            "done".into()
+        }
+        ["ask", address] => ask(SocketAddr::new(address.parse().expect("an address"), PORT)),
+        ["send", interface, with_header, frames @ ..] => send(interface, *with_header == "true", frames),
+        ["await", interface, ethertype] => await_frame(interface, u16::from_str_radix(ethertype, 16).expect("hex")),
+        _ => panic!("no such thing: {words:?}"),
+    }
+}
+
+/// Bytes that tell their place, another row of them for each way.
+fn content(way: usize) -> Vec<u8> {
+    (0..TRANSFER).map(|i| (i * 7 + i / 251 + way) as u8).collect()
+}
+
+/// Reads a transfer and answers with one; one datagram likewise.
+fn serve(listener: &TcpListener, datagrams: &UdpSocket) {
+    let (mut stream, _) = listener.accept().expect("somebody calls");
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).expect("all of it");
+    assert!(came == content(0), "{} bytes came", came.len());
+    stream.write_all(&content(1)).expect("all of it");
+    stream.shutdown(std::net::Shutdown::Write).expect("the end");
+    let mut datagram = [0; 2000];
+    let (length, from) = datagrams.recv_from(&mut datagram).expect("a datagram");
+    datagrams.send_to(&datagram[..length], from).expect("a way back");
+}
+
+/// Both transfers and a datagram there and back, from the other side of it.
+fn ask(to: SocketAddr) -> String {
+    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(10)).expect("the link carries TCP");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(&content(0)).expect("all of it");
+    stream.shutdown(std::net::Shutdown::Write).expect("the end");
+    let mut came = Vec::new();
+    stream.read_to_end(&mut came).expect("all of it");
+    assert!(came == content(1), "{} bytes came", came.len());
+    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(any).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let sent: Vec<u8> = (0..1400).map(|i| (i % 249) as u8).collect();
+    socket.send_to(&sent, to).expect("sent");
+    let mut datagram = [0; 2000];
+    let length = socket.recv(&mut datagram).expect("the link carries UDP");
+    assert!(datagram[..length] == sent, "{length} bytes came back");
+    "passed".into()
+}
+
+/// A packet socket at an interface.
+fn packet_socket(interface: &str, option: libc::c_int) -> OwnedFd {
+    // SAFETY: the call passes no memory, and the descriptor is fresh from the kernel.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)) };
+    let on: libc::c_int = 1;
+    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls, with their own lengths.
+    unsafe {
+        let mut at: libc::sockaddr_ll = std::mem::zeroed();
+        at.sll_family = libc::AF_PACKET as u16;
+        at.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        at.sll_ifindex = if_nametoindex(interface).expect("the interface is there") as i32;
+        let fd = socket.as_raw_fd();
+        if option != 0 {
+            assert_eq!(
+                libc::setsockopt(fd, libc::SOL_PACKET, option, (&raw const on).cast(), size_of_val(&on) as u32),
+                0
+            );
+        }
+        assert_eq!(libc::bind(fd, (&raw const at).cast(), size_of_val(&at) as u32), 0);
+    }
+    socket
+}
+
+/// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the kernel took.
+fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
+    let socket = packet_socket(interface, if with_header { libc::PACKET_VNET_HDR } else { 0 });
+    let mut taken = 0;
+    for frame in frames {
+        let byte = |i: usize| u8::from_str_radix(&frame[i..i + 2], 16).expect("hex");
+        let frame: Vec<u8> = (0..frame.len()).step_by(2).map(byte).collect();
+        taken += usize::from(nix::sys::socket::send(socket.as_raw_fd(), &frame, MsgFlags::empty()).is_ok());
+    }
+    taken.to_string()
+}
+
+/// Waits for a frame with this type in its Ethernet header, tags not counted: its tag and its bytes, or `nothing`.
+fn await_frame(interface: &str, ethertype: u16) -> String {
+    let socket = packet_socket(interface, libc::PACKET_AUXDATA);
+    println!("listening");
+    let deadline = Instant::now() + Duration::from_secs(3);
+    let mut frame = [0; 4000];
+    while Instant::now() < deadline {
+        let mut space = nix::cmsg_space!(libc::tpacket_auxdata);
+        let mut parts = [IoSliceMut::new(&mut frame)];
+        let Ok(got) = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut space), MsgFlags::MSG_DONTWAIT) else {
+            std::thread::sleep(Duration::from_millis(1));
+            continue;
+        };
+        let auxdata = got.cmsgs().expect("whole").find_map(|control| match control {
+            ControlMessageOwned::Unknown(unknown) => Some(unknown.data_bytes),
+            _ => None,
+        });
+        let length = got.bytes;
+        if frame[12..14] != ethertype.to_be_bytes() {
+            continue;
+        }
+        // status, len, snaplen: 4 bytes each; mac, net, vlan_tci, vlan_tpid: 2 each.
+        let auxdata = auxdata.expect("it was asked for");
+        let word = |at: usize| u16::from_ne_bytes([auxdata[at], auxdata[at + 1]]);
+        let status = u32::from_ne_bytes(auxdata[..4].try_into().unwrap());
+        let tag = if status & libc::TP_STATUS_VLAN_VALID == 0 {
+            "untagged".into()
+        } else {
+            format!("{:04x}{:04x}", word(18), word(16))
+        };
+        return format!("{tag} {}", hex(&frame[..length]));
+    }
+    "nothing".into()
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A host: what to write its orders to, and where its answers come from.
+pub(crate) struct Host {
+    process: std::process::Child,
+    answers: std::io::Lines<std::io::BufReader<std::process::ChildStdout>>,
+}
+
+impl Host {
+    /// In a network namespace of its own.
+    pub(crate) fn start() -> Host {
+        use std::process::{Command, Stdio};
+        let me = std::env::current_exe().expect("a path");
+        let mut command = Command::new("unshare");
+        command.arg("-n").arg(me).args(["--probe", "host"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("it starts");
+        let answers = std::io::BufReader::new(process.stdout.take().expect("a pipe")).lines();
+        let mut host = Host { process, answers };
+        assert_eq!(host.answer(), "ready");
+        host
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Tells it to do something.
+    pub(crate) fn begin(&mut self, order: &str) {
+        writeln!(self.process.stdin.as_mut().expect("a pipe"), "{order}").expect("it listens");
+    }
+
+    pub(crate) fn answer(&mut self) -> String {
+        self.answers.next().expect("it answers").expect("text")
+    }
+
+    /// Tells it to do something and waits until it has.
+    pub(crate) fn ask(&mut self, order: &str) -> String {
+        self.begin(order);
+        self.answer()
+    }
+
+    pub(crate) fn does(&mut self, order: &str) {
+        assert_eq!(self.ask(order), "done", "{order}");
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

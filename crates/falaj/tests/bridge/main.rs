@@ -1,0 +1,448 @@
+//! `falaj bridge` between hosts in network namespaces, joined by veth pairs as the kernel sets them up: with offloads.
+//!
+//! ```text
+//! host a [a0] === [a1] falaj bridge [b1] === [b0] host b
+//! ```
+//!
+//! Each case runs in a process of its own (`--case`) that has made itself a user and a network namespace; the hosts are
+//! processes of this program too (`--probe host`). Where namespaces are not allowed the cases are left out, and say so.
+
+#[allow(dead_code, reason = "others use the rest")]
+#[path = "../common/mod.rs"]
+mod common;
+mod host;
+mod netlink;
+
+use common::{Ran, file, program, signal};
+use host::{Host, hex};
+use libtest_mimic::{Arguments, Completion, Trial};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::process::{Child, ChildStderr, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const CASES: &[(&str, fn())] = &[
+    ("tcp_and_udp_pass_with_offloads_on", passes),
+    ("a_tagged_frame_keeps_its_tags", tagged),
+    ("what_is_longer_than_the_mtu_is_dropped_and_stops_nothing", giants),
+    ("hostile_frames_stop_nothing", hostile),
+    ("an_interface_that_vanishes_is_told_of_and_taken_again", vanishes),
+    ("a_burst_that_is_not_read_is_told", unread),
+    ("it_leaves_nothing_behind", leaves_nothing),
+    ("interfaces_of_other_namespaces", elsewhere),
+    ("interfaces_of_other_users_namespaces", somebody_elses),
+    ("what_cannot_be_is_refused", refused),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--probe", "host"] => {
+            host::live();
+            return ExitCode::SUCCESS;
+        }
+        ["--probe", "container"] => {
+            container();
+            return ExitCode::SUCCESS;
+        }
+        ["--case", name] => {
+            let (_, case) = CASES.iter().find(|case| case.0 == *name).expect("the case exists");
+            case();
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
+    let possible = possible.is_ok_and(|status| status.success());
+    let trial = |&(name, _): &(&'static str, fn())| {
+        Trial::ignorable_test(name, move || {
+            if !possible {
+                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+            }
+            let me = std::env::current_exe().expect("a path");
+            let mut command = Command::new("timeout");
+            command.args(["-s", "KILL", "60", "unshare", "-Urn"]).arg(me).args(["--case", name]);
+            let output = command.stdin(Stdio::null()).output().expect("it starts");
+            if output.status.success() {
+                return Ok(Completion::Completed);
+            }
+            Err(format!("{:?}", Ran::from(output)).replace("\\n", "\n").into())
+        })
+    };
+    libtest_mimic::run(&arguments, CASES.iter().map(trial).collect()).exit_code()
+}
+
+// ------------------------------------------------------------------------------------------------------------ tools
+
+const A: [&str; 2] = ["10.9.0.1", "fd09::1"];
+const B: [&str; 2] = ["10.9.0.2", "fd09::2"];
+
+/// Both hosts, and their links to where we are.
+fn hosts() -> (Host, Host) {
+    // Nobody here has an address, or anything to say. Where that cannot be set, what is said does no harm.
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let [a, b] = [("a1", "a0", A), ("b1", "b0", B)].map(|(here, there, addresses)| {
+        let mut host = Host::start();
+        netlink::veth(here, there, host.pid());
+        netlink::set_up(here, true);
+        host.does(&format!("up {there} {}", addresses.join(" ")));
+        host
+    });
+    (a, b)
+}
+
+/// A bridge that forwards.
+struct Bridge {
+    child: Child,
+    said: Lines<BufReader<ChildStderr>>,
+}
+
+impl Bridge {
+    fn start(args: &[&str]) -> Bridge {
+        let mut child = program(&[&["bridge"], args].concat()).spawn().expect("the program starts");
+        let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+        let mut bridge = Bridge { child, said };
+        bridge.says("falaj: forwarding between ");
+        bridge
+    }
+
+    /// Waits for a line that begins so.
+    fn says(&mut self, words: &str) {
+        let mut before = Vec::new();
+        for line in self.said.by_ref() {
+            let line = line.expect("text");
+            if line.starts_with(words) {
+                return;
+            }
+            before.push(line);
+        }
+        panic!("never said: {words}, but {before:?}");
+    }
+
+    /// Ends it as Ctrl-C does; what it said then.
+    fn end(mut self) -> String {
+        assert!(self.child.try_wait().expect("a status").is_none(), "it must not have ended by itself");
+        signal("INT", self.child.id());
+        let rest: Vec<String> = self.said.map(|line| line.expect("text")).collect();
+        assert_eq!(self.child.wait().expect("a status").code(), Some(0), "{rest:?}");
+        rest.join("\n")
+    }
+}
+
+/// The number that stands in this column of this flow's line.
+fn count(stats: &str, flow: &str, column: usize) -> u64 {
+    let line = stats.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{stats}"));
+    line.trim()[flow.len()..]
+        .split_whitespace()
+        .nth(column)
+        .unwrap_or_else(|| panic!("{line}"))
+        .parse()
+        .expect("a number")
+}
+const OFFERED: usize = 0;
+const DROPPED: usize = 2;
+
+fn pass_between(a: &mut Host, b: &mut Host, address: &str) {
+    b.does(&format!("serve {address}"));
+    assert_eq!(a.ask(&format!("ask {address}")), "passed", "{address}");
+}
+
+/// An Ethernet frame for nobody in particular, with a type that is free for experiments behind these tags.
+fn frame(tags: &[u32], payload: usize) -> Vec<u8> {
+    let mut frame = vec![0x02, 0, 0, 0, 0, 0xb0, 0x02, 0, 0, 0, 0, 0xa0];
+    tags.iter().for_each(|tag| frame.extend(tag.to_be_bytes()));
+    frame.extend(ETHERTYPE.to_be_bytes());
+    frame.extend((0..payload).map(|i| i as u8));
+    frame
+}
+const ETHERTYPE: u16 = 0x88b5;
+
+// ------------------------------------------------------------------------------------------------------------ cases
+
+fn passes() {
+    let (mut a, mut b) = hosts();
+    for flags in [&[][..], &["--delay", "5ms"]] {
+        let bridge = Bridge::start(&[&["a1", "b1", "--stats"], flags].concat());
+        for address in B {
+            pass_between(&mut a, &mut b, address);
+        }
+        for address in A {
+            pass_between(&mut b, &mut a, address);
+        }
+        let stats = bridge.end();
+        // Four times 3 MB each way, in units of many packets: they would be 8000 packets of 1500 B.
+        assert!((100..8000).contains(&count(&stats, "up all", OFFERED)), "{stats}");
+        assert!(!stats.contains("packets "), "nothing is lost: {stats}");
+    }
+    // A scenario's rules see what is inside.
+    let two = file(
+        "two.toml",
+        "[link.two]\nrate = \"unlimited\"\n[link.two.flow.tcp]\nmatch = \"tcp\"\n[link.two.flow.rest]\nmatch = \"any\"\n",
+    );
+    let bridge = Bridge::start(&["a1", "b1", two, "--stats"]);
+    pass_between(&mut a, &mut b, B[0]);
+    let stats = bridge.end();
+    assert!(count(&stats, "up tcp", OFFERED) > 10 && count(&stats, "down tcp", OFFERED) > 10, "{stats}");
+}
+
+fn tagged() {
+    let (mut a, mut b) = hosts();
+    let bridge = Bridge::start(&["a1", "b1"]);
+    // The kernel takes the outer tag out of a frame that comes in, also at the host that says what came.
+    let tags = [&[][..], &[0x8100_a005], &[0x88a8_0005], &[0x8100_e00f, 0x8100_0007], &[0x88a8_0005, 0x8100_3006]];
+    for tags in tags {
+        for payload in [46, 1400] {
+            let sent = frame(tags, payload);
+            let ethertype = tags.get(1).map_or(ETHERTYPE, |tag| (tag >> 16) as u16);
+            b.begin(&format!("await b0 {ethertype:x}"));
+            assert_eq!(b.answer(), "listening");
+            assert_eq!(a.ask(&format!("send a0 false {}", hex(&sent))), "1");
+            let outer = tags.first().map_or("untagged".into(), |tag| format!("{tag:08x}"));
+            let inner = hex(&frame(tags.get(1..).unwrap_or(&[]), payload));
+            assert_eq!(b.answer(), format!("{outer} {inner}"), "{tags:x?} {payload}");
+        }
+    }
+    bridge.end();
+}
+
+fn giants() {
+    let (mut a, mut b) = hosts();
+    a.does("mtu a0 9000");
+    netlink::set_mtu("a1", 9000);
+    let mut bridge = program(&["bridge", "a1", "b1", "--mtu", "1500B", "--stats"]).spawn().expect("the program starts");
+    let said = BufReader::new(bridge.stderr.take().expect("a pipe")).lines();
+    let mut bridge = Bridge { child: bridge, said };
+    bridge.says("falaj: warning: a1 has an mtu of 9000 B and the link one of 1500 B");
+    bridge.says("falaj: forwarding");
+    // Longer than the link's mtu, than a frame of the ring, and than the interface behind.
+    for payload in [1501, 1600, 2000, 4000, 9000] {
+        assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[], payload)))), "1", "{payload}");
+    }
+    // A full frame with a tag is no giant.
+    b.begin(&format!("await b0 {ETHERTYPE:x}"));
+    assert_eq!(b.answer(), "listening");
+    assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[0x8100_0005], 1500)))), "1");
+    assert_eq!(b.answer(), format!("81000005 {}", hex(&frame(&[], 1500))));
+    pass_between(&mut a, &mut b, B[0]);
+    let stats = bridge.end();
+    let lost = count(&stats, "up all", DROPPED) + lines_of(&stats, "were not taken by the far end");
+    assert!(lost >= 5, "{stats}");
+}
+
+/// What the line that ends so counts.
+fn lines_of(stats: &str, words: &str) -> u64 {
+    let line = stats.lines().find(|line| line.ends_with(words));
+    line.map_or(0, |line| line.split(' ').next().expect("a number").parse().expect("a number"))
+}
+
+fn hostile() {
+    let (mut a, mut b) = hosts();
+    let bridge = Bridge::start(&["a1", "b1", "--stats"]);
+    let mut sent = 0;
+    let mut storm = |host: &mut Host, interface: &str, with_header: bool, frames: &[Vec<u8>]| {
+        for some in frames.chunks(200) {
+            let frames: Vec<String> = some.iter().map(|frame| hex(frame)).collect();
+            let taken: u64 =
+                host.ask(&format!("send {interface} {with_header} {}", frames.join(" "))).parse().expect("a number");
+            sent += taken;
+        }
+    };
+    for (host, interface) in [(&mut a, "a0"), (&mut b, "b0")] {
+        // Runts, of types that promise more than is there.
+        let mut frames = Vec::new();
+        for ethertype in [[0x08, 0x00], [0x86, 0xdd], [0x81, 0x00], [0x88, 0xa8], [0x08, 0x06], [0, 0], [0xff, 0xff]] {
+            let mut whole = frame(&[], 60);
+            whole[12..14].copy_from_slice(&ethertype);
+            frames.extend((0..=64).map(|length| whole[..length].to_vec()));
+            // The same with bytes in which every length and offset is as large as can be.
+            whole[14..].fill(0xff);
+            frames.extend((0..=64).map(|length| whole[..length].to_vec()));
+        }
+        // Stacks of tags, cut off anywhere.
+        for tags in [1, 2, 3, 8, 40] {
+            let whole = frame(&vec![0x8100_0001; tags], 20);
+            frames.extend((14..=whole.len()).map(|length| whole[..length].to_vec()));
+            frames.push(frame(&vec![0x88a8_0fff; tags], 0));
+        }
+        storm(host, interface, false, &frames);
+        // Units whose header says what the frame is not.
+        let mut units = Vec::new();
+        for ip in [&IPV4_TCP[..], &IPV6_UDP] {
+            for gso in [0_u8, 1, 3, 4, 5, 0x81, 0x84, 0xff] {
+                for flags in [0_u8, 1, 2, 7] {
+                    for size in [0_u16, 1, 8, 1448, 65_535] {
+                        for (headers, start, at) in [(54, 34, 16), (0, 0, 0), (66, 34, 6), (65_535, 65_535, 65_535)] {
+                            let mut unit = vec![flags, gso];
+                            for field in [headers, size, start, at] {
+                                unit.extend(u16::to_le_bytes(field));
+                            }
+                            unit.extend(&frame(&[], 0)[..12]);
+                            unit.extend(ip);
+                            unit.resize(unit.len() + 3000, 0x5a);
+                            units.push(unit);
+                        }
+                    }
+                }
+            }
+        }
+        storm(host, interface, true, &units);
+    }
+    assert!(sent > 1000, "most of it gets as far as the link: {sent}");
+    for address in B {
+        pass_between(&mut a, &mut b, address);
+    }
+    let stats = bridge.end();
+    assert!(count(&stats, "up all", OFFERED) > 500 && count(&stats, "down all", OFFERED) > 500, "{stats}");
+}
+
+/// Headers from the Ethernet type on, of a packet with 3000 B behind.
+const IPV4_TCP: [u8; 42] = [
+    0x08, 0x00, 0x45, 0, 0x0b, 0xe0, 0, 1, 0, 0, 64, 6, 0x4f, 0x0a, 10, 9, 0, 1, 10, 9, 0, 2, 0x10, 0, 0x20, 0, 0, 0,
+    0, 1, 0, 0, 0, 0, 0x50, 0x10, 1, 0, 0, 0, 0, 0,
+];
+const IPV6_UDP: [u8; 50] = [
+    0x86, 0xdd, 0x60, 0, 0, 0, 0x0b, 0xc0, 17, 64, 0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xfd, 9, 0, 0, 0,
+    0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0x10, 0, 0x20, 0, 0x0b, 0xc0, 0, 0,
+];
+
+fn vanishes() {
+    let (mut a, mut b) = hosts();
+    let mut bridge = Bridge::start(&["a1", "b1"]);
+    pass_between(&mut a, &mut b, B[0]);
+    netlink::set_up("a1", false);
+    bridge.says("falaj: a1 is down: waiting for it");
+    netlink::set_up("a1", true);
+    bridge.says("falaj: a1 is up: forwarding");
+    pass_between(&mut a, &mut b, B[1]);
+    netlink::delete("b1");
+    bridge.says("falaj: b1 is gone: waiting for it");
+    // What comes meanwhile has nowhere to go.
+    assert_eq!(a.ask(&format!("send a0 false {}", hex(&frame(&[], 100)))), "1");
+    netlink::veth("b1", "b0", b.pid());
+    netlink::set_up("b1", true);
+    b.does(&format!("up b0 {}", B.join(" ")));
+    bridge.says("falaj: b1 is up: forwarding");
+    assert_eq!(netlink::promiscuity("b1"), 1);
+    // The new interface has a new Ethernet address: host b is the one to call.
+    pass_between(&mut b, &mut a, A[0]);
+    bridge.end();
+}
+
+fn unread() {
+    const SENT: usize = 20_000;
+    let (mut a, _b) = hosts();
+    let bridge = Bridge::start(&["a1", "b1", "--stats"]);
+    signal("STOP", bridge.child.id());
+    let frames = vec![hex(&frame(&[], 46)); SENT].join(" ");
+    assert_eq!(a.ask(&format!("send a0 false {frames}")), SENT.to_string());
+    signal("CONT", bridge.child.id());
+    std::thread::sleep(Duration::from_millis(200));
+    let stats = bridge.end();
+    let lost = lines_of(&stats, "were not read in time at the entrance");
+    let [sent, offered] = [SENT as u64, count(&stats, "up all", OFFERED)];
+    assert!(lost > sent / 3 && lost < sent, "{stats}");
+    // And what the kernels themselves have to say.
+    assert!((sent..sent + 20).contains(&(lost + offered)), "{stats}");
+}
+
+fn leaves_nothing() {
+    let (_a, _b) = hosts();
+    assert_eq!(["a1", "b1"].map(netlink::promiscuity), [0, 0]);
+    for end in ["INT", "TERM", "KILL"] {
+        let mut bridge = Bridge::start(&["a1", "b1"]);
+        assert_eq!(["a1", "b1"].map(netlink::promiscuity), [1, 1]);
+        signal(end, bridge.child.id());
+        let status = bridge.child.wait().expect("a status");
+        assert_eq!(status.code(), (end != "KILL").then_some(0), "{end}");
+        let ended = Instant::now();
+        while ["a1", "b1"].map(netlink::promiscuity) != [0, 0] {
+            assert!(ended.elapsed() < Duration::from_secs(2), "{end}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+fn elsewhere() {
+    let (mut a, mut b) = hosts();
+    // From another network namespace, where these interfaces are not.
+    let here = std::process::id().to_string();
+    let [near, far] = ["a1", "b1"].map(|interface| format!("{interface}@{here}"));
+    let me = env!("CARGO_BIN_EXE_falaj");
+    // In a user namespace of its own it is a stranger to this one; one that was made from here may enter.
+    let mut command = Command::new("unshare");
+    command.args(["-n", me, "bridge", &near, &far]).stderr(Stdio::piped()).stdin(Stdio::null());
+    let mut child = command.spawn().expect("it starts");
+    let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut bridge = Bridge { child, said };
+    bridge.says(&format!("falaj: forwarding between a1@{here} and b1@{here}"));
+    pass_between(&mut a, &mut b, B[0]);
+    assert_eq!(["a1", "b1"].map(netlink::promiscuity), [1, 1]);
+    netlink::set_up("b1", false);
+    bridge.says(&format!("falaj: b1@{here} is down"));
+    bridge.end();
+    let mut command = Command::new("unshare");
+    command.args(["-Urn", me, "bridge", &near, &far]).stdin(Stdio::null());
+    let ran: Ran = command.output().expect("it starts").into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("cannot enter the network namespace"), "{ran:?}");
+}
+
+/// Hosts in a user namespace of their own; they talk when told to.
+fn container() {
+    let (mut a, mut b) = hosts();
+    println!("ready");
+    for _ in std::io::stdin().lines() {
+        pass_between(&mut a, &mut b, B[0]);
+        println!("passed");
+    }
+}
+
+fn somebody_elses() {
+    let me = std::env::current_exe().expect("a path");
+    let mut command = Command::new("unshare");
+    command.arg("-Urn").arg(me).args(["--probe", "container"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut container = command.spawn().expect("it starts");
+    let mut said = BufReader::new(container.stdout.take().expect("a pipe")).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some("ready"));
+    // Who made the container may enter it, with no capability of his own.
+    let pid = container.id();
+    let mut command = Command::new("setpriv");
+    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge"]);
+    command.args(["a1", "b1"].map(|interface| format!("{interface}@{pid}")));
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let stderr = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut bridge = Bridge { child, said: stderr };
+    bridge.says(&format!("falaj: forwarding between a1@{pid} and b1@{pid}"));
+    let mut stdin = container.stdin.take().expect("a pipe");
+    writeln!(stdin, "go").expect("it listens");
+    assert_eq!(said.next().as_deref(), Some("passed"));
+    bridge.end();
+    drop(stdin);
+    assert!(container.wait().expect("a status").success());
+}
+
+const NO_CAPABILITIES: [&str; 4] = ["--bounding-set", "-all", "--inh-caps", "-all"];
+
+fn refused() {
+    let (_a, _b) = hosts();
+    for (args, words) in [
+        (&["a1", "a1"][..], "a1 is one interface: a link has two ends"),
+        (&["a1", "nothing"], "nothing: cannot attach to the interface: No such device (ENODEV)"),
+        (&["a1", "b1@no-such-name"], "b1@no-such-name: cannot enter the network namespace: No such file or directory"),
+        (&["a1", "b1", "--rate", "10mbit", "--queue", "100B"], "never admits a packet of 1514 B"),
+        (&["a1", "../b1"], "write an interface's name"),
+    ] {
+        let mut child = program(&[&["bridge"], args].concat()).spawn().expect("the program starts");
+        let mut said = String::new();
+        child.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        assert_eq!(child.wait().expect("a status").code(), Some(2), "{args:?}");
+        assert!(said.contains(words), "{args:?}: {said}");
+    }
+    // A user without the right to open packet sockets is told how to get it.
+    let mut command = Command::new("setpriv");
+    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1"]);
+    let ran: Ran = command.stdin(Stdio::null()).output().expect("setpriv is there").into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"), "{ran:?}");
+}

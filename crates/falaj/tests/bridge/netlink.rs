@@ -1,0 +1,97 @@
+//! The kernel's network configuration, as far as these tests need it.
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
+use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use nix::net::if_::if_nametoindex;
+use std::net::IpAddr;
+
+/// A pair of veth interfaces, as the kernel sets them up: `here`, and `there` in the network namespace of a process.
+pub(crate) fn veth(here: &str, there: &str, process: u32) {
+    let mut peer = LinkMessage::default();
+    peer.attributes = vec![LinkAttribute::IfName(there.into()), LinkAttribute::NetNsPid(process)];
+    let mut link = LinkMessage::default();
+    let data = LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer)));
+    let info = LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Veth), data]);
+    link.attributes = vec![LinkAttribute::IfName(here.into()), info];
+    request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+fn interface(name: &str) -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.header.index = if_nametoindex(name).expect("the interface is there");
+    link
+}
+
+/// Brings an interface up or takes it down.
+pub(crate) fn set_up(name: &str, up: bool) {
+    let mut link = interface(name);
+    link.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+    link.header.change_mask = LinkFlags::Up;
+    request(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+/// Sets an interface's mtu.
+pub(crate) fn set_mtu(name: &str, mtu: u32) {
+    let mut link = interface(name);
+    link.attributes = vec![LinkAttribute::Mtu(mtu)];
+    request(RouteNetlinkMessage::SetLink(link), 0);
+}
+
+/// Removes an interface.
+pub(crate) fn delete(name: &str) {
+    request(RouteNetlinkMessage::DelLink(interface(name)), 0);
+}
+
+/// How many ask for an interface to be promiscuous.
+pub(crate) fn promiscuity(name: &str) -> u32 {
+    let NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) =
+        ask(RouteNetlinkMessage::GetLink(interface(name)), 0)
+    else {
+        panic!("the kernel describes the interface")
+    };
+    let of = |attribute: &LinkAttribute| match attribute {
+        LinkAttribute::Promiscuity(n) => Some(*n),
+        _ => None,
+    };
+    link.attributes.iter().find_map(of).expect("a count")
+}
+
+/// Gives an interface an address that is usable at once.
+pub(crate) fn add_address(name: &str, address: IpAddr, prefix: u8) {
+    let mut message = AddressMessage::default();
+    message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    message.header.prefix_len = prefix;
+    message.header.scope = AddressScope::Universe;
+    message.header.index = if_nametoindex(name).expect("the interface is there");
+    if address.is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+    }
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+    request(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL);
+}
+
+fn request(message: RouteNetlinkMessage, flags: u16) {
+    match ask(message, flags | NLM_F_ACK) {
+        NetlinkPayload::Error(error) if error.code.is_none() => {}
+        answer => panic!("{answer:?}"),
+    }
+}
+
+fn ask(message: RouteNetlinkMessage, flags: u16) -> NetlinkPayload<RouteNetlinkMessage> {
+    let socket = Socket::new(NETLINK_ROUTE).expect("a netlink socket");
+    socket.connect(&SocketAddr::new(0, 0)).expect("the kernel listens");
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    let mut packet = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    socket.send(&bytes, 0).expect("asked");
+    let (answer, _) = socket.recv_from_full().expect("an answer");
+    NetlinkMessage::<RouteNetlinkMessage>::deserialize(&answer).expect("a message").payload
+}
