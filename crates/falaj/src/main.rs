@@ -3,7 +3,7 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | [`sim`], [`plan`], [`run`], [`traffic`], [`compare`] | of the same name |
+//! | [`sim`], [`plan`], [`run`], [`relay`], [`traffic`], [`compare`] | of the same name |
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
@@ -11,7 +11,8 @@
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
-//! | [`asked`] | what was asked for, said before a run |
+//! | [`link`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
+//! | [`summary`] | what a link did, told at the end of a run, and judged |
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -22,13 +23,16 @@ mod demo;
 mod explain;
 mod file;
 mod fmt;
+mod link;
 mod measure;
 mod pages;
 mod plan;
+mod relay;
 mod reproduce;
 mod run;
 mod show;
 mod sim;
+mod summary;
 mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -51,6 +55,7 @@ Exit status:
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare)
+  4    a condition of --fail-if holds (run, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;
@@ -69,6 +74,8 @@ enum Command {
     Plan(plan::Args),
     /// Run a command behind an emulated link.
     Run(run::Args),
+    /// Put an emulated link between whoever connects and where to; on any system, without privilege.
+    Relay(relay::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -105,6 +112,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(args),
+        Command::Relay(args) => relay::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),

@@ -1,8 +1,9 @@
 //! `falaj run`: a command behind an emulated link.
 
 use crate::asked::Asked;
+use crate::link::LinkArgs;
 use crate::measure::{only_link, warn_of_spinning};
-use crate::{file, show};
+use crate::summary::{FailIf, JsonFile, Summary};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
@@ -10,14 +11,11 @@ use falaj_live::forward::{Forwarder, Losses, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
-use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_scenario::Link;
+use falaj_sched::time::Time;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `run` takes.
@@ -28,27 +26,16 @@ is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where 
 allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6.
 
 Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
-it cannot be executed; 2 if there can be no such link here.
+it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
+--fail-if holds.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
   falaj run examples/tenants.toml -- bash")]
 pub(crate) struct Args {
-    /// A scenario with one link; without it the flags say what the link is.
-    file: Option<PathBuf>,
-    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
-    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
-    rate: Rate,
-    /// Its propagation delay, each way: 40ms.
-    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
-    delay: Span,
-    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
-    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
-    queue: Option<Limit>,
-    /// Its largest IP packet: 1500B.
-    #[arg(long, value_parser = parse_mtu, conflicts_with = "file", default_value = "1500B")]
-    mtu: u32,
+    #[command(flatten)]
+    link: LinkArgs,
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
@@ -59,28 +46,14 @@ pub(crate) struct Args {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
     asked: Asked,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
-}
-
-fn scenario(args: &Args) -> Result<Scenario> {
-    if let Some(path) = &args.file {
-        return file::read(path);
-    }
-    let queue = args.queue.unwrap_or_else(|| default_queue(args.rate, args.delay));
-    Ok(Scenario::simple(args.rate, args.delay, queue, args.mtu))
-}
-
-/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
-fn default_queue(rate: Rate, delay: Span) -> Limit {
-    if rate.is_unlimited() {
-        return Limit::Packets(1000);
-    }
-    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
-    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
-    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
 }
 
 /// The side of the far end's command. What is typed is for the near one alone.
@@ -90,8 +63,9 @@ fn peer(command: OsString) -> Result<Side> {
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
-    let scenario = scenario(&args)?;
+    let scenario = args.link.scenario()?;
     let link = &scenario.links[only_link(&scenario)?];
+    args.fail_if.check(link)?;
     args.asked.tell(&scenario);
     warn_of_spinning(link);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
@@ -110,10 +84,30 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    let summary = summary(link, &forwarder, &sandbox);
     if args.stats {
-        tell(&scenario, &forwarder, &sandbox);
+        summary.tell();
+        if sandbox.unread().is_none() {
+            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+        }
     }
-    Ok(ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX)))
+    if let Some(file) = &args.json.json {
+        summary.write(file)?;
+    }
+    let failed = args.fail_if.judge(&summary)?;
+    let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
+    // A command that failed has said so already.
+    Ok(failed.filter(|_| status == 0).unwrap_or(ExitCode::from(status)))
+}
+
+/// What the link did until now.
+fn summary(link: &Link, forwarder: &Forwarder, sandbox: &Sandbox) -> Summary {
+    let mut flows = forwarder.flows().into_iter();
+    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+    let losses = Losses { unread: sandbox.unread().unwrap_or(0), ..forwarder.losses() };
+    let elapsed = forwarder.clock().now().since(Time::ZERO);
+    let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
+    Summary::new(link, elapsed, [up, down], losses.into())
 }
 
 /// Forwards until the command at the near end is done.
@@ -124,7 +118,7 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
         if far_is_there {
             fds.push(sandbox.control_fd(End::Far));
         }
-        let woken = forwarder.run(falaj_sched::time::Time::NEVER, &fds)?;
+        let woken = forwarder.run(Time::NEVER, &fds)?;
         match woken {
             Woken::Readable(0) => {
                 while let Some(signal) = signals.next_sent()? {
@@ -140,34 +134,5 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
             Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
             Woken::Deadline => {}
         }
-    }
-}
-
-fn tell(scenario: &Scenario, forwarder: &Forwarder, sandbox: &Sandbox) {
-    let link = &scenario.links[0];
-    let mut rows = Vec::new();
-    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
-        for (flow, measured) in direction.flows.iter().zip(&forwarder.flows()[pipe]) {
-            let c = &measured.counters;
-            rows.push(vec![
-                format!("{way} {}", flow.name),
-                c.offered.to_string(),
-                c.sent.to_string(),
-                c.dropped().to_string(),
-                show::span(measured.delay.quantile(0.5)),
-                show::span(measured.delay.max()),
-                show::span(measured.release_error.quantile(0.99)),
-            ]);
-        }
-    }
-    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
-    eprintln!("{}", show::table(&header, rows));
-    let unread = sandbox.unread();
-    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
-    for (n, why) in losses.by_reason().into_iter().filter(|&(n, _)| n > 0) {
-        eprintln!("{n} packets {why}");
-    }
-    if unread.is_none() {
-        eprintln!("what was not read in time at the entrance is not known: /proc does not say");
     }
 }
