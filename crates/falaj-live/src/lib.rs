@@ -7,6 +7,7 @@
 //! | [`forward`] | the live loop: ports, the engine between them, the release timer |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
+//! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 
 #[cfg(not(target_os = "linux"))]
@@ -26,3 +27,4 @@ pub mod relay;
 pub mod sandbox;
 pub mod signals;
 pub mod tap;
+pub mod way_out;

@@ -3,14 +3,16 @@
 use crate::asked::Asked;
 use crate::link::LinkArgs;
 use crate::measure::{only_link, warn_of_spinning};
+use crate::show::note;
 use crate::summary::{FailIf, JsonFile, Summary};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Losses, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
+use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, Subnet, UserNamespace};
 use falaj_live::signals::Signals;
+use falaj_live::way_out::{self, WayOut, Wish};
 use falaj_scenario::Link;
 use falaj_sched::time::Time;
 use std::ffi::OsString;
@@ -23,7 +25,13 @@ use std::process::ExitCode;
 #[command(after_help = "\
 The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
 is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
-allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6.
+allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, and, for scripts
+written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
+
+From the far end the way leads on to the world, over IPv4, names included: by pasta or slirp4netns if
+one is installed, or, with --internet host, through the host. A link inside of another one
+(`falaj run … -- falaj run … -- bash`) has addresses of its own, 10.77.1.1 and so on, and the outer
+link is its way out.
 
 Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
 it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
@@ -32,6 +40,9 @@ it cannot be executed; 2 if there can be no such link here; 4 if the command's i
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
+  falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
+  falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
+  falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
   falaj run examples/tenants.toml -- bash")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -39,6 +50,9 @@ pub(crate) struct Args {
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
+    /// The way from the far end to the world.
+    #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
+    internet: Internet,
     /// Makes a user namespace even for root.
     #[arg(long)]
     user_namespace: bool,
@@ -56,6 +70,45 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+/// Ways to the world.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Internet {
+    /// pasta or slirp4netns if it is installed; nothing of the host is changed.
+    Auto,
+    /// By pasta.
+    Pasta,
+    /// By slirp4netns.
+    #[value(name = "slirp4netns")]
+    Slirp4netns,
+    /// Through the host: root alone; translates addresses there, and undoes that at the end.
+    Host,
+    /// None.
+    None,
+}
+
+impl Internet {
+    fn wish(self) -> Wish {
+        match self {
+            Internet::Auto => Wish::Auto,
+            Internet::Pasta => Wish::Pasta,
+            Internet::Slirp4netns => Wish::Slirp4netns,
+            Internet::Host => Wish::Host,
+            Internet::None => Wish::None,
+        }
+    }
+}
+
+/// Says how to get a way out, if something wanted to go there and there is none.
+fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
+    if matches!(internet, Internet::None) || sandbox.stranded().is_none_or(|packets| packets == 0) {
+        return;
+    }
+    match why {
+        Some(why) => note!("there was no way out of the far end: {why}"),
+        None => note!("there was no way out of the far end: {}", way_out::HOW_TO),
+    }
+}
+
 /// The side of the far end's command. What is typed is for the near one alone.
 fn peer(command: OsString) -> Result<Side> {
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
@@ -69,14 +122,28 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     args.asked.tell(&scenario);
     warn_of_spinning(link);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let ways = way_out::ways(args.internet.wish(), args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let mut sandbox = Sandbox::start(Spec {
         mtu,
+        subnet: Subnet::free(),
+        routes: !ways.is_empty(),
+        resolver: ways.first().and_then(way_out::resolver),
         tso: attach::takes_large_units(link),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
         far: args.peer.map(peer).transpose()?.unwrap_or_default(),
         ..Spec::default()
     })?;
+    let mut why = None;
+    let out = match WayOut::open(&sandbox, &ways) {
+        Ok(out) => Some(out),
+        // Who asked for it by name cannot do without.
+        Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => bail!("--internet: {error}"),
+        Err(error) => {
+            why = Some(error).filter(|error| !error.is_empty());
+            None
+        }
+    };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock)?;
@@ -84,6 +151,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    if out.is_none() {
+        tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
+    }
     let summary = summary(link, &forwarder, &sandbox);
     if args.stats {
         summary.tell();
@@ -91,6 +161,9 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             eprintln!("what was not read in time at the entrance is not known: /proc does not say");
         }
     }
+    // The sides first: the kernel removes one interface after the other, and these are waited for.
+    drop(sandbox);
+    drop(out);
     if let Some(file) = &args.json.json {
         summary.write(file)?;
     }

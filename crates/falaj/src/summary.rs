@@ -142,15 +142,14 @@ impl Summary {
         sum
     }
 
-    /// The flow that lost the largest share; where none lost, the one that waited longest. Alone it is none.
+    /// The flow that lost the largest share; where none lost, the one that waited longest; where none waited, none.
     fn worst(&self) -> Option<&Named> {
-        let used = || self.flows.iter().filter(|f| f.flow.counters.offered > 0);
         let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
         let larger = |a: &&Named, b: &&Named| {
             let (a, b) = (key(a), key(b));
             a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
         };
-        used().max_by(larger).filter(|_| used().count() > 1)
+        self.flows.iter().max_by(larger).filter(|f| key(f) > (0.0, Span::ZERO))
     }
 
     /// As people read it, on standard error: standard output is the command's.

@@ -16,13 +16,13 @@ use nix::errno::Errno;
 
 /// What an interface is to be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interface<'a> {
-    pub(super) name: &'a str,
-    pub(super) mac: [u8; 6],
+pub(crate) struct Interface<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) mac: [u8; 6],
     /// The largest IP packet in bytes.
-    pub(super) mtu: u16,
+    pub(crate) mtu: u16,
     /// Frames that wait for the reader at most.
-    pub(super) queue: u32,
+    pub(crate) queue: u32,
 }
 
 impl Interface<'_> {
@@ -37,21 +37,21 @@ impl Interface<'_> {
 }
 
 /// A synchronous route-netlink socket of one network namespace.
-pub(super) struct Netlink {
+pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 impl Netlink {
     /// Opens a socket to the network namespace that the process is in now.
-    pub(super) fn open() -> Result<Netlink, Errno> {
+    pub(crate) fn open() -> Result<Netlink, Errno> {
         let socket = Socket::new(NETLINK_ROUTE).map_err(errno)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(errno)?;
         Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Brings interface `index` up.
-    pub(super) fn up(&mut self, index: u32) -> Result<(), Errno> {
+    pub(crate) fn up(&mut self, index: u32) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.header.flags = LinkFlags::Up;
@@ -60,7 +60,7 @@ impl Netlink {
     }
 
     /// Makes interface `index` what `interface` says.
-    pub(super) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
+    pub(crate) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.attributes = interface.attributes();
@@ -68,7 +68,7 @@ impl Netlink {
     }
 
     /// Makes a pair of veth interfaces: `here` in this network namespace and `there` in that one.
-    pub(super) fn add_veth(
+    pub(crate) fn add_veth(
         &mut self,
         here: Interface<'_>,
         there: Interface<'_>,
@@ -87,7 +87,7 @@ impl Netlink {
     }
 
     /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.
-    pub(super) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
+    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = prefix;
@@ -101,7 +101,7 @@ impl Netlink {
     }
 
     /// Says for ever which Ethernet address a neighbour behind interface `index` has.
-    pub(super) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
+    pub(crate) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
         message.header.ifindex = index;
@@ -116,16 +116,24 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Sends everything that has no better route through interface `index` to `gateway`.
-    pub(super) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(gateway);
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.scope = RouteScope::Universe;
-        message.header.kind = RouteType::Unicast;
-        message.attributes = vec![RouteAttribute::Gateway(gateway.into()), RouteAttribute::Oif(index)];
+    /// Sends what is for these addresses through interface `index` to `gateway`.
+    pub(crate) fn add_route(&mut self, index: u32, (to, prefix): (IpAddr, u8), gateway: IpAddr) -> Result<(), Errno> {
+        let mut message = route(index, gateway);
+        message.header.destination_prefix_length = prefix;
+        message.attributes.push(RouteAttribute::Destination(to.into()));
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes interface `index`, and with it its addresses and routes.
+    pub(crate) fn remove(&mut self, index: u32) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        self.request(RouteNetlinkMessage::DelLink(link), 0)
+    }
+
+    /// Sends everything that has no better route through interface `index` to `gateway`.
+    pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
+        self.request(RouteNetlinkMessage::NewRoute(route(index, gateway)), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
@@ -148,6 +156,18 @@ impl Netlink {
             _ => Err(Errno::EPROTO),
         }
     }
+}
+
+/// A route of everything through interface `index` to `gateway`.
+fn route(index: u32, gateway: IpAddr) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(gateway);
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Gateway(gateway.into()), RouteAttribute::Oif(index)];
+    message
 }
 
 fn family(address: IpAddr) -> AddressFamily {
