@@ -8,6 +8,7 @@
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
+//! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 
 #[cfg(not(target_os = "linux"))]
@@ -19,6 +20,7 @@ pub mod clock;
 pub mod datagrams;
 pub mod ends;
 pub mod forward;
+pub mod host;
 mod poll;
 mod pool;
 pub mod port;

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`relay`], [`traffic`], [`compare`] | of the same name |
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
@@ -12,7 +13,7 @@
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`link`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
-//! | [`summary`] | what a link did, told at the end of a run, and judged |
+//! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -20,10 +21,12 @@ mod bench;
 mod check;
 mod compare;
 mod demo;
+mod doctor;
 mod explain;
 mod file;
 mod fmt;
 mod link;
+mod live;
 mod measure;
 mod pages;
 mod plan;
@@ -86,6 +89,8 @@ enum Command {
     Reproduce(reproduce::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
+    /// What works on this host and why the rest doesn't, what it costs, and what can honestly be emulated.
+    Doctor(doctor::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
@@ -118,6 +123,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),

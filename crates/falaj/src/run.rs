@@ -2,6 +2,7 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
+use crate::live::Live;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::show::note;
 use crate::summary::{FailIf, JsonFile, Summary};
@@ -56,6 +57,9 @@ pub(crate) struct Args {
     /// Makes a user namespace even for root.
     #[arg(long)]
     user_namespace: bool,
+    /// While the command runs, shows a line for each flow on the terminal: for commands that print little.
+    #[arg(long)]
+    live: bool,
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
@@ -150,11 +154,16 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    let live = Live::new(link, args.live);
+    let exit = forward(&mut forwarder, &mut sandbox, &mut signals, live)?;
     if out.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
     let summary = summary(link, &forwarder, &sandbox);
+    let lost = sandbox.unread().unwrap_or(0);
+    if lost > 0 {
+        note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
+    }
     if args.stats {
         summary.tell();
         if sandbox.unread().is_none() {
@@ -184,14 +193,14 @@ fn summary(link: &Link, forwarder: &Forwarder, sandbox: &Sandbox) -> Summary {
 }
 
 /// Forwards until the command at the near end is done.
-fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals) -> Result<Exit> {
+fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals, mut live: Live) -> Result<Exit> {
     let mut far_is_there = true;
     loop {
         let mut fds = vec![signals.as_fd(), sandbox.control_fd(End::Near)];
         if far_is_there {
             fds.push(sandbox.control_fd(End::Far));
         }
-        let woken = forwarder.run(Time::NEVER, &fds)?;
+        let woken = forwarder.run(live.next(), &fds)?;
         match woken {
             Woken::Readable(0) => {
                 while let Some(signal) = signals.next_sent()? {
@@ -205,7 +214,7 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
             },
             // A peer that ends leaves its end of the link in place.
             Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
-            Woken::Deadline => {}
+            Woken::Deadline => live.update(forwarder),
         }
     }
 }

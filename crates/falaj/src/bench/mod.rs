@@ -5,7 +5,7 @@
 
 mod sched;
 mod sim;
-mod tcp;
+pub(crate) mod tcp;
 
 use crate::sim::{INTERRUPTED, Interrupted};
 use anyhow::Result;

@@ -182,6 +182,11 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[f64]) {
     say!("{}", show::table(&header, rows));
 }
 
+/// Bits a second of a stream of so many seconds through an unlimited emulated link.
+pub(crate) fn through_a_link(seconds: u64) -> Result<f64> {
+    Ok(stream(Join::Tap, 4, seconds)?.gbit_per_s * 1e9)
+}
+
 /// One stream between two fresh namespaces.
 fn stream(join: Join, ip: u8, seconds: u64) -> Result<Stream> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
