@@ -33,6 +33,7 @@ const TESTS: &[Test] = &[
     ("the_host_is_as_it_was", host, false),
     ("who_has_no_way_out_is_told", no_way_out, true),
     ("a_summary_is_json_and_is_judged", summary, false),
+    ("doctor_measures_this_host", doctor, false),
     ("it_starts_at_once", start_up, true),
     ("kill_9_leaves_nothing", kill_9, true),
     ("traffic_reports_what_it_sent", traffic, false),
@@ -393,6 +394,31 @@ fn summary(users: &Users) {
     assert_eq!(ran.status, Some(4));
     assert!(ran.err.starts_with("falaj: failed: release.max of up >= 0s: it is "), "{}", ran.err);
     assert_eq!(run("release.max of up >= 0s", "7").status, Some(7), "a command that fails says so itself");
+}
+
+fn doctor(_: &Users) {
+    let ran = falaj(&["doctor", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let json = ran.json();
+    let works = |what: &str| {
+        let backends = json["backends"].as_array().unwrap();
+        backends.iter().find(|b| b["what"] == what).unwrap_or_else(|| panic!("no {what} in {json}"))["works"].clone()
+    };
+    assert_eq!((works("TAP between namespaces"), works("relay")), (true.into(), true.into()));
+    let floor = |key: &str| number(&json["floor"][key]);
+    assert_eq!(json["floor"]["over"], "namespaces");
+    assert!(0.0 < floor("empty_link_p50_ns") && floor("empty_link_p50_ns") <= floor("empty_link_p99_ns"), "{json}");
+    assert!(floor("release_error_p50_ns") <= floor("release_error_p99_ns"), "{json}");
+    // Anything less is no network.
+    assert!(floor("packets_per_s") > 1e3 && floor("tcp_bits_per_s") > 1e7, "{json}");
+    assert_eq!(number(&json["honest"]["delay_ns"]), 10.0 * floor("release_error_p99_ns"));
+
+    let ran = falaj(&["doctor", "--no-measuring", "-q"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert!(ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"), "{}", ran.out);
+    let mut command = program(&["doctor", "--no-measuring"]);
+    let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
+    assert!(ran.out.contains("yes") && ran.out.lines().count() == 10, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {
