@@ -69,7 +69,10 @@ struct Floor {
     /// How late a packet is handed over that is due.
     release_error_p50_ns: Option<u64>,
     release_error_p99_ns: Option<u64>,
-    /// Of 74 bytes, while the same machine sends and receives them.
+    /// Of 74 bytes, through the link and from socket to socket, each waking who is next.
+    delivered_per_s: f64,
+    /// What a processor does for one of them in the link, which is what a second has room for.
+    packet_cost_ns: f64,
     packets_per_s: f64,
     /// One stream through an unlimited link; without namespaces there is none.
     tcp_bits_per_s: Option<f64>,
@@ -166,6 +169,9 @@ fn floor(tap: bool) -> Result<Floor> {
     };
     let only = |measured: &Measured| measured.flows.first().and_then(|up| up.first()).map(|flow| flow.received.clone());
     let received = only(&empty).context("nothing was measured")?;
+    let many_forwarded: u64 = many.flows.iter().flatten().map(|flow| flow.link.release_error.count()).sum();
+    let spent = many.thread.usage.cpu.0.saturating_sub(many.thread.awake.spun.0);
+    let packet_cost_ns = spent.max(1) as f64 / many_forwarded.max(1) as f64;
     let release = &delayed.flows[0][0].link.release_error;
     Ok(Floor {
         over: empty.over,
@@ -173,7 +179,9 @@ fn floor(tap: bool) -> Result<Floor> {
         empty_link_p99_ns: received.p99,
         release_error_p50_ns: release.quantile(0.5).map(|span| span.0),
         release_error_p99_ns: release.quantile(0.99).map(|span| span.0),
-        packets_per_s: only(&many).map_or(0.0, |received| received.datagrams as f64),
+        delivered_per_s: only(&many).map_or(0.0, |received| received.datagrams as f64),
+        packet_cost_ns,
+        packets_per_s: 1e9 / packet_cost_ns,
         tcp_bits_per_s: tcp,
     })
 }
@@ -198,12 +206,14 @@ fn print(findings: &[Finding], floor: Option<&Floor>, honest: Option<&Honest>) {
     say!("  through an empty link, socket to socket: {p50} (p50), {p99} (p99)");
     let (p50, p99) = (nanos(floor.release_error_p50_ns), nanos(floor.release_error_p99_ns));
     say!("  release error, at 1000 packets a second: {p50} (p50), {p99} (p99)");
-    say!("  packets of 74 B: {:.0} a second, sent and received here too", floor.packets_per_s);
+    say!("  packets of 74 B, one by one: {:.0} a second, sent and received here too", floor.delivered_per_s);
+    let cost = show::nanos(floor.packet_cost_ns);
+    say!("  one of them takes the link {cost} of a processor, which is {:.0} a second", floor.packets_per_s);
     if let Some(tcp) = floor.tcp_bits_per_s {
         say!("  a TCP stream through an unlimited link: {}", show::rate(tcp));
     }
     say!("\nwhat can honestly be emulated:");
     let (full, small) = (show::rate(honest.rate_bits_per_s), show::rate(honest.rate_of_small_bits_per_s));
-    say!("  rates up to {full} in full packets, {small} in packets of 74 B");
+    say!("  rates up to {full} in full packets, {small} in packets of 74 B, if the link has a processor to itself");
     say!("  delays from {} on: 99 of 100 packets are at most a tenth of it late", nanos(honest.delay_ns));
 }

@@ -410,7 +410,7 @@ fn doctor(_: &Users) {
     assert!(0.0 < floor("empty_link_p50_ns") && floor("empty_link_p50_ns") <= floor("empty_link_p99_ns"), "{json}");
     assert!(floor("release_error_p50_ns") <= floor("release_error_p99_ns"), "{json}");
     // Anything less is no network.
-    assert!(floor("packets_per_s") > 1e3 && floor("tcp_bits_per_s") > 1e7, "{json}");
+    assert!(floor("delivered_per_s") > 1e3 && floor("packets_per_s") > 1e3 && floor("tcp_bits_per_s") > 1e7, "{json}");
     assert_eq!(number(&json["honest"]["delay_ns"]), 10.0 * floor("release_error_p99_ns"));
 
     let ran = falaj(&["doctor", "--no-measuring", "-q"]);
