@@ -102,6 +102,6 @@ mod tests {
         }
         let half = Span::from_millis(500);
         assert_eq!(told(&before, &now, half), "2.00 Mbit/s  queueing 20.0 ms  3 dropped  7 waiting");
-        assert_eq!(told(&now, &now, half), "0 bit/s  queueing —  0 dropped  7 waiting");
+        assert_eq!(told(&now, &now, half), "0.00 bit/s  queueing —  0 dropped  7 waiting");
     }
 }

@@ -7,6 +7,7 @@ use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};
 use anyhow::Result;
+use falaj_live::priority::{Rank, be_punctual};
 use falaj_relay::{Carries, Relay, Spec};
 use falaj_sched::time::Span;
 use std::net::SocketAddr;
