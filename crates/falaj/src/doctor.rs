@@ -129,7 +129,11 @@ fn asked() -> Vec<Finding> {
     vec![
         Finding::new("TAP between namespaces", sandbox::available(), "`falaj run`, `traffic`, `compare`"),
         Finding::new("user namespaces", host::user_namespaces(), &format!("the same without root{tun}")),
-        Finding::new("AF_PACKET", host::packet_sockets(), "interfaces that are there already"),
+        Finding::new(
+            "AF_PACKET",
+            host::packet_sockets().map_err(|error| format!("{error}: it is root's (CAP_NET_RAW)")),
+            "interfaces that are there already",
+        ),
         Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, on any system"),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program("slirp4netns", "slirp4netns", "a way out without root (`run --internet slirp4netns`)"),

@@ -655,6 +655,10 @@ fn loopback(_: &Users) {
         assert!(number(&f["measured"]["delay"]["max_ns"]) <= number(&f["bound_ns"]), "{f}");
         assert!(number(&f["measured"]["end_to_end"]["datagrams"]) > 0.0, "{f}");
     }
+    // What is left to measure is measured, and the answer is no.
+    let ran = hidden("doctor --json");
+    assert_eq!((ran.status, &ran.json()["floor"]["over"]), (Some(1), &"loopback".into()), "{ran:?}");
+    assert_eq!(ran.json()["backends"][0]["works"], false);
     // A command cannot run behind a link that is not there.
     let ran = hidden("run -- true");
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");

@@ -28,6 +28,8 @@ pub(super) enum Message {
     Link,
     /// To a side: start the command.
     Go,
+    /// To the far side: answer for the near one at the way out without delay.
+    Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
 }
@@ -57,6 +59,7 @@ impl Message {
             Message::Link => (6, 0, 0),
             Message::Go => (7, 0, 0),
             Message::Signal(signal) => (8, signal, 0),
+            Message::Answer => (9, 0, 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -78,6 +81,7 @@ impl Message {
             6 => Message::Link,
             7 => Message::Go,
             8 => Message::Signal(a),
+            9 => Message::Answer,
             _ => return None,
         })
     }
@@ -151,6 +155,7 @@ mod tests {
             Message::Exited(Exit::Signal(64)),
             Message::Link,
             Message::Go,
+            Message::Answer,
             Message::Signal(15),
         ] {
             send(&a, message, None).unwrap();

@@ -127,14 +127,8 @@ impl Init {
                         Some(Err(exit)) => self.report(exit),
                         None => {}
                     },
-                    Ok(Received::Message(Message::Link, _)) => {
-                        let done = match network::configure_way_out(self.subnet) {
-                            Ok(()) => Message::Ready,
-                            Err((step, errno)) => Message::Failed(step, errno as i32),
-                        };
-                        // A caller that is gone shows in the next poll.
-                        let _ = control::send(&self.control, done, None);
-                    }
+                    Ok(Received::Message(Message::Link, _)) => self.tell(network::configure_way_out(self.subnet)),
+                    Ok(Received::Message(Message::Answer, _)) => self.tell(network::answer_at_once()),
                     Ok(Received::Message(Message::Signal(signal), _)) => pass_on(signal, command),
                     Ok(Received::Nothing) => break,
                     Ok(Received::Message(..) | Received::Closed) | Err(_) => return 0,
@@ -160,6 +154,16 @@ impl Init {
                 }
             }
         }
+    }
+
+    /// Says how a task went that the caller waits for.
+    fn tell(&self, done: Result<(), (Step, Errno)>) {
+        let message = match done {
+            Ok(()) => Message::Ready,
+            Err((step, errno)) => Message::Failed(step, errno as i32),
+        };
+        // A caller that is gone shows in the next poll.
+        let _ = control::send(&self.control, message, None);
     }
 
     fn report(&self, exit: Exit) {

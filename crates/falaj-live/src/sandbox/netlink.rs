@@ -9,6 +9,7 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour_table::{NeighbourTableAttribute, NeighbourTableMessage, NeighbourTableParameter};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -114,6 +115,21 @@ impl Netlink {
             NeighbourAttribute::LinkLayerAddress(mac.into()),
         ];
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    /// Has interface `index` answer for addresses of others without delay. Not by `/proc`, which does not show this to
+    /// user namespaces.
+    pub(crate) fn answer_at_once(&mut self, index: u32) -> Result<(), Errno> {
+        let mut message = NeighbourTableMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.attributes = vec![
+            NeighbourTableAttribute::Name("arp_cache".into()),
+            NeighbourTableAttribute::Parms(vec![
+                NeighbourTableParameter::Ifindex(index),
+                NeighbourTableParameter::ProxyDelay(0),
+            ]),
+        ];
+        self.request(RouteNetlinkMessage::SetNeighbourTable(message), 0)
     }
 
     /// Sends what is for these addresses through interface `index` to `gateway`.

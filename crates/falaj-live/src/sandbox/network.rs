@@ -114,8 +114,6 @@ impl Network {
             set("ipv4/ip_forward", "1");
             // Whoever answers at the way out asks there for the near side's address; interfaces to come inherit this.
             set("ipv4/conf/default/proxy_arp", "1");
-            // At once, and not after a random time of up to 0.8 s.
-            set("ipv4/neigh/default/proxy_delay", "0");
         }
         Ok(())
     }
@@ -130,6 +128,13 @@ pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
     netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
     netlink.add_address(index, own.into(), 30).map_err(|errno| (Step::Addresses, errno))?;
     netlink.add_default_route(index, gateway.into()).map_err(|errno| (Step::Routes, errno))
+}
+
+/// Has this side answer for others at the way out at once, and not after a random time of up to 0.8 s.
+pub(super) fn answer_at_once() -> Result<(), Failure> {
+    let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+    let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
+    netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
 }
 
 /// Whether the link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.

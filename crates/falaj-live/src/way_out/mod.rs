@@ -248,6 +248,10 @@ impl WayOut {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        if let Way::Slirp4netns(_) = way {
+            // It asks for the near side's address.
+            sandbox.answer_at_once().map_err(|error| error.to_string())?;
+        }
         Ok(out)
     }
 
