@@ -11,6 +11,8 @@
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`flood`] | as many small datagrams as go |
+//! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
+//! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
 
 #[cfg(not(target_os = "linux"))]
@@ -24,6 +26,7 @@ pub mod ends;
 pub mod flood;
 pub mod forward;
 pub mod gso;
+pub mod host;
 pub mod packet;
 mod poll;
 mod pool;
@@ -37,3 +40,4 @@ pub mod signals;
 pub mod tap;
 pub mod timer;
 mod units;
+pub mod way_out;

@@ -6,7 +6,7 @@ use crate::measure::{only_link, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
-use crate::stats::tell;
+use crate::summary::{FailIf, JsonFile, of_forwarder};
 use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
@@ -52,6 +52,10 @@ pub(crate) struct Args {
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
     asked: Asked,
 }
 
@@ -87,6 +91,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mtus = [a.socket.mtu()?, b.socket.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
     let link = &scenario.links[only_link(&scenario)?];
+    args.fail_if.check(link)?;
     args.asked.tell(&scenario);
     warn_of_spinning(link);
     warn_of_mtu(link, &ends, mtus);
@@ -110,10 +115,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     }
     args.recording.end(&mut forwarder);
+    let unread = sockets.iter().map(|socket| socket.unread()).sum();
+    let summary = of_forwarder(link, &forwarder, Some(unread));
     if args.stats {
-        tell(&scenario, &forwarder, Some(sockets.iter().map(|socket| socket.unread()).sum()));
+        summary.tell();
     }
-    Ok(ExitCode::SUCCESS)
+    if let Some(file) = &args.json.json {
+        summary.write(file)?;
+    }
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
 
 /// What an interface sends may be more than the link takes.

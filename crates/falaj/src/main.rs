@@ -3,16 +3,17 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | [`sim`], [`plan`], [`run`], [`bridge`], [`traffic`], [`compare`] | of the same name |
+//! | [`sim`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
-//! | [`link`], [`stats`] | the link that `run` and `bridge` are asked for, and what it did |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
-//! | [`asked`] | what was asked for, said before a run |
+//! | [`link`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
+//! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -21,21 +22,24 @@ mod bridge;
 mod check;
 mod compare;
 mod demo;
+mod doctor;
 mod explain;
 mod file;
 mod fmt;
 mod link;
+mod live;
 mod measure;
 mod pace;
 mod pages;
 mod plan;
 mod recording;
+mod relay;
 mod replay;
 mod reproduce;
 mod run;
 mod show;
 mod sim;
-mod stats;
+mod summary;
 mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -58,6 +62,7 @@ Exit status:
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare)
+  4    a condition of --fail-if holds (run, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;
@@ -78,6 +83,8 @@ enum Command {
     Run(run::Args),
     /// Forward between two interfaces through an emulated link.
     Bridge(bridge::Args),
+    /// Put an emulated link between whoever connects and where to; on any system, without privilege.
+    Relay(relay::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -88,6 +95,8 @@ enum Command {
     Reproduce(reproduce::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
+    /// What works on this host and why the rest doesn't, what it costs, and what can honestly be emulated.
+    Doctor(doctor::Args),
     /// Check scenario files: what is wrong with them, where, and what to write instead.
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
@@ -115,11 +124,13 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(args),
         Command::Bridge(args) => bridge::main(&args),
+        Command::Relay(args) => relay::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
         Command::Bench(args) => bench::main(&args),
+        Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),

@@ -2,17 +2,20 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
+use crate::live::Live;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
-use crate::stats::tell;
-use anyhow::{Context, Result, bail};
+use crate::show::note;
+use crate::summary::{FailIf, JsonFile, of_forwarder};
+use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
+use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, Subnet, UserNamespace};
 use falaj_live::signals::Signals;
+use falaj_live::way_out::{self, WayOut, Wish};
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -23,14 +26,24 @@ use std::process::ExitCode;
 #[command(after_help = "\
 The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
 is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
-allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6.
+allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, and, for scripts
+written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
+
+From the far end the way leads on to the world, over IPv4, names included: by pasta or slirp4netns if
+one is installed, or, with --internet host, through the host. A link inside of another one
+(`falaj run … -- falaj run … -- bash`) has addresses of its own, 10.77.1.1 and so on, and the outer
+link is its way out.
 
 Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
-it cannot be executed; 2 if there can be no such link here.
+it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
+--fail-if holds.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
+  falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
+  falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
+  falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
   falaj run examples/tenants.toml -- bash")]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -40,19 +53,68 @@ pub(crate) struct Args {
     peer: Option<OsString>,
     #[command(flatten)]
     pace: Pace,
+    /// The way from the far end to the world.
+    #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
+    internet: Internet,
     /// Makes a user namespace even for root.
     #[arg(long)]
     user_namespace: bool,
+    /// While the command runs, shows a line for each flow on the terminal: for commands that print little.
+    #[arg(long)]
+    live: bool,
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
     #[command(flatten)]
     recording: Recording,
     #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
     asked: Asked,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
+}
+
+/// Ways to the world.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Internet {
+    /// pasta or slirp4netns if it is installed; nothing of the host is changed.
+    Auto,
+    /// By pasta.
+    Pasta,
+    /// By slirp4netns.
+    #[value(name = "slirp4netns")]
+    Slirp4netns,
+    /// Through the host: root alone; translates addresses there, and undoes that at the end.
+    Host,
+    /// None.
+    None,
+}
+
+impl Internet {
+    fn wish(self) -> Wish {
+        match self {
+            Internet::Auto => Wish::Auto,
+            Internet::Pasta => Wish::Pasta,
+            Internet::Slirp4netns => Wish::Slirp4netns,
+            Internet::Host => Wish::Host,
+            Internet::None => Wish::None,
+        }
+    }
+}
+
+/// Says how to get a way out, if something wanted to go there and there is none.
+fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) {
+    if matches!(internet, Internet::None) || sandbox.stranded().is_none_or(|packets| packets == 0) {
+        return;
+    }
+    match why {
+        Some(why) => note!("there was no way out of the far end: {why}"),
+        None => note!("there was no way out of the far end: {}", way_out::HOW_TO),
+    }
 }
 
 /// The side of the far end's command. What is typed is for the near one alone.
@@ -64,16 +126,31 @@ fn peer(command: OsString) -> Result<Side> {
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (scenario, text) = args.link.scenario(1500)?;
     let link = &scenario.links[only_link(&scenario)?];
+    args.fail_if.check(link)?;
     args.asked.tell(&scenario);
     warn_of_spinning(link);
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let ways = way_out::ways(args.internet.wish(), args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let mut sandbox = Sandbox::start(Spec {
         mtu,
+        subnet: Subnet::free(),
+        routes: !ways.is_empty(),
+        resolver: ways.first().and_then(way_out::resolver),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
         far: args.peer.map(peer).transpose()?.unwrap_or_default(),
         ..Spec::default()
     })?;
+    let mut why = None;
+    let out = match WayOut::open(&sandbox, &ways) {
+        Ok(out) => Some(out),
+        // Who asked for it by name cannot do without.
+        Err(error) if !matches!(args.internet, Internet::Auto | Internet::None) => bail!("--internet: {error}"),
+        Err(error) => {
+            why = Some(error).filter(|error| !error.is_empty());
+            None
+        }
+    };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
@@ -81,26 +158,47 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     args.recording.begin(&mut forwarder, &text)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let exit = forward(&mut forwarder, &mut sandbox, &mut signals)?;
+    let live = Live::new(link, args.live);
+    let exit = forward(&mut forwarder, &mut sandbox, &mut signals, live)?;
     args.recording.end(&mut forwarder);
+    if out.is_none() {
+        tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
+    }
+    let summary = of_forwarder(link, &forwarder, sandbox.unread());
+    let lost = sandbox.unread().unwrap_or(0);
+    if lost > 0 {
+        note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
+    }
     if args.stats {
         if let Some(error) = sandbox.no_tap() {
             eprintln!("no TAP here, veth and packet sockets instead: {error}");
         }
-        tell(&scenario, &forwarder, sandbox.unread());
+        summary.tell();
+        if sandbox.unread().is_none() {
+            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+        }
     }
-    Ok(ExitCode::from(u8::try_from(exit.shell_code()).unwrap_or(u8::MAX)))
+    // The sides first: the kernel removes one interface after the other, and these are waited for.
+    drop(sandbox);
+    drop(out);
+    if let Some(file) = &args.json.json {
+        summary.write(file)?;
+    }
+    let failed = args.fail_if.judge(&summary)?;
+    let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
+    // A command that failed has said so already.
+    Ok(failed.filter(|_| status == 0).unwrap_or(ExitCode::from(status)))
 }
 
 /// Forwards until the command at the near end is done.
-fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals) -> Result<Exit> {
+fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals, mut live: Live) -> Result<Exit> {
     let mut far_is_there = true;
     loop {
         let mut fds = vec![signals.as_fd(), sandbox.control_fd(End::Near)];
         if far_is_there {
             fds.push(sandbox.control_fd(End::Far));
         }
-        let woken = forwarder.run(falaj_sched::time::Time::NEVER, &fds)?;
+        let woken = forwarder.run(live.next(), &fds)?;
         match woken {
             Woken::Readable(0) => {
                 while let Some(signal) = signals.next_sent()? {
@@ -114,7 +212,7 @@ fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signa
             },
             // A peer that ends leaves its end of the link in place.
             Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
-            Woken::Deadline => {}
+            Woken::Deadline => live.update(forwarder),
         }
     }
 }

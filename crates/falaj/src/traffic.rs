@@ -4,8 +4,10 @@ use crate::measure::{Measured, Measuring, measure, only_link};
 use crate::show;
 use crate::show::say;
 use crate::sim::{fed_flows, name_of};
+use crate::summary::{FailIf, Summary};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
+use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
@@ -16,11 +18,14 @@ use std::process::ExitCode;
 pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
+    #[command(flatten)]
+    fail_if: FailIf,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
     let link = only_link(&scenario)?;
+    args.fail_if.check(&scenario.links[link])?;
     let measured = measure(&scenario, link, args.what.options(), "sending")?;
     let rows = || {
         fed_flows(&scenario)
@@ -44,7 +49,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "lost_elsewhere": losses(&measured),
             }))?
         );
-        return Ok(ExitCode::SUCCESS);
+        return judge(args, &scenario, link, &measured);
     }
     say!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
     let table = show::table(
@@ -66,7 +71,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     );
     say!("{table}");
     tell_losses(&measured);
-    Ok(ExitCode::SUCCESS)
+    judge(args, &scenario, link, &measured)
+}
+
+/// The exit status: of what the link did.
+fn judge(args: &Args, scenario: &Scenario, link: usize, measured: &Measured) -> Result<ExitCode> {
+    let mut flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
+    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+    let summary = Summary::new(&scenario.links[link], scenario.run.duration, [up, down], Vec::new());
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
 
 pub(crate) fn nanos(ns: Option<u64>) -> String {

@@ -30,6 +30,8 @@ pub(crate) enum Message {
     Link,
     /// To a side: start the command.
     Go,
+    /// To the far side: answer for the near one at the way out without delay.
+    Answer,
     /// To a side: pass this signal to the command.
     Signal(i32),
 }
@@ -60,6 +62,7 @@ impl Message {
             Message::Go => (7, 0, 0),
             Message::Signal(signal) => (8, signal, 0),
             Message::Packet(step, errno) => (9, step.map_or(-1, Step::number), errno),
+            Message::Answer => (10, 0, 0),
         };
         let mut bytes = [tag; LENGTH];
         bytes[1..5].copy_from_slice(&i32::to_ne_bytes(a));
@@ -82,6 +85,7 @@ impl Message {
             7 => Message::Go,
             8 => Message::Signal(a),
             9 => Message::Packet(Step::from_number(a), b),
+            10 => Message::Answer,
             _ => return None,
         })
     }
@@ -155,6 +159,7 @@ mod tests {
             Message::Exited(Exit::Signal(64)),
             Message::Link,
             Message::Go,
+            Message::Answer,
             Message::Signal(15),
             Message::Packet(None, 0),
             Message::Packet(Some(Step::OpenTun), 13),

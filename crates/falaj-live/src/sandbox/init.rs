@@ -27,7 +27,7 @@ use nix::unistd::Pid;
 use super::control::{self, Message, Received};
 use super::network::{self, Network};
 use super::userns;
-use super::{End, Exit, Join, Side, Step, sys};
+use super::{End, Exit, Join, Side, Step, Subnet, sys};
 
 /// All that the first process of a side needs to know.
 pub(super) struct Init {
@@ -39,6 +39,11 @@ pub(super) struct Init {
     pub(super) join: Join,
     /// Whether the side is in a user namespace of its own.
     pub(super) own_users: bool,
+    pub(super) subnet: Subnet,
+    /// Whether the far side passes on what is not for itself.
+    pub(super) routes: bool,
+    /// What `/etc/resolv.conf` is to hold.
+    pub(super) resolver: Option<String>,
 }
 
 impl Init {
@@ -70,8 +75,8 @@ impl Init {
             .and_then(|()| SigSet::all().thread_block())
             .and_then(|()| SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
             .map_err(|errno| (Step::Signals, errno))?;
-        mounts();
-        let mut network = Network::prepare(self.end, self.mtu)?;
+        mounts(self.resolver.as_deref());
+        let mut network = Network::prepare(self.end, self.subnet, self.mtu, self.routes)?;
         let mut ready = (Message::Ready, None);
         match (self.join, self.end) {
             (Join::Auto | Join::Tap, _) => match network.add_tap(self.tso) {
@@ -129,6 +134,8 @@ impl Init {
                         Some(Err(exit)) => self.report(exit),
                         None => {}
                     },
+                    Ok(Received::Message(Message::Link, _)) => self.tell(network::configure_way_out(self.subnet)),
+                    Ok(Received::Message(Message::Answer, _)) => self.tell(network::answer_at_once()),
                     Ok(Received::Message(Message::Signal(signal), _)) => pass_on(signal, command),
                     Ok(Received::Nothing) => break,
                     Ok(Received::Message(..) | Received::Closed) | Err(_) => return 0,
@@ -156,6 +163,16 @@ impl Init {
         }
     }
 
+    /// Says how a task went that the caller waits for.
+    fn tell(&self, done: Result<(), (Step, Errno)>) {
+        let message = match done {
+            Ok(()) => Message::Ready,
+            Err((step, errno)) => Message::Failed(step, errno as i32),
+        };
+        // A caller that is gone shows in the next poll.
+        let _ = control::send(&self.control, message, None);
+    }
+
     fn report(&self, exit: Exit) {
         // A caller that is gone shows in the next poll.
         let _ = control::send(&self.control, Message::Exited(exit), None);
@@ -176,9 +193,18 @@ impl Init {
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
         command.env("FALAJ_SIDE", if end == End::Near { "a" } else { "b" });
-        command.env("FALAJ_ADDR", end.address().to_string()).env("FALAJ_PEER", peer.address().to_string());
-        if network::has_ipv6() {
-            command.env("FALAJ_ADDR6", end.address6().to_string()).env("FALAJ_PEER6", peer.address6().to_string());
+        let subnet = self.subnet;
+        command.env("FALAJ_ADDR", subnet.address(end).to_string());
+        for name in ["FALAJ_PEER", "MAHIMAHI_BASE"] {
+            command.env(name, subnet.address(peer).to_string());
+        }
+        for (name, end) in [("FALAJ_ADDR6", end), ("FALAJ_PEER6", peer)] {
+            if network::has_ipv6() {
+                command.env(name, subnet.address6(end).to_string());
+            } else {
+                // Inside of another link, the outer one's would be there.
+                command.env_remove(name);
+            }
         }
         let given = self.side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
@@ -226,8 +252,8 @@ fn pass_on(signal: i32, command: Option<Pid>) {
 }
 
 /// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort: containers may refuse,
-/// and few programs look.
-fn mounts() {
+/// and few programs look. The same holds for who is asked for names.
+fn mounts(resolver: Option<&str>) {
     let none = None::<&str>;
     // Nothing may be mounted before this holds: it would appear outside too.
     if mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_err() {
@@ -237,6 +263,14 @@ fn mounts() {
     // Kept to be put back over the new /sys: programs read their limits there.
     let cgroup = open("/sys/fs/cgroup", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
+    if let Some(resolver) = resolver {
+        // The new file lives in memory that nobody can reach once /sys is mounted over it.
+        const FILE: &str = "/sys/resolv.conf";
+        let _ = mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none)
+            .map_err(io::Error::from)
+            .and_then(|()| std::fs::write(FILE, resolver))
+            .and_then(|()| Ok(mount(Some(FILE), "/etc/resolv.conf", none, MsFlags::MS_BIND, none)?));
+    }
     if mount(Some("sysfs"), "/sys", Some("sysfs"), flags, none).is_ok()
         && let Ok(cgroup) = cgroup
     {

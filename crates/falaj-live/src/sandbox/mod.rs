@@ -30,7 +30,7 @@
 pub(crate) mod control;
 mod error;
 mod init;
-mod netlink;
+pub(crate) mod netlink;
 mod network;
 pub(crate) mod sys;
 mod terminal;
@@ -85,14 +85,15 @@ impl End {
         self as usize
     }
 
-    /// The IPv4 address of the side; its prefix is 24 bits long.
+    /// The IPv4 address of the side in the first subnet; its prefix is 24 bits long.
     pub fn address(self) -> Ipv4Addr {
-        Ipv4Addr::new(10, 77, 0, self.number())
+        Subnet::default().address(self)
     }
 
-    /// The IPv6 address of the side; its prefix is 64 bits long. A link with an MTU below 1280 B has none.
+    /// The IPv6 address of the side in the first subnet; its prefix is 64 bits long. A link with an MTU below 1280 B has
+    /// none.
     pub fn address6(self) -> Ipv6Addr {
-        Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, self.number().into())
+        Subnet::default().address6(self)
     }
 
     /// The Ethernet address of the side's interface.
@@ -112,6 +113,47 @@ impl fmt::Display for End {
             End::Near => "near",
             End::Far => "far",
         })
+    }
+}
+
+/// Which addresses a link has: 10.77.N.0/24 and fd77:0:0:N::/64. One link inside of another needs others than that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subnet(u8);
+
+impl Subnet {
+    /// Above this they serve other ends: see [`way_out`](crate::way_out).
+    const LAST: u8 = 253;
+
+    /// One that no interface of this network namespace is in, behind those that are in use: links nest in order.
+    pub fn free() -> Subnet {
+        let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
+        let used = interfaces.filter_map(|interface| match interface.address?.as_sockaddr_in()?.ip().octets() {
+            [10, 77, n, _] if n <= Subnet::LAST => Some(n),
+            _ => None,
+        });
+        let used: Vec<u8> = used.collect();
+        let behind = used.iter().max().map_or(0, |last| last + 1);
+        Subnet((behind..=Subnet::LAST).chain(0..behind).find(|n| !used.contains(n)).unwrap_or(0))
+    }
+
+    /// Its number.
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The IPv4 address of a side.
+    pub fn address(self, end: End) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.0, end.number())
+    }
+
+    /// The IPv6 address of a side.
+    pub fn address6(self, end: End) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, end.number().into())
+    }
+
+    /// Two addresses within it, for the way out: the far side's, and that of whoever it goes through.
+    pub(crate) fn way_out(self) -> [Ipv4Addr; 2] {
+        [130, 129].map(|n| Ipv4Addr::new(10, 77, self.0, n))
     }
 }
 
@@ -152,7 +194,8 @@ pub struct Side {
     /// The command's standard error; `None`: the caller's.
     pub stderr: Option<OwnedFd>,
     /// Variables added to the caller's environment and to `FALAJ_SIDE` (`a` or `b`), `FALAJ_ADDR`, `FALAJ_PEER`,
-    /// `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries IPv6); these win.
+    /// `FALAJ_ADDR6` and `FALAJ_PEER6` (the IPv6 ones only if the link carries IPv6), and `MAHIMAHI_BASE`, which is
+    /// `FALAJ_PEER` for scripts written for mahimahi; these win.
     pub env: Vec<(OsString, OsString)>,
 }
 
@@ -175,6 +218,13 @@ pub struct Spec {
     pub join: Join,
     /// When to make a user namespace.
     pub user_namespace: UserNamespace,
+    /// The link's addresses.
+    pub subnet: Subnet,
+    /// Whether the far side is a router: it passes on what is not for itself, once there is a
+    /// [way out](crate::way_out).
+    pub routes: bool,
+    /// What `/etc/resolv.conf` is to hold on both sides; `None`: what the caller's holds.
+    pub resolver: Option<String>,
     /// Side a.
     pub near: Side,
     /// Side b.
@@ -189,6 +239,9 @@ impl Default for Spec {
             tso: true,
             join: Join::default(),
             user_namespace: UserNamespace::default(),
+            subnet: Subnet::default(),
+            routes: false,
+            resolver: None,
             near: Side::default(),
             far: Side::default(),
         }
@@ -236,6 +289,8 @@ pub enum Event {
 pub struct Sandbox {
     sides: [Held; 2],
     no_tap: Option<Error>,
+    subnet: Subnet,
+    own_users: bool,
     terminal: Terminal,
 }
 
@@ -299,7 +354,18 @@ impl Sandbox {
         for (end, side) in [(End::Near, spec.near), (End::Far, spec.far)] {
             let (ours, theirs) = control::pair().map_err(both(Step::Sockets))?;
             controls.push(ours);
-            inits.push(Init { end, side, control: theirs, mtu: spec.mtu, tso: spec.tso, join: spec.join, own_users });
+            inits.push(Init {
+                end,
+                side,
+                control: theirs,
+                mtu: spec.mtu,
+                tso: spec.tso,
+                join: spec.join,
+                own_users,
+                subnet: spec.subnet,
+                routes: spec.routes,
+                resolver: spec.resolver.clone(),
+            });
         }
         let born =
             if own_users { launch(inits, Identity::of_caller()) } else { clone_inits(inits, CloneFlags::empty()) };
@@ -318,7 +384,7 @@ impl Sandbox {
             (None, Ok(sides)) => sides,
             (failure, _) => return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO))),
         };
-        let mut sandbox = Sandbox { sides, no_tap: None, terminal: Terminal::hold() };
+        let mut sandbox = Sandbox { sides, no_tap: None, subnet: spec.subnet, own_users, terminal: Terminal::hold() };
         sandbox.join(spec.join)?;
         Ok(sandbox)
     }
@@ -458,6 +524,42 @@ impl Sandbox {
             line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
         };
         Some(of(End::Near)? + of(End::Far)?)
+    }
+
+    /// Packets that reached the far side and were to go beyond it, where there is no way. `None` if the kernel does not
+    /// say.
+    pub fn stranded(&self) -> Option<u64> {
+        let count = |file: &str, of: &str, name: &str| -> Option<u64> {
+            let text = fs::read_to_string(format!("/proc/{}/net/{file}", self.pid(End::Far))).ok()?;
+            let mut lines = text.lines().filter_map(|line| line.strip_prefix(of));
+            let at = lines.next()?.split_whitespace().position(|known| known == name)?;
+            lines.next()?.split_whitespace().nth(at)?.parse().ok()
+        };
+        // The first is what one that is no router counts, the second what a router without a route does.
+        Some(count("snmp", "Ip:", "InAddrErrors")? + count("netstat", "IpExt:", "InNoRoutes")?)
+    }
+
+    /// Has the far side the end of the way out configured, once its interface is there.
+    pub(crate) fn configure_way_out(&self) -> Result<(), Error> {
+        self.send_link(End::Far, None)?;
+        self.await_message(End::Far, Message::Ready).map(drop)
+    }
+
+    /// Has the far side answer for the near one at the way out without delay.
+    pub(crate) fn answer_at_once(&self) -> Result<(), Error> {
+        let sent = control::send(&self.sides[End::Far.index()].control, Message::Answer, None);
+        sent.map_err(|errno| Error::new(Step::HandOver, Some(End::Far), errno))?;
+        self.await_message(End::Far, Message::Ready).map(drop)
+    }
+
+    /// The link's addresses.
+    pub fn subnet(&self) -> Subnet {
+        self.subnet
+    }
+
+    /// Whether the sides are in a user namespace of their own.
+    pub(crate) fn has_own_users(&self) -> bool {
+        self.own_users
     }
 
     /// The number of a side's first process, for `nsenter --target` and the like.

@@ -9,6 +9,7 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
+use netlink_packet_route::neighbour_table::{NeighbourTableAttribute, NeighbourTableMessage, NeighbourTableParameter};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
@@ -16,15 +17,15 @@ use nix::errno::Errno;
 
 /// What an interface is to be.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Interface<'a> {
-    pub(super) name: &'a str,
-    pub(super) mac: [u8; 6],
+pub(crate) struct Interface<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) mac: [u8; 6],
     /// The largest IP packet in bytes.
-    pub(super) mtu: u16,
+    pub(crate) mtu: u16,
     /// Frames that wait for the reader at most.
-    pub(super) queue: u32,
+    pub(crate) queue: u32,
     /// Whether it may be handed units of many packets; else the kernel divides them first.
-    pub(super) large: bool,
+    pub(crate) large: bool,
 }
 
 impl Interface<'_> {
@@ -43,21 +44,21 @@ impl Interface<'_> {
 }
 
 /// A synchronous route-netlink socket of one network namespace.
-pub(super) struct Netlink {
+pub(crate) struct Netlink {
     socket: Socket,
     sequence: u32,
 }
 
 impl Netlink {
     /// Opens a socket to the network namespace that the process is in now.
-    pub(super) fn open() -> Result<Netlink, Errno> {
+    pub(crate) fn open() -> Result<Netlink, Errno> {
         let socket = Socket::new(NETLINK_ROUTE).map_err(errno)?;
         socket.connect(&SocketAddr::new(0, 0)).map_err(errno)?;
         Ok(Netlink { socket, sequence: 0 })
     }
 
     /// Brings interface `index` up.
-    pub(super) fn up(&mut self, index: u32) -> Result<(), Errno> {
+    pub(crate) fn up(&mut self, index: u32) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.header.flags = LinkFlags::Up;
@@ -66,7 +67,7 @@ impl Netlink {
     }
 
     /// Makes interface `index` what `interface` says.
-    pub(super) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
+    pub(crate) fn configure(&mut self, index: u32, interface: Interface<'_>) -> Result<(), Errno> {
         let mut link = LinkMessage::default();
         link.header.index = index;
         link.attributes = interface.attributes();
@@ -74,7 +75,7 @@ impl Netlink {
     }
 
     /// Makes a pair of veth interfaces: `here` in this network namespace and `there` in that one.
-    pub(super) fn add_veth(
+    pub(crate) fn add_veth(
         &mut self,
         here: Interface<'_>,
         there: Interface<'_>,
@@ -93,7 +94,7 @@ impl Netlink {
     }
 
     /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.
-    pub(super) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
+    pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
         let mut message = AddressMessage::default();
         message.header.family = family(address);
         message.header.prefix_len = prefix;
@@ -107,7 +108,7 @@ impl Netlink {
     }
 
     /// Says for ever which Ethernet address a neighbour behind interface `index` has.
-    pub(super) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
+    pub(crate) fn add_neighbour(&mut self, index: u32, address: IpAddr, mac: [u8; 6]) -> Result<(), Errno> {
         let mut message = NeighbourMessage::default();
         message.header.family = family(address);
         message.header.ifindex = index;
@@ -122,16 +123,39 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
-    /// Sends everything that has no better route through interface `index` to `gateway`.
-    pub(super) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
-        let mut message = RouteMessage::default();
-        message.header.address_family = family(gateway);
-        message.header.table = RouteHeader::RT_TABLE_MAIN;
-        message.header.protocol = RouteProtocol::Static;
-        message.header.scope = RouteScope::Universe;
-        message.header.kind = RouteType::Unicast;
-        message.attributes = vec![RouteAttribute::Gateway(gateway.into()), RouteAttribute::Oif(index)];
+    /// Has interface `index` answer for addresses of others without delay. Not by `/proc`, which does not show this to
+    /// user namespaces.
+    pub(crate) fn answer_at_once(&mut self, index: u32) -> Result<(), Errno> {
+        let mut message = NeighbourTableMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.attributes = vec![
+            NeighbourTableAttribute::Name("arp_cache".into()),
+            NeighbourTableAttribute::Parms(vec![
+                NeighbourTableParameter::Ifindex(index),
+                NeighbourTableParameter::ProxyDelay(0),
+            ]),
+        ];
+        self.request(RouteNetlinkMessage::SetNeighbourTable(message), 0)
+    }
+
+    /// Sends what is for these addresses through interface `index` to `gateway`.
+    pub(crate) fn add_route(&mut self, index: u32, (to, prefix): (IpAddr, u8), gateway: IpAddr) -> Result<(), Errno> {
+        let mut message = route(index, gateway);
+        message.header.destination_prefix_length = prefix;
+        message.attributes.push(RouteAttribute::Destination(to.into()));
         self.request(RouteNetlinkMessage::NewRoute(message), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Removes interface `index`, and with it its addresses and routes.
+    pub(crate) fn remove(&mut self, index: u32) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        self.request(RouteNetlinkMessage::DelLink(link), 0)
+    }
+
+    /// Sends everything that has no better route through interface `index` to `gateway`.
+    pub(crate) fn add_default_route(&mut self, index: u32, gateway: IpAddr) -> Result<(), Errno> {
+        self.request(RouteNetlinkMessage::NewRoute(route(index, gateway)), NLM_F_CREATE | NLM_F_EXCL)
     }
 
     fn request(&mut self, message: RouteNetlinkMessage, flags: u16) -> Result<(), Errno> {
@@ -154,6 +178,18 @@ impl Netlink {
             _ => Err(Errno::EPROTO),
         }
     }
+}
+
+/// A route of everything through interface `index` to `gateway`.
+fn route(index: u32, gateway: IpAddr) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header.address_family = family(gateway);
+    message.header.table = RouteHeader::RT_TABLE_MAIN;
+    message.header.protocol = RouteProtocol::Static;
+    message.header.scope = RouteScope::Universe;
+    message.header.kind = RouteType::Unicast;
+    message.attributes = vec![RouteAttribute::Gateway(gateway.into()), RouteAttribute::Oif(index)];
+    message
 }
 
 fn family(address: IpAddr) -> AddressFamily {

@@ -14,9 +14,10 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
 use super::netlink::{Interface, Netlink};
-use super::{End, INTERFACE, Step};
+use super::{End, INTERFACE, Step, Subnet};
 use crate::packet::PacketSocket;
 use crate::tap::Tap;
+use crate::way_out::INTERFACE as WAY_OUT;
 
 /// Frames that wait in the kernel for the forwarder. At a million frames per second this bridges 8 ms in which the
 /// forwarder does not get the processor; falaj's own queues, which have limits as configured, come after it.
@@ -34,12 +35,14 @@ type Failure = (Step, Errno);
 pub(super) struct Network {
     netlink: Netlink,
     end: End,
+    subnet: Subnet,
     mtu: u16,
+    routes: bool,
 }
 
 impl Network {
     /// The namespace without its link: the loopback interface, and settings for interfaces to come.
-    pub(super) fn prepare(end: End, mtu: u16) -> Result<Network, Failure> {
+    pub(super) fn prepare(end: End, subnet: Subnet, mtu: u16, routes: bool) -> Result<Network, Failure> {
         let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
         let loopback = if_nametoindex("lo").and_then(|index| netlink.up(index));
         loopback.map_err(|errno| (Step::Loopback, errno))?;
@@ -62,7 +65,7 @@ impl Network {
         // Any group may ping; the kernel takes only groups that the user namespace knows.
         let (first, last) = groups();
         set("ipv4/ping_group_range", &format!("{first} {last}"));
-        Ok(Network { netlink, end, mtu })
+        Ok(Network { netlink, end, subnet, mtu, routes })
     }
 
     /// The link as a TAP interface.
@@ -113,13 +116,21 @@ impl Network {
         let netlink = &mut self.netlink;
         netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
 
-        let mut own = vec![(IpAddr::V4(end.address()), 24)];
-        let mut neighbours = vec![IpAddr::V4(peer.address())];
-        let mut gateways = vec![IpAddr::V4(peer.address())];
+        let subnet = self.subnet;
+        let mut own = vec![(IpAddr::V4(subnet.address(end)), 24)];
+        let mut neighbours = vec![IpAddr::V4(subnet.address(peer))];
+        let mut gateways = Vec::new();
+        // A router's default route is the way out.
+        if !self.routes || end == End::Near {
+            gateways.push(IpAddr::V4(subnet.address(peer)));
+        }
         if has_ipv6() {
-            own.push((end.address6().into(), 64));
-            neighbours.extend([IpAddr::V6(peer.address6()), link_local(peer.mac()).into()]);
-            gateways.push(peer.address6().into());
+            own.push((subnet.address6(end).into(), 64));
+            neighbours.extend([IpAddr::V6(subnet.address6(peer)), link_local(peer.mac()).into()]);
+            // The way out is IPv4's: with no route of IPv6 programs do not try it first.
+            if !self.routes {
+                gateways.push(subnet.address6(peer).into());
+            }
         }
         for (address, prefix) in own {
             netlink.add_address(index, address, prefix).map_err(|errno| (Step::Addresses, errno))?;
@@ -130,8 +141,31 @@ impl Network {
         for gateway in gateways {
             netlink.add_default_route(index, gateway).map_err(|errno| (Step::Routes, errno))?;
         }
+        if self.routes && end == End::Far {
+            set("ipv4/ip_forward", "1");
+            // Whoever answers at the way out asks there for the near side's address; interfaces to come inherit this.
+            set("ipv4/conf/default/proxy_arp", "1");
+        }
         Ok(())
     }
+}
+
+/// Brings the far side's end of a way out through the host up, gives it an address, and sends all that has no better
+/// route there.
+pub(super) fn configure_way_out(subnet: Subnet) -> Result<(), Failure> {
+    let [own, gateway] = subnet.way_out();
+    let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+    let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
+    netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
+    netlink.add_address(index, own.into(), 30).map_err(|errno| (Step::Addresses, errno))?;
+    netlink.add_default_route(index, gateway.into()).map_err(|errno| (Step::Routes, errno))
+}
+
+/// Has this side answer for others at the way out at once, and not after a random time of up to 0.8 s.
+pub(super) fn answer_at_once() -> Result<(), Failure> {
+    let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+    let index = if_nametoindex(WAY_OUT).map_err(|errno| (Step::Interface, errno))?;
+    netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
 }
 
 /// Whether the link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.

@@ -7,7 +7,7 @@ mod io;
 mod release;
 mod sched;
 mod sim;
-mod tcp;
+pub(crate) mod tcp;
 
 use crate::sim::{INTERRUPTED, Interrupted};
 use anyhow::Result;

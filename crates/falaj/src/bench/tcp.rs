@@ -14,7 +14,7 @@ use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::Forwarder;
+use falaj_live::forward::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
 use falaj_scenario::{Scenario, parse_rate};
@@ -258,8 +258,9 @@ fn filter(rate: Rate) -> Result<()> {
 
 /// A stream through each path.
 fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
+    let how = How { over: args.over.join(), seconds: args.seconds, options: args.pace.options() };
     for s in series {
-        s.streams.push(stream(s.path, s.ip, args)?);
+        s.streams.push(stream(s.path, s.ip, how)?);
         bar.inc(1);
     }
     Ok(())
@@ -288,17 +289,32 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
     say!("{}", show::table(&header, rows));
 }
 
+/// Bits a second of a stream of so many seconds through an unlimited emulated link.
+pub(crate) fn through_a_link(seconds: u64) -> Result<f64> {
+    let how = How { over: Join::Auto, seconds, options: Options::default() };
+    Ok(stream(Path::Link(Rate::UNLIMITED), 4, how)?.gbit_per_s * 1e9)
+}
+
+/// What all streams of a measurement have in common.
+#[derive(Clone, Copy)]
+struct How {
+    /// What is between a namespace and the emulated link.
+    over: Join,
+    seconds: u64,
+    options: Options,
+}
+
 /// One stream between two fresh namespaces.
-fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
+fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let (join, rate) = match path {
-        Path::Link(rate) => (args.over.join(), rate),
+        Path::Link(rate) => (how.over, rate),
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
     let link = &scenario.links[0];
     let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
-    let seconds = args.seconds.to_string();
+    let seconds = how.seconds.to_string();
     let side = |role: &str| -> Result<(Side, File)> {
         let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
         let mut words = vec!["bench".into(), "tcp".into(), "--end".into(), role.into(), "--at".into(), at.clone()];
@@ -316,7 +332,7 @@ fn stream(path: Path, ip: u8, args: &Args) -> Result<Stream> {
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
         Join::Veth => None,
-        _ => Some(attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?),
+        _ => Some(attach::to_sandbox(link, &mut sandbox, clock, how.options)?),
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;

@@ -1,0 +1,321 @@
+//! falaj between sockets: whoever connects to one address reaches another one through an emulated link.
+//!
+//! Nothing here is Linux's own, and nothing asks for privilege: sockets and threads of the standard library, and one
+//! option of a socket (`socket2`). What has no packets has no headers either, so each datagram is charged with those
+//! that it would have, and a stream is cut into segments of the link's mtu with theirs.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `pipes` | the engine, what is on its way through it, and when that is due |
+//! | `room` | the queues' limits: a stream waits for room, a datagram without room is lost |
+//! | `udp` | datagrams: who sent them, and a socket for each client |
+//! | `tcp` | streams: from one socket to the other, first and last words included |
+//!
+//! Readers and writers are threads, as the standard library has no other way to wait for several sockets; decisions and
+//! hand-overs are the calling thread's alone.
+#![forbid(unsafe_code)]
+
+mod pipes;
+mod room;
+mod tcp;
+mod udp;
+
+pub use pipes::RelayFlow;
+
+use falaj_engine::account::Account;
+use falaj_engine::classifier::{Classifier, Protocol};
+use falaj_engine::key::Key;
+use falaj_scenario::Link;
+use falaj_sched::params::Refusals;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use pipes::{Fate, Pipes, UP};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+/// What is relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Carries {
+    /// Datagrams.
+    pub udp: bool,
+    /// Streams.
+    pub tcp: bool,
+}
+
+/// What a relay is to be.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Where it listens; port 0 lets the system choose.
+    pub listen: SocketAddr,
+    /// Where everything goes to.
+    pub to: SocketAddr,
+    /// What it takes.
+    pub carries: Carries,
+    /// So many clients that send datagrams, and so many streams, at most.
+    pub clients: usize,
+    /// A client that neither sends nor gets a datagram for so long is forgotten.
+    pub idle: Duration,
+}
+
+impl Spec {
+    /// Both protocols, 1024 clients, which are forgotten after two minutes (RFC 4787 has none forgotten sooner).
+    pub fn new(listen: SocketAddr, to: SocketAddr) -> Spec {
+        Spec { listen, to, carries: Carries { udp: true, tcp: true }, clients: 1024, idle: Duration::from_secs(120) }
+    }
+}
+
+/// Why a relay cannot start.
+#[derive(Debug)]
+pub enum Error {
+    /// It cannot listen there.
+    Listen(SocketAddr, io::Error),
+    /// The link's discipline refuses its setup.
+    Refused(Refusals),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Listen(at, error) => write!(f, "cannot listen at {at}: {error}"),
+            Error::Refused(refused) => refused.fmt(f),
+        }
+    }
+}
+impl std::error::Error for Error {}
+
+/// What a relay has done.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// Up and down, by flow.
+    pub flows: [Vec<RelayFlow>; 2],
+    /// Clients that sent datagrams.
+    pub clients: u64,
+    /// Streams that were accepted.
+    pub streams: u64,
+    /// Datagrams and streams that were lost outside the queues: how many, and why.
+    pub losses: [(u64, &'static str); 5],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Losses {
+    unmatched: u64,
+    full_table: u64,
+    not_taken: u64,
+    refused: u64,
+    broken: u64,
+}
+
+/// What the threads tell the one that decides.
+enum Message {
+    Udp(udp::Message),
+    Tcp(tcp::Message),
+}
+
+/// What is on its way through the link.
+enum Item {
+    Udp(udp::Datagram),
+    Tcp(tcp::Segment),
+}
+
+/// So many packets that were read wait for the deciding thread at most; more wait where the system keeps them.
+const WAITING: usize = 512;
+/// Waking up takes up to about this long; it is spun for.
+const SPIN: Duration = Duration::from_micros(60);
+/// How soon a wish to stop is seen.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What a reader or a writer needs of a stack; there may be thousands.
+const STACK: usize = 128 << 10;
+
+/// Which packets are charged how much, and belong where.
+struct Sorter {
+    classifiers: [Classifier; 2],
+    accounts: [Account; 2],
+    mtu: [u32; 2],
+    to: SocketAddr,
+}
+
+const UDP: Protocol = Protocol(17);
+const TCP: Protocol = Protocol(6);
+
+impl Sorter {
+    /// The flow that a packet between this client and the far address belongs to.
+    fn flow(&self, pipe: usize, protocol: Protocol, client: SocketAddr) -> Option<FlowId> {
+        let (from, to) = if pipe == UP { (client, self.to) } else { (self.to, client) };
+        self.classifiers[pipe].flow_of(&Key {
+            src: Some(from.ip().to_canonical()),
+            dst: Some(to.ip().to_canonical()),
+            protocol: Some(protocol),
+            ports: Some((from.port(), to.port())),
+        })
+    }
+
+    /// The headers of IP and of the transport.
+    fn headers(&self, protocol: Protocol) -> u32 {
+        let ip = if self.to.ip().to_canonical().is_ipv4() { 20 } else { 40 };
+        ip + if protocol == TCP { 20 } else { 8 }
+    }
+
+    fn charge(&self, pipe: usize, protocol: Protocol) -> Charge {
+        Charge { account: self.accounts[pipe], headers: self.headers(protocol) }
+    }
+
+    /// The most payload of a segment.
+    fn segment(&self, pipe: usize) -> usize {
+        self.mtu[pipe].saturating_sub(self.headers(TCP)).max(1) as usize
+    }
+}
+
+/// What a packet is charged.
+#[derive(Clone, Copy)]
+struct Charge {
+    account: Account,
+    headers: u32,
+}
+
+impl Charge {
+    /// With so much payload.
+    fn of(self, payload: usize) -> u32 {
+        let payload = u32::try_from(payload).unwrap_or(u32::MAX);
+        self.account.from_ip(payload.saturating_add(self.headers)).max(1)
+    }
+}
+
+/// All that the deciding thread has.
+struct Core {
+    pipes: Pipes<Item>,
+    sorter: Sorter,
+    sender: SyncSender<Message>,
+    losses: Losses,
+    /// Set when all is over.
+    stop: Arc<AtomicBool>,
+}
+
+/// Listens for what is asked for. Both protocols share a port, even where the system chooses it.
+fn listen(spec: &Spec, link: &Link) -> io::Result<(Option<udp::Udp>, Option<tcp::Tcp>)> {
+    let Carries { udp, tcp } = spec.carries;
+    let mut tries = if spec.listen.port() == 0 { 16 } else { 1 };
+    loop {
+        tries -= 1;
+        let tcp = tcp.then(|| tcp::Tcp::new(spec.listen, spec, link)).transpose()?;
+        let at = tcp.as_ref().map_or(spec.listen, tcp::Tcp::address);
+        match udp.then(|| udp::Udp::new(at, spec)).transpose() {
+            // The port that is free for streams may be taken for datagrams.
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && tries > 0 => {}
+            udp => return Ok((udp?, tcp)),
+        }
+    }
+}
+
+/// A relay that listens.
+pub struct Relay {
+    core: Core,
+    messages: Receiver<Message>,
+    udp: Option<udp::Udp>,
+    tcp: Option<tcp::Tcp>,
+}
+
+impl Relay {
+    /// Listens; what comes waits for [`Relay::run`].
+    ///
+    /// # Errors
+    /// The address is taken or not ours; the link cannot be.
+    pub fn new(spec: &Spec, link: &Link) -> Result<Relay, Error> {
+        let directions = [&link.up, &link.down];
+        let (sender, messages) = sync_channel(WAITING);
+        let core = Core {
+            pipes: Pipes::new(link).map_err(Error::Refused)?,
+            sorter: Sorter {
+                classifiers: directions.map(|d| d.classifier()),
+                accounts: directions.map(|d| d.account),
+                mtu: directions.map(|d| d.mtu),
+                to: spec.to,
+            },
+            sender,
+            losses: Losses::default(),
+            stop: Arc::new(AtomicBool::new(false)),
+        };
+        let (udp, tcp) = listen(spec, link).map_err(|error| Error::Listen(spec.listen, error))?;
+        Ok(Relay { core, messages, udp, tcp })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().map(tcp::Tcp::address).or(self.udp.as_ref().map(udp::Udp::address))
+    }
+
+    /// Relays until `stop` is set.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or a socket not be made ready.
+    pub fn run(mut self, stop: &AtomicBool) -> io::Result<Report> {
+        if let Some(udp) = &self.udp {
+            udp.start(&self.core)?;
+        }
+        if let Some(tcp) = &self.tcp {
+            tcp.start(&self.core)?;
+        }
+        while !stop.load(Ordering::Relaxed) {
+            for fate in self.core.pipes.poll() {
+                self.hand_over(fate);
+            }
+            let Some(message) = self.next_message() else { continue };
+            self.take(message);
+        }
+        self.core.stop.store(true, Ordering::Relaxed);
+        self.core.pipes.close();
+        if let Some(tcp) = &mut self.tcp {
+            tcp.end();
+        }
+        let losses = self.core.losses;
+        Ok(Report {
+            flows: self.core.pipes.flows(),
+            clients: self.udp.as_ref().map_or(0, udp::Udp::clients),
+            streams: self.tcp.as_ref().map_or(0, tcp::Tcp::streams),
+            losses: [
+                (losses.unmatched, "datagrams and streams matched no rule"),
+                (losses.full_table, "datagrams and streams came from clients for which there was no place"),
+                (losses.not_taken, "datagrams were not taken by the far end"),
+                (losses.refused, "streams were refused by the far end"),
+                (losses.broken, "streams were reset because the link lost a part of them"),
+            ],
+        })
+    }
+
+    /// What was read, or nothing if something is due first.
+    fn next_message(&self) -> Option<Message> {
+        let due = self.core.pipes.next_due();
+        let now = self.core.pipes.now();
+        let left = if due == Time::NEVER { Span::from_secs(1) } else { due.since(now) };
+        let sleep = Duration::from_nanos(left.0).saturating_sub(SPIN).min(LOOK);
+        // The core has a sender itself, so the channel is never disconnected: an error is the end of the time.
+        if sleep.is_zero() {
+            std::hint::spin_loop();
+            return self.messages.try_recv().ok();
+        }
+        self.messages.recv_timeout(sleep).ok()
+    }
+
+    fn take(&mut self, message: Message) {
+        match (message, &mut self.udp, &mut self.tcp) {
+            (Message::Udp(message), Some(udp), _) => udp.take(message, &mut self.core),
+            (Message::Tcp(message), _, Some(tcp)) => tcp.take(message, &mut self.core),
+            _ => {}
+        }
+    }
+
+    fn hand_over(&mut self, fate: Fate<Item>) {
+        match (fate, &mut self.udp, &mut self.tcp) {
+            (Fate::Due(Item::Udp(datagram)), Some(udp), _) => udp.hand_over(&datagram, &mut self.core),
+            (Fate::Due(Item::Tcp(segment)), _, Some(tcp)) => tcp.hand_over(segment, &mut self.core),
+            (Fate::Lost(Item::Tcp(segment)), _, Some(tcp)) => tcp.lost(&segment, &mut self.core),
+            // A lost datagram is counted where it was lost.
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Streams: read from one socket, cut into segments, carried through the link, written to the other one.
+//!
+//! Nothing of a stream is lost. Where a packet would find no room the reader waits, and so, by TCP's own window, does
+//! whoever sends. The words that open, end and break a stream cross the link like the rest: a connection is made at the
+//! far end when its first word is there, and the client is heard when the answer is back, a round trip later.
+
+use crate::pipes::{DOWN, UP};
+use crate::room::Room;
+use crate::{Core, Item, Message as Any, STACK, Spec};
+use falaj_scenario::{Direction, Link};
+use falaj_sched::queue::{FlowId, Limit};
+use socket2::SockRef;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How soon a writer that cannot write sees that it need not.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long the far end may take to answer a connection.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Of a stream so much is on its way at least, and at most, in one direction.
+const WINDOW: (u64, u64) = (1 << 20, 64 << 20);
+
+/// What happens at the sockets.
+pub(crate) enum Message {
+    Accepted(TcpStream, SocketAddr),
+    Connected(u64, Option<TcpStream>),
+    /// It has room in the queue of this flow.
+    Read(u64, usize, Queued),
+    /// Whoever sends in this direction has said everything.
+    Ended(u64, usize),
+    /// The socket that feeds this direction is broken.
+    Broken(u64, usize),
+}
+
+/// Bytes of a stream, and what they are charged.
+pub(crate) struct Queued {
+    flow: FlowId,
+    charge: u32,
+    bytes: Box<[u8]>,
+}
+
+/// What crosses the link.
+pub(crate) struct Segment {
+    stream: u64,
+    pipe: usize,
+    what: What,
+}
+
+enum What {
+    Open,
+    Opened,
+    Bytes(Box<[u8]>),
+    End,
+    Reset,
+}
+
+/// What a writer is told.
+enum Order {
+    Bytes(Box<[u8]>),
+    End,
+}
+
+/// One socket of a stream.
+struct Side {
+    socket: Arc<TcpStream>,
+    /// Whether it has been reset.
+    broken: Arc<AtomicBool>,
+    /// To its writer.
+    writer: Option<Sender<Order>>,
+}
+
+impl Side {
+    /// Ends it so that its peer learns that the stream is not whole.
+    fn reset(&mut self) {
+        if self.broken.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        // With no time to linger the last handle's end is a reset. Readers and writers have handles: the first wakes
+        // up, and the second looks.
+        let _ = SockRef::from(&*self.socket).set_linger(Some(Duration::ZERO));
+        let _ = self.socket.shutdown(Shutdown::Read);
+        self.writer = None;
+    }
+}
+
+/// The last word of a direction; who has said that all was sent may still break.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Said {
+    Nothing,
+    End,
+    Reset,
+}
+
+struct Stream {
+    flows: [FlowId; 2],
+    /// The client's socket, then the server's.
+    sides: [Option<Side>; 2],
+    /// For each direction: what is read and not yet written.
+    windows: [Arc<Room>; 2],
+    /// For each direction: whether it was said that it ends, or that it is broken.
+    said: [Said; 2],
+    /// For each direction: whether its last word has arrived.
+    over: [bool; 2],
+}
+
+/// The streams, and where they are accepted.
+pub(crate) struct Tcp {
+    listener: Arc<TcpListener>,
+    address: SocketAddr,
+    to: SocketAddr,
+    limit: usize,
+    window: [Limit; 2],
+    streams: BTreeMap<u64, Stream>,
+    seen: u64,
+}
+
+/// What a stream may have on its way: what the link carries in its delay, within bounds.
+fn window(direction: &Direction) -> Limit {
+    let rate = direction.setup.rate;
+    let bytes = u128::from(rate.0) * u128::from(direction.delay.0) / 8_000_000_000;
+    let bytes = if rate.is_unlimited() { WINDOW.1 } else { u64::try_from(bytes).unwrap_or(u64::MAX) };
+    Limit::Bytes(bytes.saturating_mul(2).clamp(WINDOW.0, WINDOW.1))
+}
+
+impl Tcp {
+    pub(crate) fn new(listen: SocketAddr, spec: &Spec, link: &Link) -> io::Result<Tcp> {
+        let listener = TcpListener::bind(listen)?;
+        Ok(Tcp {
+            address: listener.local_addr()?,
+            listener: Arc::new(listener),
+            to: spec.to,
+            limit: spec.clients,
+            window: [&link.up, &link.down].map(window),
+            streams: BTreeMap::new(),
+            seen: 0,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn streams(&self) -> u64 {
+        self.seen
+    }
+
+    pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
+        let (listener, sender, stop) = (self.listener.clone(), core.sender.clone(), core.stop.clone());
+        let body = move || {
+            while !stop.load(Ordering::Relaxed) {
+                match listener.accept() {
+                    Ok((stream, client)) => {
+                        if sender.send(Any::Tcp(Message::Accepted(stream, client))).is_err() {
+                            return;
+                        }
+                    }
+                    // Out of descriptors, perhaps, or a client that went away; neither shall keep a processor busy.
+                    Err(_) => thread::sleep(LOOK),
+                }
+            }
+        };
+        thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
+    }
+
+    /// Resets what is still open, and wakes the thread that accepts.
+    pub(crate) fn end(&mut self) {
+        for stream in self.streams.values_mut() {
+            stream.windows.iter().for_each(|window| window.close());
+            stream.sides.iter_mut().flatten().for_each(Side::reset);
+        }
+        let mut own = self.address;
+        if own.ip().is_unspecified() {
+            own.set_ip(if own.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() });
+        }
+        let _ = TcpStream::connect_timeout(&own, LOOK);
+    }
+
+    pub(crate) fn take(&mut self, message: Message, core: &mut Core) {
+        match message {
+            Message::Accepted(socket, client) => self.accept(socket, client, core),
+            Message::Connected(id, server) => self.connected(id, server, core),
+            // What is left of a stream that is no more takes its way too, and is thrown away at the end.
+            Message::Read(id, pipe, Queued { flow, charge, bytes }) => {
+                let segment = Segment { stream: id, pipe, what: What::Bytes(bytes) };
+                core.pipes.input(pipe, flow, charge, Item::Tcp(segment), true);
+            }
+            Message::Ended(id, pipe) => self.say(id, pipe, What::End, core),
+            Message::Broken(id, pipe) => self.say(id, pipe, What::Reset, core),
+        }
+    }
+
+    fn accept(&mut self, socket: TcpStream, client: SocketAddr, core: &mut Core) {
+        let flows = [UP, DOWN].map(|pipe| core.sorter.flow(pipe, crate::TCP, client));
+        let mut side = Side::new(socket);
+        let [Some(up), Some(down)] = flows else {
+            core.losses.unmatched += 1;
+            side.reset();
+            return;
+        };
+        if self.streams.len() >= self.limit {
+            core.losses.full_table += 1;
+            side.reset();
+            return;
+        }
+        self.seen += 1;
+        let id = self.seen;
+        let stream = Stream {
+            flows: [up, down],
+            sides: [Some(side), None],
+            windows: self.window.map(|limit| Arc::new(Room::new(limit))),
+            said: [Said::Nothing; 2],
+            over: [false; 2],
+        };
+        self.streams.insert(id, stream);
+        self.say(id, UP, What::Open, core);
+    }
+
+    fn connected(&mut self, id: u64, server: Option<TcpStream>, core: &mut Core) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let Some(server) = server else {
+            core.losses.refused += 1;
+            stream.over[UP] = true;
+            self.say(id, DOWN, What::Reset, core);
+            return;
+        };
+        let side = stream.sides[1].insert(Side::new(server));
+        if side.start(id, DOWN, stream.flows[DOWN], &stream.windows, core).is_err() {
+            side.reset();
+            self.say(id, DOWN, What::Reset, core);
+            return;
+        }
+        self.say(id, DOWN, What::Opened, core);
+    }
+
+    /// A word without bytes; a stream's last word is said once.
+    fn say(&mut self, id: u64, pipe: usize, what: What, core: &mut Core) {
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        let last = match what {
+            What::End => Said::End,
+            What::Reset => Said::Reset,
+            What::Open | What::Opened | What::Bytes(_) => Said::Nothing,
+        };
+        if last != Said::Nothing {
+            if last <= stream.said[pipe] {
+                return;
+            }
+            stream.said[pipe] = last;
+        }
+        let charge = core.sorter.charge(pipe, crate::TCP).of(0);
+        let segment = Segment { stream: id, pipe, what };
+        core.pipes.input(pipe, stream.flows[pipe], charge, Item::Tcp(segment), false);
+    }
+
+    pub(crate) fn hand_over(&mut self, segment: Segment, core: &mut Core) {
+        let Segment { stream: id, pipe, what } = segment;
+        let Some(stream) = self.streams.get_mut(&id) else { return };
+        match what {
+            What::Open => {
+                let (to, sender) = (self.to, core.sender.clone());
+                let connect = move || {
+                    let server = TcpStream::connect_timeout(&to, PATIENCE).ok();
+                    let _ = sender.send(Any::Tcp(Message::Connected(id, server)));
+                };
+                if thread::Builder::new().stack_size(STACK).spawn(connect).is_err() {
+                    self.connected(id, None, core);
+                }
+            }
+            What::Opened => {
+                let Stream { sides: [Some(client), _], flows, windows, .. } = stream else { return };
+                if client.start(id, UP, flows[UP], windows, core).is_err() {
+                    client.reset();
+                    self.say(id, UP, What::Reset, core);
+                }
+            }
+            What::Bytes(bytes) => {
+                let length = bytes.len() as u32;
+                let writer = stream.sides[1 - pipe].as_ref().and_then(|side| side.writer.as_ref());
+                // Whoever has gone takes nothing; that is said in the other direction.
+                if writer.is_none_or(|writer| writer.send(Order::Bytes(bytes)).is_err()) {
+                    stream.windows[pipe].give_back(length);
+                }
+            }
+            What::End => {
+                if let Some(side) = &mut stream.sides[1 - pipe]
+                    && let Some(writer) = side.writer.take()
+                {
+                    let _ = writer.send(Order::End);
+                }
+                self.ends(id, pipe);
+            }
+            What::Reset => {
+                if let Some(side) = &mut stream.sides[1 - pipe] {
+                    side.reset();
+                }
+                // Who sends to it is told by its own end.
+                stream.windows[1 - pipe].close();
+                stream.over[1 - pipe] = true;
+                self.ends(id, pipe);
+            }
+        }
+    }
+
+    fn ends(&mut self, id: u64, pipe: usize) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.over[pipe] = true;
+            if stream.over == [true; 2] {
+                self.streams.remove(&id);
+            }
+        }
+    }
+
+    /// A stream with a hole in it cannot go on.
+    pub(crate) fn lost(&mut self, segment: &Segment, core: &mut Core) {
+        let Some(mut stream) = self.streams.remove(&segment.stream) else { return };
+        core.losses.broken += 1;
+        stream.windows.iter().for_each(|window| window.close());
+        stream.sides.iter_mut().flatten().for_each(Side::reset);
+    }
+}
+
+impl Side {
+    fn new(socket: TcpStream) -> Side {
+        // A segment leaves when it is due and does not wait for others.
+        let _ = socket.set_nodelay(true);
+        Side { socket: Arc::new(socket), broken: Arc::default(), writer: None }
+    }
+
+    /// Reads what feeds `pipe` and writes what the other direction brings, each in a thread.
+    fn start(&mut self, id: u64, pipe: usize, flow: FlowId, windows: &[Arc<Room>; 2], core: &Core) -> io::Result<()> {
+        self.socket.set_write_timeout(Some(LOOK))?;
+        let (writer, orders) = channel();
+        let (socket, window, broken) = (self.socket.clone(), windows[1 - pipe].clone(), self.broken.clone());
+        let sender = core.sender.clone();
+        let write = move || {
+            if write(&socket, &orders, &window, &broken).is_err() {
+                window.close();
+                let _ = sender.send(Any::Tcp(Message::Broken(id, pipe)));
+            }
+        };
+        thread::Builder::new().stack_size(STACK).spawn(write)?;
+        self.writer = Some(writer);
+
+        let (socket, window, room) = (self.socket.clone(), windows[pipe].clone(), core.pipes.room(pipe, flow).clone());
+        let (sender, broken) = (core.sender.clone(), self.broken.clone());
+        let (charge, segment) = (core.sorter.charge(pipe, crate::TCP), core.sorter.segment(pipe));
+        let read = move || {
+            let mut buffer = vec![0; segment];
+            loop {
+                let message = match (&*socket).read(&mut buffer) {
+                    Ok(0) if broken.load(Ordering::Relaxed) => return,
+                    Ok(0) => Message::Ended(id, pipe),
+                    Ok(length) => {
+                        let charge = charge.of(length);
+                        if !window.wait_and_take(length as u32) || !room.wait_and_take(charge) {
+                            return;
+                        }
+                        Message::Read(id, pipe, Queued { flow, charge, bytes: buffer[..length].into() })
+                    }
+                    Err(e) if e.kind() == ErrorKind::Interrupted => continue,
+                    Err(_) => Message::Broken(id, pipe),
+                };
+                let last = !matches!(message, Message::Read(..));
+                if sender.send(Any::Tcp(message)).is_err() || last {
+                    return;
+                }
+            }
+        };
+        thread::Builder::new().stack_size(STACK).spawn(read).map(drop)
+    }
+}
+
+/// Writes what it is told to. `Err` says that the socket is broken.
+fn write(socket: &TcpStream, orders: &Receiver<Order>, window: &Room, broken: &AtomicBool) -> io::Result<()> {
+    for order in orders {
+        let bytes = match order {
+            Order::Bytes(bytes) => bytes,
+            Order::End => return socket.shutdown(Shutdown::Write),
+        };
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            if broken.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            match (&*socket).write(left) {
+                Ok(written) => left = &left[written..],
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        window.give_back(bytes.len() as u32);
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! Datagrams: a socket for each client, as a translator of addresses has, so that answers find their way back.
+
+use crate::pipes::{DOWN, UP};
+use crate::{Core, Item, Message as Any, STACK, Spec};
+use falaj_sched::queue::FlowId;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The longest datagram.
+const LONGEST: usize = 65_536;
+/// How soon a reader sees that it is not wanted any more.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What a reader has read.
+pub(crate) enum Message {
+    FromClient(SocketAddr, Box<[u8]>),
+    FromServer(SocketAddr, Box<[u8]>),
+}
+
+/// A datagram on its way.
+pub(crate) struct Datagram {
+    pipe: usize,
+    client: SocketAddr,
+    bytes: Box<[u8]>,
+}
+
+struct Client {
+    socket: Arc<UdpSocket>,
+    flows: [Option<FlowId>; 2],
+    active: Instant,
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The clients, and where they send to.
+pub(crate) struct Udp {
+    socket: Arc<UdpSocket>,
+    address: SocketAddr,
+    to: SocketAddr,
+    limit: usize,
+    idle: Duration,
+    clients: BTreeMap<SocketAddr, Client>,
+    seen: u64,
+}
+
+/// Reads until nobody wants it any more.
+fn read(
+    socket: Arc<UdpSocket>,
+    gone: Arc<AtomicBool>,
+    sender: SyncSender<Any>,
+    message: impl Fn(SocketAddr, Box<[u8]>) -> Message + Send + 'static,
+) -> io::Result<()> {
+    socket.set_read_timeout(Some(LOOK))?;
+    let body = move || {
+        let mut buffer = vec![0; LONGEST];
+        while !gone.load(Ordering::Relaxed) {
+            match socket.recv_from(&mut buffer) {
+                Ok((length, from)) => {
+                    if sender.send(Any::Udp(message(from, buffer[..length].into()))).is_err() {
+                        return;
+                    }
+                }
+                // A server that is not there, or not any more, answers with a refusal.
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset) => {}
+                Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted) => {}
+                // Whatever else it is, it shall not keep a processor busy.
+                Err(_) => thread::sleep(LOOK),
+            }
+        }
+    };
+    thread::Builder::new().stack_size(STACK).spawn(body).map(drop)
+}
+
+impl Udp {
+    pub(crate) fn new(listen: SocketAddr, spec: &Spec) -> io::Result<Udp> {
+        let socket = UdpSocket::bind(listen)?;
+        Ok(Udp {
+            address: socket.local_addr()?,
+            socket: Arc::new(socket),
+            to: spec.to,
+            limit: spec.clients,
+            idle: spec.idle,
+            clients: BTreeMap::new(),
+            seen: 0,
+        })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub(crate) fn clients(&self) -> u64 {
+        self.seen
+    }
+
+    pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
+        read(self.socket.clone(), core.stop.clone(), core.sender.clone(), Message::FromClient)
+    }
+
+    pub(crate) fn take(&mut self, message: Message, core: &mut Core) {
+        let (pipe, client, bytes) = match message {
+            Message::FromClient(client, bytes) => (UP, client, bytes),
+            Message::FromServer(client, bytes) => (DOWN, client, bytes),
+        };
+        if pipe == UP && !self.clients.contains_key(&client) && self.admit(client, core).is_err() {
+            core.losses.full_table += 1;
+            return;
+        }
+        // What a forgotten client's server still sends has nowhere to go.
+        let Some(known) = self.clients.get_mut(&client) else { return };
+        known.active = Instant::now();
+        let Some(flow) = known.flows[pipe] else {
+            core.losses.unmatched += 1;
+            return;
+        };
+        let charge = core.sorter.charge(pipe, crate::UDP).of(bytes.len());
+        core.pipes.offer(pipe, flow, charge, Item::Udp(Datagram { pipe, client, bytes }));
+    }
+
+    /// A place and a socket for a new client.
+    fn admit(&mut self, client: SocketAddr, core: &Core) -> io::Result<()> {
+        if self.clients.len() >= self.limit {
+            let idle = self.idle;
+            self.clients.retain(|_, client| client.active.elapsed() < idle);
+        }
+        if self.clients.len() >= self.limit {
+            return Err(ErrorKind::QuotaExceeded.into());
+        }
+        let any: SocketAddr =
+            if self.to.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+        let socket = Arc::new(UdpSocket::bind(any)?);
+        socket.connect(self.to)?;
+        let gone = Arc::new(AtomicBool::new(false));
+        let answer = move |_, bytes| Message::FromServer(client, bytes);
+        read(socket.clone(), gone.clone(), core.sender.clone(), answer)?;
+        let flows = [UP, DOWN].map(|pipe| core.sorter.flow(pipe, crate::UDP, client));
+        self.clients.insert(client, Client { socket, flows, active: Instant::now(), gone });
+        self.seen += 1;
+        Ok(())
+    }
+
+    pub(crate) fn hand_over(&mut self, datagram: &Datagram, core: &mut Core) {
+        let sent = match (datagram.pipe, self.clients.get(&datagram.client)) {
+            (UP, Some(client)) => client.socket.send(&datagram.bytes),
+            (DOWN, _) => self.socket.send_to(&datagram.bytes, datagram.client),
+            _ => Err(ErrorKind::NotConnected.into()),
+        };
+        if sent.is_err() {
+            core.losses.not_taken += 1;
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A relay between sockets of the loopback interface.
+
+use falaj_relay::{Carries, Relay, Report, Spec};
+use falaj_scenario::Scenario;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const ANY: (Ipv4Addr, u16) = (Ipv4Addr::LOCALHOST, 0);
+/// Longer than anything here takes on a machine with other things to do.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Running {
+    address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Report>,
+}
+
+impl Running {
+    fn new(to: SocketAddr, link: &Scenario) -> Running {
+        Running::with(&Spec::new(ANY.into(), to), link)
+    }
+
+    fn with(spec: &Spec, link: &Scenario) -> Running {
+        let relay = Relay::new(spec, &link.links[0]).unwrap();
+        let address = relay.address().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        Running { address, stop, thread: thread::spawn(move || relay.run(&told).unwrap()) }
+    }
+
+    fn end(self) -> Report {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}
+
+fn link(rate: Rate, delay_ms: u64, queue: Limit) -> Scenario {
+    Scenario::simple(rate, Span::from_millis(delay_ms), queue, 1500)
+}
+
+fn delay(ms: u64) -> Scenario {
+    link(Rate::UNLIMITED, ms, Limit::Packets(1000))
+}
+
+/// Answers datagrams with what they say, twice.
+fn echo() -> SocketAddr {
+    let socket = UdpSocket::bind(ANY).unwrap();
+    let address = socket.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        while let Ok((length, from)) = socket.recv_from(&mut buffer) {
+            socket.send_to(&[&buffer[..length], &buffer[..length]].concat(), from).unwrap();
+        }
+    });
+    address
+}
+
+fn client(to: SocketAddr) -> UdpSocket {
+    let socket = UdpSocket::bind(ANY).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.connect(to).unwrap();
+    socket
+}
+
+fn stream(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Accepts one stream and treats it so.
+fn serve<T: Send + 'static>(treat: impl FnOnce(TcpStream) -> T + Send + 'static) -> (SocketAddr, JoinHandle<T>) {
+    let listener = TcpListener::bind(ANY).unwrap();
+    let address = listener.local_addr().unwrap();
+    (address, thread::spawn(move || treat(listener.accept().unwrap().0)))
+}
+
+fn text(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i * 7 % 251) as u8).collect()
+}
+
+#[test]
+fn datagrams_of_many_clients_find_their_way_back() {
+    let relay = Running::new(echo(), &delay(10));
+    let clients: Vec<UdpSocket> = (0..20).map(|_| client(relay.address)).collect();
+    for round in 0u8..3 {
+        let began = Instant::now();
+        for (n, client) in clients.iter().enumerate() {
+            client.send(&[n as u8, round, 9]).unwrap();
+        }
+        for (n, client) in clients.iter().enumerate() {
+            let mut answer = [0; 10];
+            assert_eq!(client.recv(&mut answer).unwrap(), 6);
+            assert_eq!(answer[..6], [n as u8, round, 9, n as u8, round, 9]);
+            assert!(began.elapsed() >= Duration::from_millis(20), "{:?}", began.elapsed());
+        }
+    }
+    let report = relay.end();
+    assert_eq!((report.clients, report.streams), (20, 0));
+    assert_eq!(report.flows.each_ref().map(|pipe| pipe[0].counters.sent), [60, 60]);
+    // With the headers of IP, UDP and Ethernet.
+    assert_eq!(report.flows[0][0].counters.sent_bytes, 60 * (3 + 8 + 20 + 14));
+    assert!(report.losses.iter().all(|&(n, _)| n == 0), "{:?}", report.losses);
+}
+
+#[test]
+fn a_full_queue_and_the_mtu_cost_datagrams() {
+    let sink = UdpSocket::bind(ANY).unwrap();
+    // 10 packets of 1042 B wait and one is on the wire; the link takes a second for each.
+    let scenario = link(Rate(8_336), 0, Limit::Packets(10));
+    let relay = Running::new(sink.local_addr().unwrap(), &scenario);
+    let client = client(relay.address);
+    client.send(&[0; 1473]).unwrap();
+    for _ in 0..30 {
+        client.send(&[0; 1000]).unwrap();
+    }
+    sink.set_read_timeout(Some(PATIENCE)).unwrap();
+    sink.recv(&mut [0; 2000]).unwrap();
+    let report = relay.end();
+    let counters = report.flows[0][0].counters;
+    assert_eq!((counters.offered, counters.dropped_large), (31, 1));
+    assert_eq!(counters.dropped_full, 19, "{counters:?}");
+}
+
+#[test]
+fn who_comes_when_the_table_is_full_waits_for_the_idle_to_be_forgotten() {
+    let spec = Spec { clients: 2, idle: Duration::from_millis(300), ..Spec::new(ANY.into(), echo()) };
+    let relay = Running::with(&spec, &delay(0));
+    let answered = |client: &UdpSocket| {
+        client.send(b"a").unwrap();
+        client.recv(&mut [0; 9]).is_ok()
+    };
+    let clients = [(); 3].map(|()| client(relay.address));
+    clients[2].set_read_timeout(Some(Duration::from_millis(20))).unwrap();
+    assert!(answered(&clients[0]) && answered(&clients[1]));
+    let began = Instant::now();
+    while !answered(&clients[2]) {
+        assert!(began.elapsed() < PATIENCE);
+    }
+    let report = relay.end();
+    assert_eq!(report.clients, 3);
+    assert!(report.losses.iter().any(|&(n, why)| n > 0 && why.contains("there was no place")), "{report:?}");
+}
+
+#[test]
+fn a_stream_arrives_whole_and_late() {
+    let (to, server) = serve(|mut stream| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        // Half of the stream is closed; the other one is open.
+        stream.write_all(&got[..100_000]).unwrap();
+        got
+    });
+    let relay = Running::new(to, &delay(10));
+    let began = Instant::now();
+    let mut client = stream(relay.address);
+    let sent = text(3_000_000);
+    client.write_all(&sent).unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let mut answer = Vec::new();
+    client.read_to_end(&mut answer).unwrap();
+    // A round trip opens it, a second one brings the question and the answer.
+    assert!(began.elapsed() >= Duration::from_millis(40), "{:?}", began.elapsed());
+    assert!(server.join().unwrap() == sent && answer == sent[..100_000]);
+    let report = relay.end();
+    assert_eq!(report.streams, 1);
+    assert_eq!(report.flows.each_ref().map(|pipe| pipe[0].counters.dropped()), [0, 0]);
+}
+
+#[test]
+fn a_full_queue_makes_a_stream_wait() {
+    let (to, server) = serve(|mut stream| {
+        let began = Instant::now();
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        (got, began.elapsed())
+    });
+    let relay = Running::new(to, &link(Rate::from_mbit(20), 0, Limit::Packets(10)));
+    let mut client = stream(relay.address);
+    let sent = text(1_000_000);
+    client.write_all(&sent).unwrap();
+    drop(client);
+    let (got, took) = server.join().unwrap();
+    assert!(got == sent);
+    // A million bytes and 54 for each 1460 of them, at 20 Mbit/s.
+    let least = Duration::from_secs_f64(8.0 * 1e6 * (1514.0 / 1460.0) / 20e6);
+    assert!(took > least - Duration::from_millis(20), "{took:?} is less than {least:?}");
+    let counters = relay.end().flows[0][0].counters;
+    assert!(counters.dropped() == 0 && counters.max_backlog <= 13, "{counters:?}");
+}
+
+#[test]
+fn a_receiver_that_does_not_read_stops_the_sender() {
+    let (to, server) = serve(|stream| stream);
+    let relay = Running::new(to, &link(Rate::from_mbit(1000), 1, Limit::Packets(50)));
+    let mut client = stream(relay.address);
+    let held = server.join().unwrap();
+    client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+    let chunk = text(1 << 16);
+    let mut written = 0usize;
+    while let Ok(n) = client.write(&chunk) {
+        written += n;
+        assert!(written < 200 << 20, "nobody stops it");
+    }
+    drop((held, relay.end()));
+}
+
+#[test]
+fn a_reset_crosses_the_link() {
+    for from_server in [false, true] {
+        let reset = |stream: &TcpStream| {
+            socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
+        };
+        let (to, server) = serve(move |mut stream| {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            stream.read_exact(&mut [0; 5]).unwrap();
+            if from_server {
+                reset(&stream);
+                return None;
+            }
+            Some(stream.read(&mut [0; 5]).map_err(|error| error.kind()))
+        });
+        let relay = Running::new(to, &delay(5));
+        let mut client = stream(relay.address);
+        client.write_all(b"hello").unwrap();
+        let seen = if from_server {
+            server.join().unwrap();
+            client.read(&mut [0; 5]).map_err(|error| error.kind())
+        } else {
+            thread::sleep(Duration::from_millis(100));
+            reset(&client);
+            drop(client);
+            server.join().unwrap().unwrap()
+        };
+        assert_eq!(seen, Err(std::io::ErrorKind::ConnectionReset), "from the server: {from_server}");
+        relay.end();
+    }
+}
+
+#[test]
+fn a_refusal_comes_back_as_a_reset() {
+    let nobody = TcpListener::bind(ANY).unwrap().local_addr().unwrap();
+    let relay = Running::new(nobody, &delay(10));
+    let began = Instant::now();
+    let mut client = stream(relay.address);
+    assert_eq!(client.read(&mut [0; 5]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+    assert!(began.elapsed() >= Duration::from_millis(20), "{:?}", began.elapsed());
+    let report = relay.end();
+    assert!(report.losses.contains(&(1, "streams were refused by the far end")), "{report:?}");
+}
+
+#[test]
+fn many_streams_and_datagrams_share_a_link_and_its_flows() {
+    let text = r#"
+        [link.shared]
+        rate = "50mbit"
+        delay = "2ms"
+        [link.shared.scheduler]
+        kind = "drr"
+        [link.shared.flow.streams]
+        match = "tcp"
+        queue = "10p"
+        [link.shared.flow.rest]
+        match = "any"
+        queue = "100p"
+    "#;
+    let (scenario, _) = falaj_scenario::parse(text, "shared.toml").unwrap();
+    let listener = TcpListener::bind(ANY).unwrap();
+    let to = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    // Datagrams go to the same port of nobody's; they are counted up to there.
+    let relay = Running::new(to, &scenario);
+    let talk = |n: usize| {
+        let mut client = stream(relay.address);
+        thread::spawn(move || {
+            let sent: Vec<u8> = self::text(50_000 + n);
+            let mut writer = client.try_clone().unwrap();
+            let question = sent.clone();
+            let writing = thread::spawn(move || {
+                writer.write_all(&question).unwrap();
+                writer.shutdown(Shutdown::Write).unwrap();
+            });
+            let mut got = Vec::new();
+            client.read_to_end(&mut got).unwrap();
+            writing.join().unwrap();
+            got == sent
+        })
+    };
+    let talks: Vec<_> = (0..12).map(talk).collect();
+    let datagrams = client(relay.address);
+    for _ in 0..5 {
+        // Refused in between, as nobody is there.
+        let _ = datagrams.send(b"x");
+    }
+    assert!(talks.into_iter().all(|talk| talk.join().unwrap()));
+    let report = relay.end();
+    let [streams, rest] = [0, 1].map(|flow| report.flows[0][flow].counters);
+    assert!(streams.sent_bytes > 12 * 50_000 && streams.dropped() == 0, "{streams:?}");
+    assert_eq!((report.streams, rest.offered), (12, 5));
+}
+
+#[test]
+fn one_protocol_alone() {
+    let (udp, tcp) = (Carries { udp: true, tcp: false }, Carries { udp: false, tcp: true });
+    let spec = |carries| Spec { carries, ..Spec::new(ANY.into(), echo()) };
+    let relay = Running::with(&spec(udp), &delay(0));
+    assert!(TcpStream::connect(relay.address).is_err());
+    relay.end();
+    let relay = Running::with(&spec(tcp), &delay(0));
+    let datagrams = client(relay.address);
+    let refused = (0..2).map(|_| datagrams.send(b"x").and_then(|_| datagrams.recv(&mut [0; 9]))).any(|r| r.is_err());
+    assert!(refused);
+    relay.end();
+}

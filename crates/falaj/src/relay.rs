@@ -1,0 +1,91 @@
+//! `falaj relay`: an emulated link between sockets, on any system.
+
+use crate::asked::Asked;
+use crate::link::LinkArgs;
+use crate::measure::only_link;
+use crate::show::note;
+use crate::sim::{interruptible, interrupts};
+use crate::summary::{FailIf, JsonFile, Summary};
+use anyhow::Result;
+use falaj_live::priority::{Rank, be_punctual};
+use falaj_relay::{Carries, Relay, Spec};
+use falaj_sched::time::Span;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// What `relay` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Whoever connects to --listen reaches --to through the link. No privilege is needed. Each client that
+sends datagrams has a socket of its own towards --to, so answers find their way back. A stream is cut
+into packets of the mtu; it loses nothing: where the queue is full it is not read, and the sender's
+own window stops it. What a scenario's rules see are the addresses and ports of client and --to.
+
+Ctrl-C ends it and tells what the link did. Exit status: 0; 4 if a condition of --fail-if holds; 2 if
+it cannot listen.
+
+Examples:
+  falaj relay --listen 127.0.0.1:9000 --to 127.0.0.1:5000 --delay 40ms
+  falaj relay --listen 127.0.0.1:5353 --to 9.9.9.9:53 --udp --rate 64kbit --queue 5p
+  falaj relay shared.toml --listen [::1]:8080 --to [::1]:80 --tcp --json relay.json")]
+pub(crate) struct Args {
+    /// Where to listen: 127.0.0.1:9000.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: SocketAddr,
+    /// Where everything goes to: 127.0.0.1:5000.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    to: SocketAddr,
+    /// Datagrams alone [default: both].
+    #[arg(long, conflicts_with = "tcp")]
+    udp: bool,
+    /// Streams alone [default: both].
+    #[arg(long)]
+    tcp: bool,
+    /// So many clients that send datagrams, and so many streams, at most.
+    #[arg(long, default_value_t = 1024, value_name = "N")]
+    clients: usize,
+    /// A client that neither sends nor gets a datagram for so long may be forgotten.
+    #[arg(long, default_value = "120s", value_parser = crate::file::parse_duration, value_name = "TIME")]
+    idle: Span,
+    #[command(flatten)]
+    link: LinkArgs,
+    #[command(flatten)]
+    json: JsonFile,
+    #[command(flatten)]
+    fail_if: FailIf,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let (scenario, _) = args.link.scenario(1500)?;
+    let link = &scenario.links[only_link(&scenario)?];
+    args.fail_if.check(link)?;
+    args.asked.tell(&scenario);
+    let relay = Relay::new(
+        &Spec {
+            carries: Carries { udp: !args.tcp, tcp: !args.udp },
+            clients: args.clients,
+            idle: Duration::from_nanos(args.idle.0),
+            ..Spec::new(args.listen, args.to)
+        },
+        link,
+    )?;
+    signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
+    if let Some(at) = relay.address() {
+        note!("relaying {at} to {}; Ctrl-C ends it", args.to);
+    }
+    // The relay itself asks nothing of the system; here there is one that may be asked.
+    be_punctual(Rank::Link);
+    let began = Instant::now();
+    let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
+    let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let summary = Summary::new(link, elapsed, report.flows, report.losses.map(|(n, why)| (n, why.to_owned())).into());
+    note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
+    summary.tell();
+    if let Some(file) = &args.json.json {
+        summary.write(file)?;
+    }
+    Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+}

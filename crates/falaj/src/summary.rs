@@ -1,0 +1,484 @@
+//! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has failed.
+
+use crate::show::{self, say};
+use anyhow::{Context, Result};
+use falaj_engine::pipe::Counters;
+use falaj_live::forward::{Forwarder, LiveFlow, Losses};
+use falaj_relay::RelayFlow;
+use falaj_scenario::{Link, parse_rate, parse_span};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use serde_json::{Value as Json, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The exit status where a condition of `--fail-if` holds.
+pub(crate) const FAILED: u8 = 4;
+
+/// What `run`, `relay` and `traffic` take about the end.
+#[derive(clap::Args)]
+pub(crate) struct FailIf {
+    /// Fail with status 4 if this holds at the end: `release.p99 > 200us`, `loss of up > 1%`; may be given again.
+    #[arg(long, value_name = "CONDITION", value_parser = Condition::parse)]
+    fail_if: Vec<Condition>,
+}
+
+impl FailIf {
+    /// Says which conditions hold; the exit status if any does.
+    pub(crate) fn judge(&self, summary: &Summary) -> Result<Option<ExitCode>> {
+        let mut failed = false;
+        for condition in &self.fail_if {
+            if let Some(value) = condition.holds(summary)? {
+                eprintln!("falaj: failed: {}: it is {value}", condition.text);
+                failed = true;
+            }
+        }
+        Ok(failed.then(|| ExitCode::from(FAILED)))
+    }
+
+    /// Says at once what could only be said at the end: a condition of a flow that there is not.
+    pub(crate) fn check(&self, link: &Link) -> Result<()> {
+        let nothing = Summary::new(link, Span::ZERO, [Vec::<Flow>::new(), Vec::new()], Vec::new());
+        self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
+    }
+}
+
+/// What was measured of a flow.
+#[derive(Clone, Default)]
+pub(crate) struct Flow {
+    counters: Counters,
+    delay: Meter,
+    release: Meter,
+}
+
+impl From<LiveFlow> for Flow {
+    fn from(flow: LiveFlow) -> Flow {
+        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error }
+    }
+}
+
+impl From<RelayFlow> for Flow {
+    fn from(flow: RelayFlow) -> Flow {
+        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error }
+    }
+}
+
+/// What a forwarder's link did until now; `unread` is what was lost before it, if anybody knows.
+pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
+    let mut flows = forwarder.flows().into_iter();
+    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+    let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
+    let elapsed = forwarder.clock().now().since(Time::ZERO);
+    let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
+    Summary::new(link, elapsed, [up, down], losses.into())
+}
+
+impl Flow {
+    fn add(&mut self, other: &Flow) {
+        let (sum, more) = (&mut self.counters, &other.counters);
+        sum.offered += more.offered;
+        sum.sent += more.sent;
+        sum.sent_bytes += more.sent_bytes;
+        sum.dropped_full += more.dropped_full;
+        sum.dropped_large += more.dropped_large;
+        sum.dropped_by_discipline += more.dropped_by_discipline;
+        self.delay.add(&other.delay);
+        self.release.add(&other.release);
+    }
+
+    fn loss(&self) -> f64 {
+        self.counters.dropped() as f64 / self.counters.offered.max(1) as f64
+    }
+
+    fn rate(&self, elapsed: Span) -> f64 {
+        self.counters.sent_bytes as f64 * 8e9 / elapsed.0.max(1) as f64
+    }
+}
+
+/// A direction of the link: what was asked for.
+struct Way {
+    name: &'static str,
+    rate: Rate,
+    delay: Span,
+}
+
+struct Named {
+    way: usize,
+    name: String,
+    flow: Flow,
+}
+
+impl Named {
+    fn full_name(&self, ways: &[Way; 2]) -> String {
+        format!("{} {}", ways[self.way].name, self.name)
+    }
+}
+
+/// What a link did.
+pub(crate) struct Summary {
+    elapsed: Span,
+    ways: [Way; 2],
+    flows: Vec<Named>,
+    losses: Vec<(u64, String)>,
+}
+
+impl Summary {
+    /// Of a link that ran for so long; `losses` are those outside its queues.
+    pub(crate) fn new<F: Into<Flow>>(
+        link: &Link,
+        elapsed: Span,
+        measured: [Vec<F>; 2],
+        losses: Vec<(u64, String)>,
+    ) -> Summary {
+        let directions = [("up", &link.up), ("down", &link.down)];
+        let ways = directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay });
+        let mut flows = Vec::new();
+        for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
+            let mut measured = measured.into_iter();
+            for flow in &direction.flows {
+                let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
+                flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
+            }
+        }
+        let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
+        Summary { elapsed, ways, flows, losses }
+    }
+
+    fn of_way(&self, way: usize) -> Flow {
+        let mut sum = Flow::default();
+        self.flows.iter().filter(|f| f.way == way).for_each(|f| sum.add(&f.flow));
+        sum
+    }
+
+    /// The flow that lost the largest share; where none lost, the one that waited longest; where none waited, none.
+    fn worst(&self) -> Option<&Named> {
+        let key = |f: &&Named| (f.flow.loss(), f.flow.delay.max().unwrap_or(Span::ZERO));
+        let larger = |a: &&Named, b: &&Named| {
+            let (a, b) = (key(a), key(b));
+            a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+        };
+        self.flows.iter().max_by(larger).filter(|f| key(f) > (0.0, Span::ZERO))
+    }
+
+    /// As people read it, on standard error: standard output is the command's.
+    pub(crate) fn tell(&self) {
+        let header =
+            ["flow", "offered", "sent", "dropped", "rate", "queueing p50", "max", "release error p50", "p99", "max"];
+        let rows = self.flows.iter().map(|named| {
+            let Flow { counters, delay, release } = &named.flow;
+            vec![
+                named.full_name(&self.ways),
+                counters.offered.to_string(),
+                counters.sent.to_string(),
+                counters.dropped().to_string(),
+                show::rate(named.flow.rate(self.elapsed)),
+                show::span(delay.quantile(0.5)),
+                show::span(delay.max()),
+                show::span(release.quantile(0.5)),
+                show::span(release.quantile(0.99)),
+                show::span(release.max()),
+            ]
+        });
+        eprintln!("{}", show::table(&header, rows));
+        for (n, way) in self.ways.iter().enumerate() {
+            let sum = self.of_way(n);
+            let given = |error: Option<Span>| show::span(error.map(|error| way.delay + error));
+            let release = &sum.release;
+            eprintln!(
+                "{}: asked {} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                way.name,
+                show::link_rate(way.rate),
+                show::nanos(way.delay.0 as f64),
+                show::rate(sum.rate(self.elapsed)),
+                show::nanos(self.elapsed.0 as f64),
+                given(release.quantile(0.5)),
+                given(release.quantile(0.99)),
+                given(release.max()),
+            );
+        }
+        if let Some(worst) = self.worst() {
+            let Flow { counters, delay, .. } = &worst.flow;
+            let lost = show::percent(counters.dropped(), counters.offered);
+            let name = worst.full_name(&self.ways);
+            eprintln!("worst flow: {name}: {lost} lost, queueing max {}", show::span(delay.max()));
+        }
+        for (n, why) in &self.losses {
+            eprintln!("{n} {why}");
+        }
+    }
+
+    fn json(&self) -> Json {
+        let nanos = |span: Option<Span>| span.map(|span| span.0);
+        let meter = |meter: &Meter| {
+            json!({
+                "packets": meter.count(), "p50_ns": nanos(meter.quantile(0.5)),
+                "p99_ns": nanos(meter.quantile(0.99)), "max_ns": nanos(meter.max()),
+            })
+        };
+        let flow = |named: &Named| {
+            let c = &named.flow.counters;
+            json!({
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(),
+                "rate": named.flow.rate(self.elapsed),
+                "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
+            })
+        };
+        let way = |(n, way): (usize, &Way)| {
+            let sum = self.of_way(n);
+            let given = |error: Option<Span>| nanos(error.map(|error| way.delay + error));
+            json!({
+                "way": way.name,
+                "asked": { "rate": (!way.rate.is_unlimited()).then_some(way.rate.0), "delay_ns": way.delay.0 },
+                "given": {
+                    "rate": sum.rate(self.elapsed), "delay_p50_ns": given(sum.release.quantile(0.5)),
+                    "delay_p99_ns": given(sum.release.quantile(0.99)), "delay_max_ns": given(sum.release.max()),
+                },
+            })
+        };
+        json!({
+            "elapsed_ns": self.elapsed.0,
+            "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
+            "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
+            "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
+        })
+    }
+
+    /// Writes JSON to a file, or to standard output if that is `-`.
+    pub(crate) fn write(&self, to: &Path) -> Result<()> {
+        let text = serde_json::to_string_pretty(&self.json())?;
+        if to == Path::new("-") {
+            say!("{text}");
+            return Ok(());
+        }
+        fs::write(to, text + "\n").with_context(|| format!("cannot write {}", to.display()))
+    }
+}
+
+/// `--json FILE` of commands whose standard output is somebody else's.
+#[derive(clap::Args)]
+pub(crate) struct JsonFile {
+    /// At the end, write what the link did as JSON to this file; `-`: to standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// `QUANTITY [of FLOW] COMPARISON VALUE`.
+#[derive(Clone, Debug)]
+struct Condition {
+    text: String,
+    quantity: Quantity,
+    of: Option<String>,
+    comparison: Comparison,
+    value: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Quantity {
+    Offered,
+    Sent,
+    Dropped,
+    Loss,
+    Rate,
+    Delay(Which),
+    Release(Which),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Which {
+    P50,
+    P99,
+    Max,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Comparison {
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+/// The quantities, as they are written.
+const QUANTITIES: [(&str, Quantity); 11] = [
+    ("offered", Quantity::Offered),
+    ("sent", Quantity::Sent),
+    ("dropped", Quantity::Dropped),
+    ("loss", Quantity::Loss),
+    ("rate", Quantity::Rate),
+    ("delay.p50", Quantity::Delay(Which::P50)),
+    ("delay.p99", Quantity::Delay(Which::P99)),
+    ("delay.max", Quantity::Delay(Which::Max)),
+    ("release.p50", Quantity::Release(Which::P50)),
+    ("release.p99", Quantity::Release(Which::P99)),
+    ("release.max", Quantity::Release(Which::Max)),
+];
+
+impl Which {
+    fn of(self, meter: &Meter) -> Option<f64> {
+        let span = match self {
+            Which::P50 => meter.quantile(0.5),
+            Which::P99 => meter.quantile(0.99),
+            Which::Max => meter.max(),
+        };
+        span.map(|span| span.0 as f64)
+    }
+}
+
+impl Quantity {
+    fn parse_value(self, text: &str) -> Result<f64, String> {
+        match self {
+            Quantity::Offered | Quantity::Sent | Quantity::Dropped => {
+                text.parse::<u64>().map(|n| n as f64).map_err(|_| format!("`{text}` is no number of packets: 10"))
+            }
+            Quantity::Loss => {
+                let percent = text.strip_suffix('%').and_then(|n| n.trim().parse::<f64>().ok());
+                let percent = percent.filter(|n| (0.0..=100.0).contains(n));
+                percent.map(|n| n / 100.0).ok_or_else(|| format!("`{text}` is no share: 0.5%"))
+            }
+            Quantity::Rate => parse_rate(text).map(|rate| rate.0 as f64).map_err(|e| e.to_string()),
+            Quantity::Delay(_) | Quantity::Release(_) => {
+                parse_span(text).map(|span| span.0 as f64).map_err(|e| e.to_string())
+            }
+        }
+    }
+
+    /// `None`: no packet has told.
+    fn of(self, flow: &Flow, elapsed: Span) -> Option<f64> {
+        Some(match self {
+            Quantity::Offered => flow.counters.offered as f64,
+            Quantity::Sent => flow.counters.sent as f64,
+            Quantity::Dropped => flow.counters.dropped() as f64,
+            Quantity::Loss => flow.loss(),
+            Quantity::Rate => flow.rate(elapsed),
+            Quantity::Delay(which) => which.of(&flow.delay)?,
+            Quantity::Release(which) => which.of(&flow.release)?,
+        })
+    }
+
+    fn show(self, value: f64) -> String {
+        match self {
+            Quantity::Offered | Quantity::Sent | Quantity::Dropped => format!("{value:.0}"),
+            Quantity::Loss => format!("{:.2} %", value * 100.0),
+            Quantity::Rate => show::rate(value),
+            Quantity::Delay(_) | Quantity::Release(_) => show::nanos(value),
+        }
+    }
+}
+
+impl Condition {
+    fn parse(text: &str) -> Result<Condition, String> {
+        let at = text.find(['<', '>']).ok_or("a condition compares: `release.p99 > 200us`")?;
+        let (left, right) = text.split_at(at);
+        let signs = [
+            ("<=", Comparison::LessOrEqual),
+            (">=", Comparison::GreaterOrEqual),
+            ("<", Comparison::Less),
+            (">", Comparison::Greater),
+        ];
+        let found = signs.into_iter().find_map(|(sign, comparison)| Some((comparison, right.strip_prefix(sign)?)));
+        let (comparison, value) = found.ok_or("a condition compares with <, <=, > or >=")?;
+        let (name, of) = match left.trim().split_once(" of ") {
+            Some((name, of)) => (name.trim(), Some(of.trim().to_owned())),
+            None => (left.trim(), None),
+        };
+        let Some(&(_, quantity)) = QUANTITIES.iter().find(|(known, _)| *known == name) else {
+            let known: Vec<&str> = QUANTITIES.iter().map(|(known, _)| *known).collect();
+            return Err(format!("there is no quantity `{name}`; there are {}", known.join(", ")));
+        };
+        let value = quantity.parse_value(value.trim())?;
+        Ok(Condition { text: text.trim().to_owned(), quantity, of, comparison, value })
+    }
+
+    /// The flows that it is about.
+    fn flows<'a>(&self, summary: &'a Summary) -> Result<Vec<&'a Named>> {
+        let Some(of) = &self.of else { return Ok(summary.flows.iter().collect()) };
+        let is_it = |named: &&Named| {
+            *of == named.name || *of == summary.ways[named.way].name || *of == named.full_name(&summary.ways)
+        };
+        let flows: Vec<&Named> = summary.flows.iter().filter(is_it).collect();
+        let known = || summary.flows.iter().map(|f| f.full_name(&summary.ways)).collect::<Vec<_>>().join(", ");
+        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are up, down, {}", self.text, known());
+        Ok(flows)
+    }
+
+    /// What the quantity is, if the condition holds. Where nothing was measured it does not.
+    fn holds(&self, summary: &Summary) -> Result<Option<String>> {
+        let mut sum = Flow::default();
+        self.flows(summary)?.iter().for_each(|named| sum.add(&named.flow));
+        let Some(value) = self.quantity.of(&sum, summary.elapsed) else { return Ok(None) };
+        let holds = match self.comparison {
+            Comparison::Less => value < self.value,
+            Comparison::LessOrEqual => value <= self.value,
+            Comparison::Greater => value > self.value,
+            Comparison::GreaterOrEqual => value >= self.value,
+        };
+        Ok(holds.then(|| self.quantity.show(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::queue::Limit;
+
+    fn summary() -> Summary {
+        let scenario =
+            falaj_scenario::Scenario::simple(Rate::from_mbit(10), Span::from_millis(4), Limit::Packets(9), 1500);
+        let flow = |late: u64, dropped: u64| {
+            let mut flow = Flow::default();
+            flow.release.record(Span(late));
+            flow.delay.record(Span(1000 * late));
+            flow.counters = Counters { offered: 10, sent: 10 - dropped, dropped_full: dropped, ..Counters::default() };
+            flow.counters.sent_bytes = 1000;
+            flow
+        };
+        let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
+        Summary::new(&scenario.links[0], Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+    }
+
+    #[test]
+    fn conditions_hold_or_not() {
+        for (text, value) in [
+            ("release.max > 200ns", Some("900 ns")),
+            ("release.max of up > 200ns", None),
+            ("release.p50 of up all <= 100ns", Some("100 ns")),
+            ("loss of down >= 20%", Some("20.00 %")),
+            ("loss > 10%", None),
+            ("dropped > 0", Some("2")),
+            ("rate of up<9kbit", Some("8.00 kbit/s")),
+            ("delay.p99 > 1s", None),
+            ("sent of all < 19", Some("18")),
+        ] {
+            let condition = Condition::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!(condition.holds(&summary()).unwrap().as_deref(), value, "{text}");
+        }
+        let nobody = Condition::parse("sent of nobody < 1").unwrap().holds(&summary()).unwrap_err().to_string();
+        assert_eq!(nobody, "`sent of nobody < 1`: there is no flow `nobody`; there are up, down, up all, down all");
+    }
+
+    #[test]
+    fn a_condition_that_is_none_is_refused() {
+        for (text, words) in [
+            ("release.p99", "a condition compares"),
+            ("releases > 1us", "there are offered, sent, dropped, loss, rate, delay.p50,"),
+            ("release.p99 > 200", "200"),
+            ("loss > 2", "is no share"),
+            ("dropped > few", "is no number of packets"),
+        ] {
+            let error = Condition::parse(text).unwrap_err();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_worst_flow_lost_most() {
+        let summary = summary();
+        assert_eq!(summary.worst().unwrap().full_name(&summary.ways), "down all");
+        let json = summary.json();
+        assert_eq!(json["lost_elsewhere"], json!([{ "count": 3, "what": "packets matched no rule" }]));
+        assert_eq!(json["directions"][1]["given"]["delay_max_ns"], 4_000_900);
+    }
+}
