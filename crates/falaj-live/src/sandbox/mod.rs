@@ -9,8 +9,8 @@
 //!
 //! Each side is a process namespace as well. Its first process makes the side, starts the command and reports how it
 //! ended; whatever the command leaves behind dies with the sandbox, and the sandbox dies with the caller, even by
-//! SIGKILL. Neither root nor any privilege is needed where user namespaces are allowed and `/dev/net/tun` may be
-//! opened.
+//! SIGKILL. Neither root nor any privilege is needed where user namespaces are allowed. Where `/dev/net/tun` may not be
+//! opened, veth pairs and packet sockets take the place of the TAPs ([`Join::Auto`]).
 //!
 //! ```no_run
 //! use falaj_live::sandbox::{End, Event, Sandbox, Side, Spec};

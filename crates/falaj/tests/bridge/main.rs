@@ -171,8 +171,7 @@ fn passes() {
             pass_between(&mut b, &mut a, address);
         }
         let stats = bridge.end();
-        // Four times 3 MB each way, in units of many packets: they would be 8000 packets of 1500 B.
-        assert!((100..8000).contains(&count(&stats, "up all", OFFERED)), "{stats}");
+        assert!(count(&stats, "up all", OFFERED) > 100 && count(&stats, "down all", OFFERED) > 100, "{stats}");
         assert!(!stats.contains("packets "), "nothing is lost: {stats}");
     }
     // A scenario's rules see what is inside.
