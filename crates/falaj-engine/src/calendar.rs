@@ -8,11 +8,12 @@
 //! mispredict one at every step of a heap.
 
 use falaj_sched::time::Time;
+use std::hint::select_unpredictable;
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     due: Time,
-    thing: u32,
+    thing: u64,
 }
 
 /// When each of `n` things is due.
@@ -28,7 +29,7 @@ impl Calendar {
         let leaves = n.next_power_of_two();
         let mut nodes = vec![Entry { due: Time::NEVER, thing: 0 }; 2 * leaves];
         for (thing, leaf) in nodes[leaves..].iter_mut().enumerate() {
-            leaf.thing = thing as u32;
+            leaf.thing = thing as u64;
         }
         Calendar { nodes }
     }
@@ -44,11 +45,20 @@ impl Calendar {
     #[inline]
     pub fn set(&mut self, i: usize, due: Time) {
         let mut node = self.nodes.len() / 2 + i;
-        self.nodes[node].due = due;
+        if self.nodes[node].due == due {
+            return;
+        }
+        let mut winner = Entry { due, thing: i as u64 };
+        self.nodes[node] = winner;
+        // The winner so far stays in registers: what was just written is not read again.
         while node > 1 {
+            let other = self.nodes[node ^ 1];
+            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch.
+            let wins = other.due.0 < winner.due.0.saturating_add((node & 1) as u64);
+            winner.due = select_unpredictable(wins, other.due, winner.due);
+            winner.thing = select_unpredictable(wins, other.thing, winner.thing);
             node /= 2;
-            let (left, right) = (self.nodes[2 * node], self.nodes[2 * node + 1]);
-            self.nodes[node] = if right.due < left.due { right } else { left };
+            self.nodes[node] = winner;
         }
     }
 }

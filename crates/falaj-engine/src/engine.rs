@@ -137,8 +137,8 @@ impl Engine {
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
-        self.pipes[i].arrive(unit, now, out);
-        self.calendar.set(i, self.pipes[i].due());
+        let due = self.pipes[i].arrive(unit, now, out);
+        self.calendar.set(i, due);
     }
 
     /// Runs all that is due until `now`, each event at its own instant.
@@ -148,8 +148,8 @@ impl Engine {
             if due > now {
                 return;
             }
-            self.pipes[i].event(due, out);
-            self.calendar.set(i, self.pipes[i].due());
+            let due = self.pipes[i].event(due, out);
+            self.calendar.set(i, due);
         }
     }
 
@@ -187,8 +187,8 @@ impl Engine {
         let i = pipe.0 as usize;
         let place = &mut self.pipes[i];
         std::mem::swap(place, &mut successor);
-        place.succeed(successor, now, out);
-        self.calendar.set(i, self.pipes[i].due());
+        let due = place.succeed(successor, now, out);
+        self.calendar.set(i, due);
         Ok(())
     }
 

@@ -140,10 +140,10 @@ impl Book {
 
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>);
+    /// What changes the pipe says when its next event is due.
+    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
-    fn event(&mut self, now: Time, out: &mut Vec<Output>);
-    fn due(&self) -> Time;
+    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
     fn has_room(&self, flow: FlowId, bytes: u32) -> bool;
@@ -157,7 +157,7 @@ pub(crate) trait Pipe: Send + Any {
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>);
+    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
 }
@@ -170,6 +170,16 @@ enum Link {
 }
 
 impl Link {
+    /// When something happens without an arrival.
+    #[inline]
+    fn due(self) -> Time {
+        match self {
+            Link::Idle => Time::NEVER,
+            Link::NotBefore(then) => then,
+            Link::Sending { end, .. } => end,
+        }
+    }
+
     fn sending(self) -> Option<(FlowId, Time)> {
         match self {
             Link::Sending { queue, end } => Some((queue, end)),
@@ -290,7 +300,7 @@ impl<S: Server> Of<S> {
 }
 
 impl<S: Server + 'static> Pipe for Of<S> {
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) {
+    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
@@ -301,34 +311,28 @@ impl<S: Server + 'static> Pipe for Of<S> {
             lost.large += 1;
             lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
-            return;
+            return self.link.due();
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
             let lost = &mut self.book.lost[flow.index()];
             lost.full += 1;
             lost.bytes += u64::from(bytes);
             out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
-            return;
+            return self.link.due();
         };
         self.book.tallies[flow.index()].queued(bytes);
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
+        self.link.due()
     }
 
-    fn event(&mut self, now: Time, out: &mut Vec<Output>) {
+    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
         if let Link::Sending { queue, .. } = self.link {
             self.finish(queue, now);
         }
         self.ask(now, out);
-    }
-
-    fn due(&self) -> Time {
-        match self.link {
-            Link::Idle => Time::NEVER,
-            Link::NotBefore(then) => then,
-            Link::Sending { end, .. } => end,
-        }
+        self.link.due()
     }
 
     fn next_due(&self) -> Time {
@@ -370,7 +374,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
+    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
         let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
@@ -392,6 +396,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
+        self.link.due()
     }
 
     fn dismantle(mut self: Box<Self>) -> Remains {

@@ -78,7 +78,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.leaves().len()];
     let mut delays: Vec<Vec<Meter>> = experiment.pipes.iter().map(of_pipe).collect();
     let mut record = |out: &mut Vec<Output>, end: Time| {
-        for output in out.drain(..) {
+        for output in &*out {
             if let Output::Emit(emit) = output {
                 // A transmission is told when it begins; it may end after us.
                 if emit.end <= end {
@@ -86,6 +86,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
                 }
             }
         }
+        out.clear();
     };
 
     let mut sources: Vec<Source> =
