@@ -14,6 +14,7 @@
 use super::flowsets::Flowsets;
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::time::Time;
+use std::hint::black_box;
 
 /// A flow with so many packets gets no more.
 pub(super) const FULL: u32 = 30;
@@ -147,6 +148,9 @@ impl Controller {
     /// drainings; returns how many. The first one begins at an empty bed.
     #[inline(never)]
     pub(super) fn run(&mut self, bed: &mut impl Bed, pairs: u64) -> u64 {
+        // From packet to packet it lies in memory, as it does wherever packets come one by one: kept in
+        // the loop's registers it would cost what the loop happens to leave it.
+        let bed = black_box(bed);
         let mut done = 0;
         while done < pairs {
             while self.pending < self.qmax {
