@@ -351,7 +351,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
-        now.max(if self.link == Link::Idle { now } else { self.due() }) + self.at_least(bytes) + self.spec.delay
+        let free = if self.link == Link::Idle { now } else { self.link.due().max(now) };
+        free + self.at_least(bytes) + self.spec.delay
     }
 
     fn counters(&self, flow: FlowId) -> Counters {

@@ -242,8 +242,8 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     }
 
     /// Puts a packet at the tail of queue `q`, whether there [is room](Queues::has_room)
-    /// or not; true if it is now the head.
-    #[inline]
+    /// or not; true if it is now the head. A call would cost more than what it does: 20 instructions a packet.
+    #[inline(always)]
     pub fn push(&mut self, q: FlowId, packet: Packet, tag: T) -> bool {
         debug_assert!(packet.bytes > 0);
         let record = &mut self.flows.records[q.index()];
@@ -284,7 +284,7 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     }
 
     /// Takes the packet at the head of queue `q` out.
-    #[inline]
+    #[inline(always)]
     pub fn pop(&mut self, q: FlowId) -> Option<Packet> {
         let record = &mut self.flows.records[q.index()];
         if record.head_bytes == 0 {
