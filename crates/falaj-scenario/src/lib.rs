@@ -36,13 +36,15 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
-//! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
 mod diagnostics;
+mod divided;
+mod flows;
 mod format;
 pub mod keys;
 mod link;

@@ -14,6 +14,19 @@ fn warnings(text: &str, expected: Expect) {
     expected.assert_eq(&format!("{warnings}\n"));
 }
 
+/// How most files here begin.
+const LINK: &str = "[link.a]\nrate = \"100mbit\"\n";
+
+/// The errors of a file that goes on so behind [`LINK`], which are its lines 1 and 2.
+fn errors_of_link(rest: &str, expected: Expect) {
+    errors(&format!("{LINK}{rest}"), expected);
+}
+
+/// The warnings of such a file.
+fn warnings_of_link(rest: &str, expected: Expect) {
+    warnings(&format!("{LINK}{rest}"), expected);
+}
+
 #[test]
 fn an_unknown_key() {
     errors(
@@ -35,10 +48,8 @@ dealy = "2ms"
 
 #[test]
 fn a_key_of_another_discipline() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "drr", tail = "skip" }
+    errors_of_link(
+        r#"scheduler = { kind = "drr", tail = "skip" }
 [link.a.flow.x]
 match = "any"
 phase = "1ms"
@@ -381,10 +392,8 @@ scheduler = "drr"
 
 #[test]
 fn a_discipline_refuses() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.voice]
 match = "udp"
 kind = "A"
@@ -432,10 +441,8 @@ queue = "100B"
 
 #[test]
 fn what_a_discipline_needs_of_a_flow() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.voice]
 match = "any"
 kind = "C"
@@ -462,10 +469,8 @@ kind = "C"
 
 #[test]
 fn a_discipline_that_needs_flows() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 "#,
         expect![[r#"
             error: link `a` has no flows, and `virtual-links` cannot do without
@@ -481,10 +486,8 @@ scheduler = { kind = "virtual-links" }
 
 #[test]
 fn rules() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dprot 5004"
 [link.a.flow.y]
 match = ["icmp dport 7", "udp and", "tcp dst 10.0.0.1/8"]
@@ -1298,10 +1301,8 @@ scheduler = { kind = "fifo", queue = "64kB" }
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
         "#]],
     );
-    warnings(
-        r#"[link.a]
-rate = "100mbit"
-delay = "40ms"
+    warnings_of_link(
+        r#"delay = "40ms"
 scheduler = { kind = "drr" }
 [link.a.flow.x]
 match = "udp"
@@ -1412,10 +1413,8 @@ fn headers_that_decide_nothing() {
 
 #[test]
 fn a_discipline_refuses_all_flows_at_once() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "udp"
 kind = "A"
@@ -1452,10 +1451,8 @@ phase = "2us"
                = help: at least `121.12us`; or a smaller `mtu`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "drr" }
+    errors_of_link(
+        r#"scheduler = { kind = "drr" }
 [link.a.flow.x]
 match = "udp"
 quantum = "1B"
@@ -1681,10 +1678,8 @@ rate = "1.2.3mbit"
 
 #[test]
 fn what_is_no_time() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "2 weeks"
+    errors_of_link(
+        r#"delay = "2 weeks"
 "#,
         expect![[r#"
             error: `delay`: `2 weeks`: `weeks` is not a unit of time
@@ -1696,10 +1691,8 @@ delay = "2 weeks"
               = help: units of time: ns, us, ms, s, min, h
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "99999999999h"
+    errors_of_link(
+        r#"delay = "99999999999h"
 "#,
         expect![[r#"
             error: `delay`: `99999999999h` is too large
@@ -1711,10 +1704,8 @@ delay = "99999999999h"
               = help: at most 18446744073709551615 nanoseconds
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "unlimited"
+    errors_of_link(
+        r#"delay = "unlimited"
 "#,
         expect![[r#"
             error: `delay`: `unlimited` does not begin with a number
@@ -1726,10 +1717,8 @@ delay = "unlimited"
               = help: write a number and a unit, as in `40ms`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "1ms 5us"
+    errors_of_link(
+        r#"delay = "1ms 5us"
 "#,
         expect![[r#"
             error: `delay`: `1ms 5us` is more than one number and one unit
@@ -1741,10 +1730,8 @@ delay = "1ms 5us"
               = help: write a number and a unit, as in `40ms`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "1.0000000000000000001s"
+    errors_of_link(
+        r#"delay = "1.0000000000000000001s"
 "#,
         expect![[r#"
             error: `delay`: `1.0000000000000000001s` has too many digits
@@ -1760,10 +1747,8 @@ delay = "1.0000000000000000001s"
 
 #[test]
 fn what_is_no_size() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "64KB"
+    errors_of_link(
+        r#"mtu = "64KB"
 "#,
         expect![[r#"
             error: `mtu`: `64KB` could count 1000 or 1024 bytes
@@ -1775,10 +1760,8 @@ mtu = "64KB"
               = help: write `64kB` (1000) or `64KiB` (1024)
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "9001b"
+    errors_of_link(
+        r#"mtu = "9001b"
 "#,
         expect![[r#"
             error: `mtu`: `9001b` could be bits or bytes
@@ -1790,10 +1773,8 @@ mtu = "9001b"
               = help: a size is in bytes: write `9001B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "70kB"
+    errors_of_link(
+        r#"mtu = "70kB"
 "#,
         expect![[r#"
             error: `mtu`: `70kB` is out of range
@@ -1805,10 +1786,8 @@ mtu = "70kB"
               = help: write a size from `68B` to `65535B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "1.5M"
+    errors_of_link(
+        r#"mtu = "1.5M"
 "#,
         expect![[r#"
             error: `mtu`: `1.5M` has half a unit
@@ -1824,10 +1803,8 @@ mtu = "1.5M"
 
 #[test]
 fn what_is_no_limit() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "1.5p"
 "#,
@@ -1841,10 +1818,8 @@ queue = "1.5p"
               = help: write `1p` or `2p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "5000000000p"
 "#,
@@ -1858,10 +1833,8 @@ queue = "5000000000p"
               = help: write at most `4294967295p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "20 pakets"
 "#,
@@ -1875,10 +1848,8 @@ queue = "20 pakets"
               = help: units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024); or packets: `20p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "2M"
 "#,
@@ -1892,10 +1863,8 @@ queue = "2M"
               = help: write `2MB` (thousands) or `2MiB` (1024); or packets: `20p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = ["20p"]
 "#,
@@ -1913,10 +1882,8 @@ queue = ["20p"]
 
 #[test]
 fn what_is_no_rule() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dport 70000"
 [link.a.flow.rest]
 match = "any"
@@ -1931,10 +1898,8 @@ match = "any"
               = help: write a number from 0 to 65535, or a range such as `5000-5010`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "dport 20-10"
 [link.a.flow.rest]
 match = "any"
@@ -1949,10 +1914,8 @@ match = "any"
               = help: write `10-20`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "src 10.0.0.0/33"
 [link.a.flow.rest]
 match = "any"
@@ -1967,10 +1930,8 @@ match = "any"
               = help: write 0 to 32 after the slash
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any udp"
 [link.a.flow.rest]
 match = "any"
@@ -1985,10 +1946,8 @@ match = "any"
               = help: leave `any` away, or all the rest
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "proto 300"
 [link.a.flow.rest]
 match = "any"
@@ -2003,10 +1962,8 @@ match = "any"
               = help: write a number from 0 to 255
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp tcp"
 [link.a.flow.rest]
 match = "any"
@@ -2021,10 +1978,8 @@ match = "any"
               = help: for "either", write a list: `match = ["udp", "tcp"]`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dport"
 [link.a.flow.rest]
 match = "any"
@@ -2039,10 +1994,8 @@ match = "any"
               = help: write `dport 5004`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = ""
 [link.a.flow.rest]
 match = "any"
@@ -2057,10 +2010,8 @@ match = "any"
               = help: write `any` for every packet
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "src example.com"
 [link.a.flow.rest]
 match = "any"
@@ -2075,10 +2026,8 @@ match = "any"
               = help: write one such as `10.1.2.3`, `10.0.0.0/8` or `2001:db8::/32`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = ["udp", 5]
 [link.a.flow.rest]
 match = "any"
@@ -2097,10 +2046,8 @@ match = "any"
 
 #[test]
 fn what_is_no_choice() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-account = "L2"
+    errors_of_link(
+        r#"account = "L2"
 "#,
         expect![[r#"
             error: `account`: `L2` is not one of the words allowed
@@ -2112,10 +2059,8 @@ account = "L2"
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-account = "frame"
+    errors_of_link(
+        r#"account = "frame"
 "#,
         expect![[r#"
             error: `account`: `frame` is not one of the words allowed
@@ -2127,10 +2072,8 @@ account = "frame"
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = {}
+    errors_of_link(
+        r#"scheduler = {}
 "#,
         expect![[r#"
             error: the scheduler lacks `kind`
@@ -2142,10 +2085,8 @@ scheduler = {}
               = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, …
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "possion"
@@ -2160,10 +2101,8 @@ model = "possion"
               = help: allowed: `poisson`, `cbr`, `on-off`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links", serve = "packetwise" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links", serve = "packetwise" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2179,10 +2118,8 @@ phase = "1ms"
               = help: allowed: `packet-wise`, `phase-wise`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2203,10 +2140,8 @@ lend = true
 
 #[test]
 fn what_disciplines_refuse() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2222,10 +2157,8 @@ phase = "1ms"
               = help: leave it out, or choose `serve = "packet-wise"`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2260,10 +2193,8 @@ phase = "1ms"
               = help: give the link a `rate`, or choose `fifo`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "fifo", queue = "100B" }
+    errors_of_link(
+        r#"scheduler = { kind = "fifo", queue = "100B" }
 "#,
         expect![[r#"
             error: scheduler `fifo`: a queue of 100B never admits a packet of 1514 B
@@ -2275,10 +2206,8 @@ scheduler = { kind = "fifo", queue = "100B" }
               = help: at least `1p` or `1514B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2299,10 +2228,8 @@ queue = "1kB"
 
 #[test]
 fn what_is_no_source() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2318,10 +2245,8 @@ on = "1s"
               = help: leave `on` away, or change the model
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "on-off"
@@ -2337,10 +2262,8 @@ on = "1s"
               = help: write its mean, as in `off = "100ms"`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2356,10 +2279,8 @@ direction = "left"
               = help: allowed: `up`, `down`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "unlimited"
 size = "500B"
 model = "cbr"
@@ -2374,10 +2295,8 @@ model = "cbr"
               = help: write a rate, as in `100mbit`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2412,10 +2331,8 @@ rate = "1mbit"
               = help: allowed: `link`, `run`, `traffic`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [runs]
 seed = 1
 "#,
@@ -2429,10 +2346,8 @@ seed = 1
               = help: allowed: `link`, `run`, `traffic`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [run]
 seed = 1.0
 "#,
@@ -2446,10 +2361,8 @@ seed = 1.0
               = help: write a whole number from 0 to 9223372036854775807, without quotes
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [run]
 durration = "1s"
 "#,
@@ -2463,10 +2376,8 @@ durration = "1s"
               = help: allowed: `duration`, `replications`, `seed`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 need = { dealy = "1ms" }
 "#,
@@ -2480,10 +2391,8 @@ need = { dealy = "1ms" }
               = help: allowed: `delay`, `rate`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow."x y"]
+    errors_of_link(
+        r#"[link.a.flow."x y"]
 match = "any"
 "#,
         expect![[r#"
