@@ -7,6 +7,7 @@
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
 //! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
@@ -20,6 +21,7 @@ pub mod chance;
 pub mod classifier;
 pub mod engine;
 pub mod fairness;
+pub mod impair;
 pub mod key;
 pub mod pipe;
 

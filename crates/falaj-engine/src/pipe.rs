@@ -6,6 +6,8 @@
 //! engine is polled makes no difference.
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::impair::event::Chances;
+use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{Refusals, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
@@ -26,6 +28,17 @@ pub struct PipeSpec {
     pub setup: Setup,
     /// Propagation delay of the link.
     pub delay: Span,
+    /// What the link does to packets.
+    pub impairments: Impairments,
+    /// Where the random numbers of that begin.
+    pub seed: u64,
+}
+
+impl PipeSpec {
+    /// A pipe whose link does nothing to packets but to delay them.
+    pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
+        PipeSpec { kind, setup, delay, impairments: Impairments::default(), seed: 0 }
+    }
 }
 
 /// What happened to a flow's packets so far.
@@ -45,6 +58,16 @@ pub struct Counters {
     pub dropped_large: u64,
     /// Packets that the discipline threw away.
     pub dropped_by_discipline: u64,
+    /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
+    pub lost: u64,
+    /// Their bytes.
+    pub lost_bytes: u64,
+    /// Packets that arrive twice.
+    pub duplicated: u64,
+    /// Packets that arrive with a bit turned.
+    pub corrupted: u64,
+    /// Packets that arrive before one that left before them.
+    pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
     /// The most there ever were.
@@ -52,7 +75,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All packets that were lost.
+    /// Packets whose last bit left and that the link did not lose.
+    pub fn delivered(&self) -> u64 {
+        self.sent.saturating_sub(self.lost)
+    }
+
+    /// Their bytes.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.sent_bytes.saturating_sub(self.lost_bytes)
+    }
+
+    /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
         self.dropped_full + self.dropped_large + self.dropped_by_discipline
     }
@@ -110,28 +143,45 @@ struct Lost {
 struct Book {
     tallies: Vec<Tally>,
     lost: Vec<Lost>,
+    /// Of a link that never did anything to packets, none.
+    harm: Vec<Harm>,
 }
 
 impl Book {
     fn new(flows: usize) -> Book {
-        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows] }
+        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows], harm: Vec::new() }
     }
 
     fn resize(&mut self, flows: usize) {
         self.tallies.resize(flows, Tally::default());
         self.lost.resize(flows, Lost::default());
+        if !self.harm.is_empty() {
+            self.harm.resize(flows, Harm::default());
+        }
+    }
+
+    /// Packets that came.
+    fn offered(&self, flow: FlowId) -> u64 {
+        let lost = &self.lost[flow.index()];
+        self.tallies[flow.index()].queued + lost.full + lost.large
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
         let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
+        let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
         Counters {
-            offered: tally.queued + lost.full + lost.large,
+            offered: self.offered(flow),
             offered_bytes: tally.queued_bytes + lost.bytes,
             sent: tally.gone - lost.by_discipline,
             sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
             dropped_full: lost.full,
             dropped_large: lost.large,
             dropped_by_discipline: lost.by_discipline,
+            lost: harm.lost,
+            lost_bytes: harm.lost_bytes,
+            duplicated: harm.duplicated,
+            corrupted: harm.corrupted,
+            reordered: harm.reordered,
             backlog: tally.backlog(),
             max_backlog: tally.max_backlog,
         }
@@ -183,6 +233,7 @@ pub(crate) struct Remains {
     sending: Option<Time>,
     wire: Wire,
     book: Book,
+    impairer: Option<Box<Impairer>>,
 }
 
 struct Of<S: Server> {
@@ -192,6 +243,13 @@ struct Of<S: Server> {
     wire: Wire,
     link: Link,
     book: Book,
+    /// Of a link that does nothing to packets, none.
+    impairer: Option<Box<Impairer>>,
+    /// No packet is on its way for less time than this.
+    least_delay: Span,
+    /// Packets up to this length come in without more ado: of a link that does
+    /// something to packets, none.
+    plain: u32,
 }
 
 /// Builds the pipe that `spec` asks for.
@@ -211,12 +269,22 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
 }
 
 fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
+    let flows = spec.setup.leaves().len();
+    let mut book = Book::new(flows);
+    let impairer = (!spec.impairments.is_none()).then(|| {
+        book.harm = vec![Harm::default(); flows];
+        let chances = Chances { seed: spec.seed, pipe: id.0 };
+        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
+    });
     Box::new(Of {
         id,
         server,
         wire: Wire::new(spec.setup.rate),
         link: Link::Idle,
-        book: Book::new(spec.setup.leaves().len()),
+        book,
+        plain: if impairer.is_some() { 0 } else { spec.setup.largest },
+        impairer,
+        least_delay: spec.impairments.delays(spec.delay).0,
         spec: spec.clone(),
     })
 }
@@ -236,6 +304,9 @@ impl<S: Server> Of<S> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
+                    if let Some(impairer) = &mut self.impairer {
+                        impairer.thrown_away(packet.flow);
+                    }
                     let (flow, bytes) = (packet.flow.index(), packet.bytes);
                     self.book.tallies[flow].gone(bytes);
                     self.book.lost[flow].by_discipline += 1;
@@ -258,7 +329,7 @@ impl<S: Server> Of<S> {
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.server.take(queue, start, &mut self.wire);
-        out.push(Output::Emit(Emit {
+        let emit = Emit {
             pipe: self.id,
             flow: packet.flow,
             handle: packet.handle,
@@ -267,13 +338,52 @@ impl<S: Server> Of<S> {
             start,
             end: sent.end,
             due: sent.end + self.spec.delay,
-        }));
+        };
+        match &mut self.impairer {
+            None => out.push(Output::Emit(emit)),
+            Some(impairer) => {
+                let flow = emit.flow.index();
+                impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+            }
+        }
         sent.end
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.server.finish(queue, now);
         self.book.tallies[packet.flow.index()].gone(packet.bytes);
+    }
+
+    /// A packet that is too large, or of a link that does something to packets; false: it is not let in.
+    #[cold]
+    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> bool {
+        let Unit { flow, handle, bytes } = *unit;
+        let fits = bytes <= self.spec.setup.largest;
+        if !fits {
+            let lost = &mut self.book.lost[flow.index()];
+            lost.large += 1;
+            lost.bytes += u64::from(bytes);
+            out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
+        } else if let Some(impairer) = &mut self.impairer {
+            impairer.comes(flow, self.book.offered(flow));
+        }
+        fits
+    }
+
+    /// After a change: goes on with what the link did to packets before it.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>) {
+        let Some(impairer) = &mut self.impairer else { return };
+        let flows = self.book.tallies.len();
+        self.book.harm.resize(flows, Harm::default());
+        match before {
+            Some(before) => impairer.succeed(*before),
+            None => {
+                for flow in (0..flows as u32).map(FlowId) {
+                    let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                    (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
+                }
+            }
+        }
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -288,14 +398,13 @@ impl<S: Server + 'static> Pipe for Of<S> {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(now, &self.wire);
         }
-        if bytes > self.spec.setup.largest {
-            let lost = &mut self.book.lost[flow.index()];
-            lost.large += 1;
-            lost.bytes += u64::from(bytes);
-            out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
+        if bytes > self.plain && !self.comes_apart(&unit, out) {
             return;
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+            if let Some(impairer) = &mut self.impairer {
+                impairer.turned_away(flow);
+            }
             let lost = &mut self.book.lost[flow.index()];
             lost.full += 1;
             lost.bytes += u64::from(bytes);
@@ -335,7 +444,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
                 then + self.server.shortest_head().map_or(Span::ZERO, airtime)
             }
         };
-        then + self.spec.delay
+        then + self.least_delay
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
@@ -360,16 +469,17 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
         let flows = self.book.tallies.len();
+        let before;
         let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (self.wire, self.book) = (old.wire, old.book);
+            (self.wire, self.book, before) = (old.wire, old.book, old.impairer);
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire, book } = old.dismantle();
-            (self.wire, self.book) = (wire, book);
+            let Remains { packets, sending, wire, book, impairer } = old.dismantle();
+            (self.wire, self.book, before) = (wire, book, impairer);
             (self.server.inherit(packets, sending.is_some(), now), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
@@ -377,6 +487,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         }
         self.wire.set_rate(self.spec.setup.rate);
         self.book.resize(flows);
+        self.impair_on(before);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -389,6 +500,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
             book: self.book,
+            impairer: self.impairer,
         }
     }
 }

@@ -16,9 +16,10 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 
 /// May units larger than the mtu pass this link whole? Only while it is
-/// unlimited both ways: a rate acts on packets, not on units of many.
+/// unlimited both ways and does nothing to packets: rates and losses act on
+/// packets, not on units of many.
 pub fn takes_large_units(link: &Link) -> bool {
-    [&link.up, &link.down].into_iter().all(|d| d.setup.rate.is_unlimited())
+    [&link.up, &link.down].into_iter().all(|d| d.setup.rate.is_unlimited() && d.impairments.is_none())
 }
 
 fn pipe(direction: &Direction, large: bool) -> PipeSpec {

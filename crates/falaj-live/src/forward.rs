@@ -309,18 +309,32 @@ impl Forwarder {
     fn note(&mut self) {
         for output in self.out.drain(..) {
             match output {
-                Output::Emit(emit) => {
+                Output::Emit(emit) | Output::Copy(emit) => {
+                    let mut handle = emit.handle;
+                    if matches!(output, Output::Copy(_)) {
+                        let Some(copy) = self.pool.copy(handle) else {
+                            self.losses.no_memory += 1;
+                            continue;
+                        };
+                        self.origin.resize(self.origin.len().max(copy as usize + 1), 0);
+                        self.origin[copy as usize] = self.origin[handle as usize];
+                        handle = copy;
+                    }
                     self.sequence += 1;
                     self.releases.push(Reverse(Release {
                         due: emit.due,
                         sequence: self.sequence,
-                        handle: emit.handle,
+                        handle,
                         pipe: emit.pipe.0,
                         flow: emit.flow.0,
                         nominal: emit.end - emit.arrival,
                     }));
                 }
                 Output::Drop(dropped) => self.pool.release(dropped.handle),
+                Output::Corrupt(corrupt) => {
+                    let port = &self.ports[self.origin[corrupt.handle as usize] as usize].port;
+                    port.corrupt(self.pool.unit_mut(corrupt.handle), &corrupt);
+                }
             }
         }
     }

@@ -36,22 +36,26 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
-//! | `read`, `syntax`, `link`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
+//! | `dist`, `place` | other files that a scenario names |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
 mod diagnostics;
+mod dist;
 mod divided;
 mod flows;
 mod format;
+mod impair;
 pub mod keys;
 mod link;
 mod matching;
 mod model;
 mod nearest;
 mod parse;
+mod place;
 mod read;
 pub mod reference;
 mod schema;
@@ -66,4 +70,6 @@ pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
 pub use traffic::STAMP;
-pub use units::{RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_rate, parse_size, parse_span};
+pub use units::{
+    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_probability, parse_rate, parse_size, parse_span,
+};

@@ -3,8 +3,9 @@
 use crate::diagnostics::Problem;
 use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
+use crate::impair;
 use crate::keys::{self, Key};
-use crate::model::{ALL, Direction, Link, default_scheduler};
+use crate::model::{ALL, Direction, Link, Run, default_scheduler};
 use crate::nearest;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
@@ -17,6 +18,7 @@ use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES, Entry};
 use falaj_sched::tree;
 use std::ops::Range;
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// What is known of a link, even if it is not whole.
@@ -74,12 +76,14 @@ pub(crate) struct Chosen<'a> {
 }
 
 /// Reads `[link.NAME]`. Where part of it stands under a slip of its name, what
-/// is missing here is not said, nor which flows it has.
+/// is missing here is not said, nor which flows it has. Files are looked for
+/// `beside` the scenario's.
 pub(crate) fn link<'a>(
     name: &str,
     table: &'a DeTable<'a>,
     at: Range<usize>,
     slips: &[Slip<'_>],
+    beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Known {
     let parted = slips.iter().any(|slip| slip.meant == name);
@@ -125,7 +129,8 @@ pub(crate) fn link<'a>(
             (Some(_), Some(other)) => other.entry.flow.iter().map(Key::from).collect(),
             _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
         };
-        (out[n], names[n], promised[n]) = direction(tables, &flows, chosen[n].as_ref(), &elsewhere, parted, problems);
+        (out[n], names[n], promised[n]) =
+            direction(tables, &flows, chosen[n].as_ref(), &elsewhere, parted, beside, problems);
         if parted {
             names[n] = None;
         }
@@ -165,6 +170,7 @@ fn direction(
     chosen: Option<&Chosen<'_>>,
     elsewhere: &[Key],
     parted: bool,
+    beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Side {
     let mut read = |name: &str| {
@@ -175,6 +181,12 @@ fn direction(
         }
     };
     let (rate, delay, mtu, account) = (read("rate"), read("delay"), read("mtu"), read("account"));
+
+    let known_delay = match delay {
+        Some(Value::Span(delay)) => Some(delay),
+        _ => None,
+    };
+    let impairments = impair::impairments(tables, known_delay, beside, problems);
 
     let (flows, names) = match flow_table {
         FlowTable::Wrong => (None, None),
@@ -202,7 +214,8 @@ fn direction(
         Some(mut flows),
         Some(scheduler),
         Some(chosen),
-    ) = (rate, delay, mtu, account, flows, scheduler, chosen)
+        Some(impairments),
+    ) = (rate, delay, mtu, account, flows, scheduler, chosen, impairments)
     else {
         return (None, names, Vec::new());
     };
@@ -271,7 +284,20 @@ fn direction(
         problems.push(tail.problem(at, &fields.what));
     }
     let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
-    (Some(Direction { delay, mtu, account, scheduler: chosen.entry, setup, flows }), names, rates)
+    (
+        Some(Direction {
+            delay,
+            impairments,
+            seed: Run::default().seed,
+            mtu,
+            account,
+            scheduler: chosen.entry,
+            setup,
+            flows,
+        }),
+        names,
+        rates,
+    )
 }
 
 /// Reads the parameters of a discipline.

@@ -2,6 +2,7 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
@@ -47,6 +48,10 @@ impl Link {
 pub struct Direction {
     /// Propagation delay.
     pub delay: Span,
+    /// What the link does to packets.
+    pub impairments: Impairments,
+    /// Where the random numbers of that begin: the run's seed.
+    pub seed: u64,
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
     /// Which bytes of a packet count.
@@ -63,7 +68,13 @@ pub struct Direction {
 impl Direction {
     /// The pipe that the engine builds of it.
     pub fn pipe(&self) -> PipeSpec {
-        PipeSpec { kind: self.scheduler.kind, setup: self.setup.clone(), delay: self.delay }
+        PipeSpec {
+            kind: self.scheduler.kind,
+            setup: self.setup.clone(),
+            delay: self.delay,
+            impairments: self.impairments.clone(),
+            seed: self.seed,
+        }
     }
 
     /// The rules that put packets in its flows.
@@ -186,6 +197,8 @@ impl Scenario {
         let account = Account::default();
         let direction = Direction {
             delay,
+            impairments: Impairments::default(),
+            seed: Run::default().seed,
             mtu,
             account,
             scheduler: default_scheduler(),

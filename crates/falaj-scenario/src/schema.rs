@@ -75,6 +75,12 @@ fn property(key: &Key) -> Value {
         Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+        Holds::File => json!({ "type": "string", "minLength": 1 }),
+        Holds::Numbers => text(pattern::NUMBERS),
+        Holds::Brief(inner) => {
+            let brief = inner.first().map_or(json!(true), property);
+            json!({ "anyOf": [brief, table(inner)] })
+        }
         Holds::Rules => {
             let rule = json!({ "type": "string", "minLength": 1 });
             json!({ "anyOf": [rule, { "type": "array", "items": rule, "minItems": 1 }] })
@@ -87,6 +93,7 @@ fn property(key: &Key) -> Value {
             Kind::Rate => text(pattern::RATE),
             Kind::Bytes => text(pattern::SIZE),
             Kind::Limit => text(pattern::LIMIT),
+            Kind::Probability => text(pattern::PROBABILITY),
             Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
             Kind::Choice(words) => json!({ "enum": words }),
         },

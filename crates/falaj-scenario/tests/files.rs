@@ -2,8 +2,15 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Match, Protocol};
+use falaj_engine::impair::distribution::Distribution;
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::jitter::Jitter;
+use falaj_engine::impair::loss::{GilbertElliott, Loss};
+use falaj_engine::impair::reorder::Reorder;
+use falaj_engine::impair::slots::Slots;
 use falaj_scenario::{Bucket, Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
 use falaj_sched::params::Value;
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -53,6 +60,26 @@ fn a_whole_file() {
     assert_eq!(down.flows, up.flows);
     assert_eq!(down.setup.flows[0].values.iter().count(), 0);
     assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
+
+    assert!(up.impairments.is_none());
+    let on_the_link = &down.impairments;
+    let p = |of: u64| Probability::of(of, 10_000);
+    let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
+    let loss = GilbertElliott { to_bad, to_good, loss_bad, loss_good: Probability::NEVER };
+    assert_eq!(on_the_link.loss, Some(Loss::GilbertElliott(loss)));
+    assert_eq!(on_the_link.duplicate, Some(Event::independent(p(10))));
+    assert_eq!(on_the_link.corrupt, Some(Event { probability: p(5), correlation: p(1000) }));
+    assert_eq!(on_the_link.reorder, Some(Reorder { event: Event::independent(p(2500)), gap: 5 }));
+    let jitter = Jitter {
+        amount: Span::from_micros(400),
+        distribution: Distribution::Normal,
+        correlation: p(2500),
+        keeps_order: false,
+    };
+    assert_eq!(on_the_link.jitter, Some(jitter));
+    let (least, most) = (Span::from_millis(5), Span::from_millis(8));
+    assert_eq!(on_the_link.slots, Some(Slots { least, most, packets: 32, bytes: u64::MAX }));
+    assert_eq!((up.seed, down.seed), (7, 7));
 
     let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
     assert_eq!((voice.link, voice.flow, voice.towards, voice.model), (0, 0, Towards::Up, Model::Poisson));

@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `up`
         "#]],
     );
 }
@@ -668,7 +668,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`
+              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -959,7 +959,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `delay`, `flow`, `mtu`, `rate`, `scheduler`
+               = help: allowed: `account`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`
         "#]],
     );
 }
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `up`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `up`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `up`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2645,14 +2645,14 @@ fn a_slip_in_the_name_of_a_link() {
     errors(
         &format!("{office}[link.ofice]\nrat = \"20mbit\"\n"),
         expect![[r#"
-        error: link `ofice` has no key `rat`
-         --> a.toml:6:1
-          |
-        6 | rat = "20mbit"
-          | ^^^ did you mean `rate`?
-          |
-          = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
-    "#]],
+            error: link `ofice` has no key `rat`
+             --> a.toml:6:1
+              |
+            6 | rat = "20mbit"
+              | ^^^ did you mean `rate`?
+              |
+              = help: allowed: `account`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `up`
+        "#]],
     );
 }
 
@@ -2668,6 +2668,245 @@ fn a_port_of_either_side() {
           |              ^^^^ did you mean `sport` or `dport`?
           |
           = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]
+    "#]],
+    );
+}
+
+#[test]
+fn what_a_link_cannot_do_to_packets() {
+    errors_of_link(
+        r#"loss = 1
+duplicate = "0.01"
+corrupt = "101%"
+reorder = { gap = 3 }
+jitter = { amount = "2h", order = "fre" }
+slot = { least = "5ms", most = "3ms" }
+"#,
+        expect![[r#"
+            error: `loss`: `1` could be a part of 1 or of 100
+             --> a.toml:3:8
+              |
+            3 | loss = 1
+              |        ^
+              |
+              = help: write, in quotes, `1%` for so many of a hundred
+
+            error: `duplicate`: `0.01` could be a part of 1 or of 100
+             --> a.toml:4:13
+              |
+            4 | duplicate = "0.01"
+              |             ^^^^^^
+              |
+              = help: write `0.01%` for so many of a hundred
+
+            error: `corrupt`: `101%` is more than certain
+             --> a.toml:5:11
+              |
+            5 | corrupt = "101%"
+              |           ^^^^^^
+              |
+              = help: write at most `100%`
+
+            error: `reorder` of link `a` lacks `probability`
+             --> a.toml:6:11
+              |
+            6 | reorder = { gap = 3 }
+              |           ^^^^^^^^^^^
+              |
+              = help: `probability`: how often it happens; write a probability in quotes, as in `"1%"`
+
+            error: `order`: `fre` is not one of the words allowed
+             --> a.toml:7:35
+              |
+            7 | jitter = { amount = "2h", order = "fre" }
+              |                                   ^^^^^ did you mean `free`?
+              |
+              = help: allowed: `kept`, `free`
+
+            error: `slot` of link `a`: `most` is shorter than `least`
+             --> a.toml:8:32
+              |
+            8 | slot = { least = "5ms", most = "3ms" }
+              |                                ^^^^^
+              |
+              = help: write `5ms` or more
+        "#]],
+    );
+    errors_of_link(
+        r#"loss = { kind = "gilbert", to-bad = "1%" }
+[link.a.up]
+jitter = "2h"
+[link.b]
+rate = "1mbit"
+[link.b.up]
+loss = { to-bad = "1%" }
+[link.b.down]
+loss = { kind = "gilbert-elliott", to-bad = "1%" }
+"#,
+        expect![[r#"
+            error: `kind`: `gilbert` is not one of the words allowed
+             --> a.toml:3:17
+              |
+            3 | loss = { kind = "gilbert", to-bad = "1%" }
+              |                 ^^^^^^^^^
+              |
+              = help: allowed: `random`, `gilbert-elliott`, `four-states`, `every`, `list`
+
+            error: `jitter` of link `a`: 7200s is too much
+             --> a.toml:5:10
+              |
+            5 | jitter = "2h"
+              |          ^^^^
+              |
+              = help: write at most `3600s`
+
+            error: `loss` of link `b` lacks `probability`
+             --> a.toml:9:8
+              |
+            9 | loss = { to-bad = "1%" }
+              |        ^^^^^^^^^^^^^^^^^
+              |
+              = help: the kind `random` needs it, as in `loss = { probability = "1%", correlation = "25%" }`
+
+            error: `loss` of link `b` has no key `to-bad`
+             --> a.toml:9:10
+              |
+            9 | loss = { to-bad = "1%" }
+              |          ^^^^^^
+              |
+              = help: allowed: `correlation`, `kind`, `probability`
+
+            error: `loss` of link `b` lacks `to-good`
+              --> a.toml:11:8
+               |
+            11 | loss = { kind = "gilbert-elliott", to-bad = "1%" }
+               |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: the kind `gilbert-elliott` needs it, as in `loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "30%", loss-bad = "80%" }`
+        "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"gilbert-elliott\", to-bad = \"1%\", to-good = \"0%\" }\n",
+        expect![[r#"
+        error: `to-good`: a state that is never left, or never entered
+         --> a.toml:3:61
+          |
+        3 | loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "0%" }
+          |                                                             ^^^^
+          |
+          = help: write a probability above zero
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"four-states\", p13 = \"60%\", p14 = \"50%\" }\n",
+        expect![[r#"
+        error: `p14`: with `p13` it is more than certain
+         --> a.toml:3:51
+          |
+        3 | loss = { kind = "four-states", p13 = "60%", p14 = "50%" }
+          |                                                   ^^^^^
+          |
+          = help: both lead out of a gap: 100% at most
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"3, 9-5\" }\n",
+        expect![[r#"
+        error: `packets`: `9-5` ends before it begins
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "3, 9-5" }
+          |                                   ^^^^^^^^
+          |
+          = help: write `5-9`
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"3, 1-5\" }\n",
+        expect![[r#"
+        error: `packets`: packet 3 is there twice
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "3, 1-5" }
+          |                                   ^^^^^^^^
+          |
+          = help: write each number once
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"0\" }\n",
+        expect![[r#"
+        error: `packets`: packets are counted from 1
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "0" }
+          |                                   ^^^
+          |
+          = help: write `1` for the first one
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"there-is-none.dist\" }\n",
+        expect![[r#"
+        error: `table`: `there-is-none.dist` cannot be read: No such file or directory (os error 2)
+         --> a.toml:3:36
+          |
+        3 | jitter = { amount = "1ms", table = "there-is-none.dist" }
+          |                                    ^^^^^^^^^^^^^^^^^^^^
+          |
+          = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"Cargo.toml\", distribution = \"normal\" }\n",
+        expect![[r#"
+        error: `jitter` of link `a` has two distributions
+         --> a.toml:3:50
+          |
+        3 | jitter = { amount = "1ms", table = "Cargo.toml", distribution = "normal" }
+          |                                                  ^^^^^^^^^^^^
+          |
+          = help: leave out `distribution` or `table`
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"Cargo.toml\" }\n",
+        expect![[r#"
+            error: `table`: Cargo.toml:1:1: `[package]` is no whole number from -32768 to 32767
+             --> a.toml:3:36
+              |
+            3 | jitter = { amount = "1ms", table = "Cargo.toml" }
+              |                                    ^^^^^^^^^^^^
+              |
+              = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_link_would_do_otherwise() {
+    warnings_of_link(
+        "delay = \"10ms\"\njitter = { amount = \"5ms\", distribution = \"normal\" }\n",
+        expect![[r#"
+            warning: `jitter` of link `a`: some packets would have to arrive before they leave
+             --> a.toml:4:21
+              |
+            4 | jitter = { amount = "5ms", distribution = "normal" }
+              |                     ^^^^^ they take no time instead: the mean is 10.042ms, not 10ms, and the deviation 4.9ms
+              |
+              = help: from a `delay` of 19.997102ms on it is as asked for
+        "#]],
+    );
+    warnings_of_link(
+        "reorder = \"25%\"\n",
+        expect![[r#"
+        warning: `reorder` of link `a`: no packet can overtake
+         --> a.toml:3:11
+          |
+        3 | reorder = "25%"
+          |           ^^^^^ the link has no delay that it could skip
+          |
+          = help: write a `delay`
     "#]],
     );
 }

@@ -8,6 +8,7 @@
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
 //! | [`station`] | queues and the discipline that serves them |
 //! | [`tree`] | a discipline below each flow of another |
+//! | [`probability`] | probabilities as integers |
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
@@ -48,6 +49,7 @@ pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
 pub mod priority;
+pub mod probability;
 pub mod promise;
 pub mod qfq;
 pub mod qfq_plus;

@@ -11,6 +11,8 @@
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
+//! | [`flags`] | a link told by flags |
+//! | [`impairments`] | what a link does to packets, in words |
 //! | [`asked`] | what was asked for, said before a run |
 #![forbid(unsafe_code)]
 
@@ -21,7 +23,9 @@ mod compare;
 mod demo;
 mod explain;
 mod file;
+mod flags;
 mod fmt;
+mod impairments;
 mod measure;
 mod pages;
 mod plan;

@@ -1,6 +1,7 @@
 //! `falaj run`: a command behind an emulated link.
 
 use crate::asked::Asked;
+use crate::flags::Flags;
 use crate::measure::{only_link, warn_of_spinning};
 use crate::{file, show};
 use anyhow::{Context, Result, bail};
@@ -10,10 +11,7 @@ use falaj_live::forward::{Forwarder, Losses, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, UserNamespace};
 use falaj_live::signals::Signals;
-use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
-use falaj_sched::queue::Limit;
-use falaj_sched::rate::Rate;
-use falaj_sched::time::Span;
+use falaj_scenario::Scenario;
 use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -32,23 +30,14 @@ it cannot be executed; 2 if there can be no such link here.
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj run --rate 20mbit --up-rate 2mbit --delay 15ms --jitter 3ms --loss 0.5% -- curl -O …
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
   falaj run examples/tenants.toml -- bash")]
 pub(crate) struct Args {
     /// A scenario with one link; without it the flags say what the link is.
     file: Option<PathBuf>,
-    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
-    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
-    rate: Rate,
-    /// Its propagation delay, each way: 40ms.
-    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
-    delay: Span,
-    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
-    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
-    queue: Option<Limit>,
-    /// Its largest IP packet: 1500B.
-    #[arg(long, value_parser = parse_mtu, conflicts_with = "file", default_value = "1500B")]
-    mtu: u32,
+    #[command(flatten)]
+    flags: Flags,
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<OsString>,
@@ -69,18 +58,7 @@ fn scenario(args: &Args) -> Result<Scenario> {
     if let Some(path) = &args.file {
         return file::read(path);
     }
-    let queue = args.queue.unwrap_or_else(|| default_queue(args.rate, args.delay));
-    Ok(Scenario::simple(args.rate, args.delay, queue, args.mtu))
-}
-
-/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
-fn default_queue(rate: Rate, delay: Span) -> Limit {
-    if rate.is_unlimited() {
-        return Limit::Packets(1000);
-    }
-    let time = Span(delay.0.saturating_mul(2)).max(Span::from_millis(50));
-    let bytes = u128::from(rate.0) * u128::from(time.0) / 8_000_000_000;
-    Limit::Bytes(u64::try_from(bytes).unwrap_or(u64::MAX).clamp(20 * 1514, u32::MAX.into()))
+    args.flags.scenario()
 }
 
 /// The side of the far end's command. What is typed is for the near one alone.
@@ -152,15 +130,16 @@ fn tell(scenario: &Scenario, forwarder: &Forwarder, sandbox: &Sandbox) {
             rows.push(vec![
                 format!("{way} {}", flow.name),
                 c.offered.to_string(),
-                c.sent.to_string(),
+                c.delivered().to_string(),
                 c.dropped().to_string(),
+                c.lost.to_string(),
                 show::span(measured.delay.quantile(0.5)),
                 show::span(measured.delay.max()),
                 show::span(measured.release_error.quantile(0.99)),
             ]);
         }
     }
-    let header = ["flow", "offered", "sent", "dropped", "queueing p50", "max", "release error p99"];
+    let header = ["flow", "offered", "delivered", "dropped", "lost", "queueing p50", "max", "release error p99"];
     eprintln!("{}", show::table(&header, rows));
     let unread = sandbox.unread();
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };

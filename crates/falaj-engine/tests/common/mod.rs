@@ -5,9 +5,17 @@ pub mod model;
 
 use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
+use falaj_engine::impair::Impairments;
+use falaj_engine::impair::distribution::{Distribution, Table};
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::jitter::Jitter;
+use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
+use falaj_engine::impair::reorder::Reorder;
+use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{ENTRIES, Entry};
@@ -65,11 +73,8 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
     if beyond {
         scheduler.set("start", Value::Choice(dice.one_of(&["continue", "second", "rotate"])));
     }
-    PipeSpec {
-        kind: "virtual-links",
-        setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows },
-        delay: Span::ZERO,
-    }
+    let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows };
+    PipeSpec::new("virtual-links", setup, Span::ZERO)
 }
 
 /// Any discipline of the registry at an odd rate.
@@ -92,6 +97,54 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
         divide(dice, &mut spec);
     }
     spec
+}
+
+/// Lets the link do some of all that it can do to packets.
+pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
+    let event = |dice: &mut Dice| Event {
+        probability: Probability::of(dice.from(0, 10), 20),
+        correlation: Probability::of(dice.from(0, 10).saturating_sub(5), 7),
+    };
+    let span = |dice: &mut Dice| Span(dice.from(1, 500));
+    let wanted = |dice: &mut Dice| dice.from(0, 1) == 0;
+    spec.seed = dice.from(0, 1 << 40);
+    spec.impairments = Impairments {
+        loss: wanted(dice).then(|| match dice.from(0, 4) {
+            0 => Loss::Random(event(dice)),
+            1 => Loss::GilbertElliott(GilbertElliott {
+                to_bad: Probability::of(1, dice.from(2, 30)),
+                to_good: Probability::of(1, dice.from(1, 8)),
+                loss_bad: Probability::of(dice.from(0, 4), 4),
+                loss_good: Probability::of(dice.from(0, 1), 50),
+            }),
+            2 => Loss::FourStates(FourStates {
+                p13: Probability::of(1, dice.from(3, 30)),
+                p31: Probability::of(1, dice.from(2, 8)),
+                p32: Probability::of(dice.from(0, 1), 3),
+                p23: Probability::of(1, 3),
+                p14: Probability::of(dice.from(0, 1), 40),
+            }),
+            3 => Loss::Every(dice.from(1, 20)),
+            _ => Loss::Numbers([2..=3, 7..=7, 11..=19].into()),
+        }),
+        duplicate: wanted(dice).then(|| event(dice)),
+        corrupt: wanted(dice).then(|| event(dice)),
+        reorder: wanted(dice).then(|| Reorder { event: event(dice), gap: dice.from(1, 5) }),
+        jitter: wanted(dice).then(|| Jitter {
+            amount: span(dice),
+            distribution: match dice.from(0, 2) {
+                0 => Distribution::Uniform,
+                1 => Distribution::Pareto,
+                _ => Distribution::Table(Table::new(&[-300, -10, 0, 20, 400]).expect("they differ")),
+            },
+            correlation: event(dice).correlation,
+            keeps_order: wanted(dice),
+        }),
+        slots: wanted(dice).then(|| {
+            let least = span(dice);
+            Slots { least, most: least + Span(dice.from(0, 300)), packets: dice.from(1, 9), bytes: dice.from(1, 99) }
+        }),
+    };
 }
 
 /// Gives some of the flows disciplines of their own, if the one above lets them.
@@ -148,6 +201,7 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         (_, Kind::Bytes) => Some(Value::Bytes(dice.from(largest, 20 * largest))),
         (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(dice.from(1, 60) as u32))),
         (_, Kind::Count { min, max }) => Some(Value::Count(dice.from(min, max.min(min + 19)))),
+        (_, Kind::Probability) => Some(Value::Probability(Probability::of(dice.from(0, 20), 20))),
         (_, Kind::Choice(words)) => Some(Value::Choice(dice.one_of(words))),
     };
     let mut all = |params: &'static [Param]| {

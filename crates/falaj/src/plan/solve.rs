@@ -89,7 +89,7 @@ fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
             Kind::Bytes => (setup.largest.into(), Value::Bytes),
             Kind::Rate => (setup.rate.0 / 1000, |v| Value::Rate(Rate(v))),
             Kind::Count { .. } => (1, Value::Count),
-            Kind::Limit | Kind::Choice(_) => return None,
+            Kind::Limit | Kind::Probability | Kind::Choice(_) => return None,
         };
         let (least, most) = if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
         Some(Share { name: param.name, of, step: step.max(1), least, most, value })
@@ -114,6 +114,7 @@ fn written(value: Value) -> String {
         Value::Bytes(v) => format!("\"{v}B\""),
         Value::Limit(v) => format!("\"{v}\""),
         Value::Count(v) => v.to_string(),
+        Value::Probability(v) => format!("\"{v}\""),
         Value::Choice(v) => format!("\"{v}\""),
     }
 }
