@@ -8,6 +8,7 @@
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
+use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{Refusals, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
@@ -26,6 +27,8 @@ pub struct PipeSpec {
     pub kind: &'static str,
     /// What was set for it; its rate is the link's.
     pub setup: Setup,
+    /// How the link turns bytes into time; where its rate changes, the setup's is the mean.
+    pub capacity: Capacity,
     /// Propagation delay of the link.
     pub delay: Span,
     /// What the link does to packets.
@@ -37,7 +40,7 @@ pub struct PipeSpec {
 impl PipeSpec {
     /// A pipe whose link does nothing to packets but to delay them.
     pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
-        PipeSpec { kind, setup, delay, impairments: Impairments::default(), seed: 0 }
+        PipeSpec { kind, setup, capacity: Capacity::Serialise, delay, impairments: Impairments::default(), seed: 0 }
     }
 }
 
@@ -279,7 +282,7 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn 
     Box::new(Of {
         id,
         server,
-        wire: Wire::new(spec.setup.rate),
+        wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
         book,
         plain: if impairer.is_some() { 0 } else { spec.setup.largest },
@@ -440,7 +443,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
             // before the airtime, which is rounded up.
             Link::NotBefore(then) => {
-                let airtime = |bytes| Span(self.wire.airtime(bytes).0.saturating_sub(1));
+                let airtime = |bytes| self.wire.least_airtime(bytes);
                 then + self.server.shortest_head().map_or(Span::ZERO, airtime)
             }
         };
@@ -452,7 +455,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.server.promise(flow)
+        self.spec.capacity.no_promise().map_or_else(|| self.server.promise(flow), Err)
     }
 
     fn largest(&self) -> u32 {
@@ -469,23 +472,23 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) {
         let flows = self.book.tallies.len();
-        let before;
+        let (wire, before);
         let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (self.wire, self.book, before) = (old.wire, old.book, old.impairer);
+            (wire, self.book, before) = (old.wire, old.book, old.impairer);
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire, book, impairer } = old.dismantle();
-            (self.wire, self.book, before) = (wire, book, impairer);
+            let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            (wire, self.book, before) = (its, book, impairer);
             (self.server.inherit(packets, sending.is_some(), now), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
-        self.wire.set_rate(self.spec.setup.rate);
+        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
         self.book.resize(flows);
         self.impair_on(before);
         if !matches!(self.link, Link::Sending { .. }) {

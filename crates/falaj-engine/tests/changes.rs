@@ -8,6 +8,7 @@ use falaj_engine::engine::Unit;
 use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Unfit, Why};
+use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -77,7 +78,9 @@ fn no_change_loses_or_reorders_a_packet() {
 fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     let mut entry = registry::entry(spec.kind).expect("registered");
     match dice.from(0, 6) {
-        6 if dice.from(0, 2) == 0 => spec.impairments = Impairments::default(),
+        6 if dice.from(0, 2) == 0 => {
+            (spec.impairments, spec.capacity) = (Impairments::default(), Capacity::Serialise);
+        }
         6 => impair(dice, spec),
         0 => entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>()),
         1 => spec.setup.rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000)),

@@ -45,14 +45,18 @@ pub(crate) fn loss_example(key: &str) -> &'static str {
 }
 
 /// A key that stands for a table, brief or not.
-struct Given<'a> {
-    values: Values,
-    fields: Fields<'a>,
+pub(crate) struct Given<'a> {
+    pub(crate) values: Values,
+    pub(crate) fields: Fields<'a>,
 }
 
 impl<'a> Given<'a> {
     /// Of the key `name`, its value or its table; `Err`: something is wrong with it, which was said.
-    fn read(name: &str, tables: &[&Fields<'a>], problems: &mut Vec<Problem>) -> Result<Option<Given<'a>>, ()> {
+    pub(crate) fn read(
+        name: &str,
+        tables: &[&Fields<'a>],
+        problems: &mut Vec<Problem>,
+    ) -> Result<Option<Given<'a>>, ()> {
         let key = keys::DIRECTION.iter().find(|k| k.name == name).ok_or(())?;
         let Holds::Brief(inner) = key.holds else { return Err(()) };
         let got = get(tables, key, problems);
@@ -65,6 +69,12 @@ impl<'a> Given<'a> {
                 given.values.set(inner.first().map_or("", |k| k.name), value);
                 given.take(&inner[1..], problems)?;
                 Ok(Some(given))
+            }
+            // A file, which its field has.
+            Got::Given(Datum::Name(_)) => {
+                let mut fields = Fields::none(at, what);
+                fields.adopt(field.ok_or(())?, inner.first().ok_or(())?);
+                Ok(Some(Given { values: Values::default(), fields }))
             }
             Got::Given(Datum::Table(table)) => {
                 let allowed: Vec<Key> = match name {
@@ -108,7 +118,7 @@ impl<'a> Given<'a> {
         whole
     }
 
-    fn at(&self, name: &str) -> Range<usize> {
+    pub(crate) fn at(&self, name: &str) -> Range<usize> {
         self.fields.field(name).map_or(self.fields.at.clone(), |f| f.at.clone())
     }
 

@@ -122,6 +122,12 @@ pub const TABLES: &[Table] = &[
         keys: PART,
     },
     Table {
+        word: "trace",
+        header: "trace = { … }",
+        doc: "how the rate of a link changes; `trace = \"up.csv\"` is the file alone",
+        keys: TRACE,
+    },
+    Table {
         word: "loss",
         header: "loss = { … }",
         doc: "which packets a link loses; `loss = \"1%\"` is the probability alone",
@@ -181,8 +187,12 @@ pub const FILE: &[Key] = &[
 ];
 
 /// What either direction of a link may have.
-const RATE: Key =
-    key("rate", Holds::Value(Kind::Rate), Required, "bits a second that the link carries, or `unlimited`");
+const RATE: Key = key(
+    "rate",
+    Holds::Value(Kind::Rate),
+    Required,
+    "bits a second that the link carries, or `unlimited`; a `trace` may stand for it",
+);
 const DELAY: Key = key("delay", Holds::Value(Kind::Span), Default("0s"), "propagation, from one end to the other");
 const MTU: Key = key(
     "mtu",
@@ -208,6 +218,35 @@ const FLOWS: Key = key(
     Otherwise("one flow `all` for every packet"),
     "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
 );
+
+const BURST: Key = key(
+    "burst",
+    Holds::BytesIn { min: 1, max: BURST_MAX },
+    Otherwise("none: the link serialises, each packet occupies it for its length"),
+    "makes the link a token bucket: packets pass in no time while tokens last, so many bytes of them at most",
+);
+const TRACED: Key = key(
+    "trace",
+    Holds::Brief(TRACE),
+    Otherwise("the rate stays"),
+    "a file that says how the rate changes, in place of `rate`",
+);
+
+/// `trace = { … }`.
+pub const TRACE: &[Key] = &[
+    key(
+        "file",
+        Holds::File,
+        Required,
+        "lines of `time,rate`, as in `1.5s,10mbit`; or a mahimahi trace, a line with the millisecond of each packet",
+    ),
+    key(
+        "repeat",
+        Holds::PositiveSpan,
+        Otherwise("the last rate stays; a mahimahi trace repeats where it ends"),
+        "after this time it begins anew; for lines of `time,rate`",
+    ),
+];
 
 /// What a link does to packets, behind its queue.
 const LOSES: Key = key("loss", Holds::Brief(LOSS), Otherwise("none"), "packets that the link loses");
@@ -388,6 +427,8 @@ pub const LINK: &[Key] = &[
     ACCOUNT,
     SCHEDULED,
     FLOWS,
+    BURST,
+    TRACED,
     LOSES,
     DUPLICATES,
     CORRUPTS,
@@ -399,8 +440,9 @@ pub const LINK: &[Key] = &[
 ];
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
-pub const DIRECTION: &[Key] =
-    &[RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED];
+pub const DIRECTION: &[Key] = &[
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED,
+];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
 pub const SCHEDULER: &[Key] = &[KIND];

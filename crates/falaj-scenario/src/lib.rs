@@ -36,13 +36,14 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
-//! | `read`, `syntax`, `link`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
-//! | `dist`, `place` | other files that a scenario names |
+//! | `dist`, `trace`, `place` | other files that a scenario names |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod diagnostics;
 mod dist;
 mod divided;
@@ -60,6 +61,7 @@ mod read;
 pub mod reference;
 mod schema;
 mod syntax;
+mod trace;
 mod traffic;
 mod units;
 mod unlikely;

@@ -1,5 +1,6 @@
 //! Reads links and their directions.
 
+use crate::capacity::{self, CARRIES};
 use crate::diagnostics::Problem;
 use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
@@ -11,6 +12,7 @@ use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
 use falaj_engine::account::Account;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
@@ -53,7 +55,8 @@ impl Slip<'_> {
 pub(crate) fn slips<'a>(links: &'a DeTable<'a>) -> Vec<Slip<'a>> {
     // A misspelt `rate` is said where it stands.
     let rate = |table: &DeTable<'_>| {
-        table.keys().any(|k| k.get_ref() == "rate" || nearest::among(k.get_ref(), ["rate"]).is_some())
+        let carries = |name: &str| CARRIES.contains(&name) || nearest::among(name, CARRIES).is_some();
+        table.keys().any(|k| carries(k.get_ref()))
     };
     let has_rate = |link: &DeValue<'_>| {
         let sides = ["up", "down"].iter().filter_map(|side| link.get(*side)?.get_ref().as_table());
@@ -180,7 +183,12 @@ fn direction(
             _ => None,
         }
     };
-    let (rate, delay, mtu, account) = (read("rate"), read("delay"), read("mtu"), read("account"));
+    let (delay, mtu, account) = (read("delay"), read("mtu"), read("account"));
+    let known_account = match account {
+        Some(Value::Choice(name)) => Account::from_name(name),
+        _ => None,
+    };
+    let carries = capacity::capacity(tables, known_account, beside, problems);
 
     let known_delay = match delay {
         Some(Value::Span(delay)) => Some(delay),
@@ -207,7 +215,7 @@ fn direction(
         Some(fields) => values(&[fields], chosen.entry.scheduler.iter().map(Key::from), problems),
     });
     let (
-        Some(Value::Rate(rate)),
+        Some((rate, capacity)),
         Some(Value::Span(delay)),
         Some(Value::Bytes(mtu)),
         Some(Value::Choice(account)),
@@ -215,7 +223,7 @@ fn direction(
         Some(scheduler),
         Some(chosen),
         Some(impairments),
-    ) = (rate, delay, mtu, account, flows, scheduler, chosen, impairments)
+    ) = (carries, delay, mtu, account, flows, scheduler, chosen, impairments)
     else {
         return (None, names, Vec::new());
     };
@@ -248,6 +256,14 @@ fn direction(
     };
     let mut setup = setup;
     if !divided::divide(&mut setup, &rates, &mut flows, problems) {
+        return (None, names, Vec::new());
+    }
+    if chosen.entry.kind == "virtual-links" && capacity != Capacity::Serialise {
+        let at = chosen.fields.as_ref().map_or(0..0, |f| f.at.clone());
+        problems.push(
+            Problem::error(at, "scheduler `virtual-links`: it divides the time of a link that serialises at one rate")
+                .help("choose another scheduler, or leave out `burst` and `trace`"),
+        );
         return (None, names, Vec::new());
     }
     if let Err(refused) = tree::promises(chosen.entry.kind, &setup) {
@@ -286,6 +302,7 @@ fn direction(
     let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
     (
         Some(Direction {
+            capacity,
             delay,
             impairments,
             seed: Run::default().seed,

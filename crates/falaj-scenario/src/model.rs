@@ -4,6 +4,7 @@ use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -46,6 +47,8 @@ impl Link {
 /// One direction of a link. Its rate is `setup.rate`.
 #[derive(Debug, Clone)]
 pub struct Direction {
+    /// How the link turns bytes into time; where its rate changes, `setup.rate` is the mean.
+    pub capacity: Capacity,
     /// Propagation delay.
     pub delay: Span,
     /// What the link does to packets.
@@ -71,6 +74,7 @@ impl Direction {
         PipeSpec {
             kind: self.scheduler.kind,
             setup: self.setup.clone(),
+            capacity: self.capacity.clone(),
             delay: self.delay,
             impairments: self.impairments.clone(),
             seed: self.seed,
@@ -196,6 +200,7 @@ impl Scenario {
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
         let account = Account::default();
         let direction = Direction {
+            capacity: Capacity::Serialise,
             delay,
             impairments: Impairments::default(),
             seed: Run::default().seed,

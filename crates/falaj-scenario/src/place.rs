@@ -36,10 +36,25 @@ impl At {
         At { what: what.into(), ..*self }
     }
 
+    /// So many characters further in the line.
+    pub(crate) fn later(&self, by: usize) -> At {
+        At { column: self.column + by, ..self.clone() }
+    }
+
     /// `wifi.dist:3:7: what is wrong`.
     pub(crate) fn in_file(&self, name: &str) -> String {
         format!("{name}:{}:{}: {}", self.line, self.column, self.what)
     }
+}
+
+/// All lines of a text that are not blank, without comments and without blanks around, each with its place.
+pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
+    text.lines().enumerate().filter_map(|(n, whole)| {
+        let line = whole.split('#').next().unwrap_or("");
+        let column = 1 + line.chars().take_while(|c| c.is_whitespace()).count();
+        let line = line.trim();
+        (!line.is_empty()).then(|| (At { line: n + 1, column, what: String::new() }, line))
+    })
 }
 
 /// All words of a text, without comments, each with its place.

@@ -64,6 +64,12 @@ impl<'a> Fields<'a> {
         Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
     }
 
+    /// Takes over a field of another table, under another key.
+    pub(crate) fn adopt(&mut self, field: &Field<'a>, key: &Key) {
+        let Field { name_at, at, datum, .. } = field;
+        self.found.push(Field { key: *key, name_at: name_at.clone(), at: at.clone(), datum: datum.clone() });
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&Field<'a>> {
         self.found.iter().find(|f| f.key.name == name)
     }

@@ -1,5 +1,6 @@
 //! The file as JSON Schema, for editors and other programs.
 
+use crate::capacity::CARRIES;
 use crate::keys::{self, Fallback, Holds, Key};
 use crate::units::pattern;
 use falaj_sched::params::{Kind, Param};
@@ -174,17 +175,16 @@ fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
 
 fn link() -> Value {
     let mut out = table(keys::LINK);
-    let required: Vec<&str> =
-        keys::DIRECTION.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
+    let carries = CARRIES.map(|key| json!({ "required": [key] }));
     // Both directions may have what the link has not.
     let both = json!({
         "required": ["up", "down"],
-        "properties": { "up": { "required": required }, "down": { "required": required } },
+        "properties": { "up": { "anyOf": carries }, "down": { "anyOf": carries } },
     });
     if let Some(out) = out.as_object_mut() {
         out.remove("required");
     }
-    out["anyOf"] = json!([{ "required": required }, both]);
+    out["anyOf"] = carries.into_iter().chain([both]).collect();
     let own = |side: &str| {
         ["scheduler", "flow"].map(|key| json!({ "required": [side], "properties": { side: { "required": [key] } } }))
     };

@@ -9,12 +9,14 @@ use falaj_engine::impair::loss::{GilbertElliott, Loss};
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_scenario::{Bucket, Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::Value;
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::Model;
+use std::sync::Arc;
 
 fn read(text: &str) -> (Scenario, Diagnostics) {
     parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
@@ -62,6 +64,7 @@ fn a_whole_file() {
     assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
 
     assert!(up.impairments.is_none());
+    assert_eq!((&up.capacity, &down.capacity), (&Capacity::Serialise, &Capacity::TokenBucket(15_000)));
     let on_the_link = &down.impairments;
     let p = |of: u64| Probability::of(of, 10_000);
     let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
@@ -111,6 +114,30 @@ fn a_link_of_the_command_line_is_the_least_file() {
     let simple = Scenario::simple(rate, delay, parse_limit("20p").expect("a limit"), 1500);
     let (read, _) = read("[link.link]\nrate = \"10mbit\"\ndelay = \"40ms\"\n");
     assert_eq!(format!("{simple:?}"), format!("{read:?}"));
+}
+
+#[test]
+fn the_rate_may_follow_a_trace() {
+    let text = r#"
+        [link.a.up]
+        trace = "tests/lte.trace"
+        [link.a.down]
+        trace = { file = "tests/train.csv", repeat = "20s" }
+        [link.b]
+        rate = "1mbit"
+        down = { trace = "tests/lte.trace", account = "ip" }
+    "#;
+    let (scenario, _) = read(text);
+    let [a, b] = &scenario.links[..] else { panic!("two links") };
+    let at = [0, 1, 1, 3, 8].map(|ms| Time(ms * 1_000_000)).to_vec();
+    let opportunities =
+        |bytes| Capacity::Opportunities(Arc::new(Opportunities::new(at.clone(), Span::from_millis(8), bytes).unwrap()));
+    assert_eq!((&a.up.capacity, &b.down.capacity), (&opportunities(1514), &opportunities(1500)));
+    assert_eq!((a.up.setup.rate, b.up.setup.rate), (Rate(1514 * 8 * 5 * 1000 / 8), Rate::from_mbit(1)));
+    let steps = [(0, 20), (10_000, 5), (12_500, 0)].map(|(ms, mbit)| (Time(ms * 1_000_000), Rate::from_mbit(mbit)));
+    let steps = Steps::new(steps.to_vec(), Some(Span::from_secs(20))).unwrap();
+    assert_eq!(a.down.setup.rate, Rate((200_000_000 + 12_500_000) / 20));
+    assert_eq!(a.down.capacity, Capacity::Steps(Arc::new(steps)));
 }
 
 #[test]

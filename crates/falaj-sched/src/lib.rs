@@ -4,6 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`time`], [`rate`] | integer time, rates, the wire that turns bytes into time |
+//! | [`capacity`] | links that are a token bucket, or whose rate changes |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
 //! | [`station`] | queues and the discipline that serves them |
@@ -28,6 +29,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod arc;
+pub mod capacity;
 pub mod corr;
 pub mod discipline;
 pub mod drr;

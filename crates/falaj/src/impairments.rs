@@ -4,6 +4,7 @@ use crate::show;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_scenario::Direction;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::probability::Probability;
 
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
@@ -27,7 +28,17 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
         false => format!("slots every {} to {}", slots.least, slots.most),
     });
     let event = |what: &str, event: Option<Event>| Some(format!("{what} {}", often(event?)));
+    let capacity = match &direction.capacity {
+        Capacity::Serialise => None,
+        Capacity::TokenBucket(bytes) => Some(format!("token bucket of {bytes}B")),
+        Capacity::Steps(steps) => {
+            let (low, high) = steps.range();
+            Some(format!("the mean of {low} to {high}"))
+        }
+        Capacity::Opportunities(_) => Some("the mean of a trace of packets".to_owned()),
+    };
     [
+        capacity,
         loss,
         event("doubles", what.duplicate),
         event("corrupts", what.corrupt),

@@ -68,7 +68,7 @@ impl Distribution {
 pub(super) fn moments(points: &[f64]) -> (f64, f64) {
     let lines = (points.len() - 1) as f64;
     let sum = |of: fn(f64, f64) -> f64| points.windows(2).map(|w| of(w[0], w[1])).sum::<f64>() / lines;
-    let mean = sum(|a, b| f64::midpoint(a, b));
+    let mean = sum(f64::midpoint);
     // Around the first point, so that a large mean costs no digits.
     let first = points[0];
     let shifted: f64 = points

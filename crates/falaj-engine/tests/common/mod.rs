@@ -14,6 +14,7 @@ use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
@@ -21,6 +22,7 @@ use falaj_sched::rate::Rate;
 use falaj_sched::registry::{ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use rand_core::Rng;
+use std::sync::Arc;
 
 /// One packet: when, whose, how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +110,21 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     let span = |dice: &mut Dice| Span(dice.from(1, 500));
     let wanted = |dice: &mut Dice| dice.from(0, 1) == 0;
     spec.seed = dice.from(0, 1 << 40);
+    let rate = |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
+    spec.capacity = match dice.from(0, 5) {
+        0 => Capacity::TokenBucket(dice.from(1, 100)),
+        1 => {
+            let steps =
+                vec![(Time(0), rate(dice)), (Time(dice.from(1, 500)), rate(dice)), (Time(777), Rate(900_000_001))];
+            Capacity::Steps(Arc::new(Steps::new(steps, Some(Span(dice.from(1_000, 2_000)))).expect("a good trace")))
+        }
+        2 => {
+            let at = vec![Time(5), Time(60), Time(60), Time(dice.from(60, 90))];
+            let all = Opportunities::new(at, Span(dice.from(90, 200)), dice.from(1, 20) as u32);
+            Capacity::Opportunities(Arc::new(all.expect("a good trace")))
+        }
+        _ => Capacity::Serialise,
+    };
     spec.impairments = Impairments {
         loss: wanted(dice).then(|| match dice.from(0, 4) {
             0 => Loss::Random(event(dice)),

@@ -23,9 +23,14 @@ pub(crate) struct Served {
     pub(crate) shared: Option<Limit>,
 }
 
-/// Asks the discipline; refused if it does not accept the setup.
-pub(crate) fn served(kind: &str, setup: &Setup) -> Result<Served, Refusals> {
-    Ok(Served { promises: tree::promises(kind, setup)?, shared: registry::build(kind, setup, Shared)? })
+/// Asks the direction's discipline, with this setup; refused if it does not accept it.
+pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
+    let kind = direction.scheduler.kind;
+    let mut promises = tree::promises(kind, setup)?;
+    if let Some(none) = direction.capacity.no_promise() {
+        promises.fill_with(|| Err(none.clone()));
+    }
+    Ok(Served { promises, shared: registry::build(kind, setup, Shared)? })
 }
 
 /// The one queue of a discipline that has one for all flows.
@@ -155,7 +160,7 @@ pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec
 
 /// All flows of one direction, to which these sources send.
 pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec<Outlook>> {
-    let served = served(direction.scheduler.kind, &direction.setup)?;
+    let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
         let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).copied().collect::<Vec<_>>());
@@ -208,7 +213,7 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec
 fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>> {
     let mut setup = direction.setup.clone();
     setup.flows.truncate(1);
-    let served = served(direction.scheduler.kind, &setup)?;
+    let served = served(direction, &setup)?;
     Ok(served.promises.first().and_then(|p| p.as_ref().ok()).filter(|p| p.rate.0 > 0).map(|p| (p.rate, p.latency)))
 }
 

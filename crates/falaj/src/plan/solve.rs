@@ -54,7 +54,7 @@ pub(crate) fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 /// What everybody is promised, as far as somebody needs it; `None`: the
 /// discipline does not accept the setup.
 fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
-    let served = served(direction.scheduler.kind, &direction.setup).ok()?;
+    let served = served(direction, &direction.setup).ok()?;
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
