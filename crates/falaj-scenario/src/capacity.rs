@@ -14,7 +14,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The keys that say what a link carries; the one nearest to a direction counts.
-pub(crate) const CARRIES: [&str; 2] = ["rate", "trace"];
+const OWN: [&str; 2] = ["rate", "trace"];
+/// Those, and the one by which others say it.
+pub(crate) const CARRIES: [&str; 3] = ["rate", "trace", "preset"];
 
 /// A packet of a mahimahi trace.
 const PACKET: u32 = 1500;
@@ -27,7 +29,7 @@ pub(crate) fn capacity(
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
-    let first = tables.iter().position(|t| CARRIES.iter().any(|key| t.means(key))).unwrap_or(0);
+    let first = tables.iter().position(|t| OWN.iter().any(|key| t.means(key))).unwrap_or(0);
     let nearest = &tables[first..];
     let own = tables.get(first)?;
     if let (Some(_), Some(trace)) = (own.field("rate"), own.field("trace")) {

@@ -61,7 +61,8 @@ impl<'a> Given<'a> {
         let Holds::Brief(inner) = key.holds else { return Err(()) };
         let got = get(tables, key, problems);
         let field = tables.iter().find_map(|t| t.field(name));
-        let what = tables.last().map_or(String::new(), |t| format!("`{name}` of {}", t.what));
+        let owner = tables.iter().find(|t| t.field(name).is_some());
+        let what = owner.map_or(String::new(), |t| format!("`{name}` of {}", t.what));
         let at = field.map_or(0..0, |f| f.at.clone());
         match got {
             Got::Given(Datum::Value(value)) => {

@@ -191,7 +191,7 @@ const RATE: Key = key(
     "rate",
     Holds::Value(Kind::Rate),
     Required,
-    "bits a second that the link carries, or `unlimited`; a `trace` may stand for it",
+    "bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it",
 );
 const DELAY: Key = key("delay", Holds::Value(Kind::Span), Default("0s"), "propagation, from one end to the other");
 const MTU: Key = key(
@@ -219,6 +219,12 @@ const FLOWS: Key = key(
     "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
 );
 
+const PRESET: Key = key(
+    "preset",
+    Holds::Value(Kind::Choice(&crate::presets::NAMES)),
+    Otherwise("none"),
+    "a link that many know by this name: what is not set is as there; `falaj presets` shows them",
+);
 const BURST: Key = key(
     "burst",
     Holds::BytesIn { min: 1, max: BURST_MAX },
@@ -427,6 +433,7 @@ pub const LINK: &[Key] = &[
     ACCOUNT,
     SCHEDULED,
     FLOWS,
+    PRESET,
     BURST,
     TRACED,
     LOSES,
@@ -441,7 +448,8 @@ pub const LINK: &[Key] = &[
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
-    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED,
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS,
+    SLOTTED,
 ];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.

@@ -40,6 +40,7 @@
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | `dist`, `trace`, `place` | other files that a scenario names |
+//! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
@@ -57,6 +58,7 @@ mod model;
 mod nearest;
 mod parse;
 mod place;
+mod presets;
 mod read;
 pub mod reference;
 mod schema;
@@ -71,6 +73,7 @@ pub use format::{RULES, WIDTH, format};
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
+pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{
     RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_probability, parse_rate, parse_size, parse_span,

@@ -8,6 +8,7 @@ use crate::impair;
 use crate::keys::{self, Key};
 use crate::model::{ALL, Direction, Link, Run, default_scheduler};
 use crate::nearest;
+use crate::presets;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
@@ -96,17 +97,17 @@ pub(crate) fn link<'a>(
         let (table, field) = link.table(side)?;
         Some(fields(table, field.at.clone(), format!("{what} {side}"), keys::DIRECTION, &[], problems))
     });
-    // A direction's own table comes before the link's.
-    let [up, down] = sides.each_ref().map(|side| match side {
-        Some(side) => vec![side, &link],
-        None => vec![&link],
+    // A direction's own table comes before the link's, and a preset behind the table that names it.
+    let presets = [("up", 0), ("down", 1)].map(|(way, n)| [sides[n].as_ref(), Some(&link)].map(|t| preset(way, t)));
+    let [up, down] = [0, 1].map(|n| {
+        let [own, of_link] = &presets[n];
+        sides[n].iter().chain(own).chain([&link]).chain(of_link).collect::<Vec<_>>()
     });
     let both = [&up, &down];
     let chosen = both.map(|tables| chosen(tables, problems));
 
     if both.iter().all(|t| t.first().is_some_and(|own| own.field("flow").is_some()))
-        && up.len() > 1
-        && down.len() > 1
+        && sides.iter().all(Option::is_some)
         && let Some(field) = link.field("flow")
     {
         problems.push(
@@ -142,6 +143,19 @@ pub(crate) fn link<'a>(
     let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
     let account = both.map(|tables| tables.iter().any(|t| t.means("account")));
     Known { name: name.to_owned(), link, flows: names, promised, account }
+}
+
+/// What a preset says of a direction, as if it stood where it is named.
+fn preset<'a>(way: &str, table: Option<&Fields<'a>>) -> Vec<Fields<'a>> {
+    let Some(field) = table.and_then(|t| t.field("preset")) else { return Vec::new() };
+    let Some(Datum::Value(Value::Choice(name))) = field.datum else { return Vec::new() };
+    let Some(whole) = presets::table(name) else { return Vec::new() };
+    let own = whole.get(way).and_then(|side| side.get_ref().as_table());
+    let what = format!("the preset `{name}`");
+    let read = |table: &'a DeTable<'a>| {
+        fields(table, field.at.clone(), &what, keys::LINK, &[], &mut Vec::new()).placed(&field.at)
+    };
+    own.into_iter().chain([whole]).map(read).collect()
 }
 
 pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) -> Option<Chosen<'a>> {

@@ -64,6 +64,13 @@ impl<'a> Fields<'a> {
         Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
     }
 
+    /// Lets all stand in one place of the file.
+    pub(crate) fn placed(mut self, at: &Range<usize>) -> Fields<'a> {
+        self.at = at.clone();
+        self.found.iter_mut().for_each(|f| (f.name_at, f.at) = (at.clone(), at.clone()));
+        self
+    }
+
     /// Takes over a field of another table, under another key.
     pub(crate) fn adopt(&mut self, field: &Field<'a>, key: &Key) {
         let Field { name_at, at, datum, .. } = field;

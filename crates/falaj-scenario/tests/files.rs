@@ -8,7 +8,7 @@ use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{GilbertElliott, Loss};
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
-use falaj_scenario::{Bucket, Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_scenario::{Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
 use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::Value;
 use falaj_sched::probability::Probability;
@@ -114,6 +114,34 @@ fn a_link_of_the_command_line_is_the_least_file() {
     let simple = Scenario::simple(rate, delay, parse_limit("20p").expect("a limit"), 1500);
     let (read, _) = read("[link.link]\nrate = \"10mbit\"\ndelay = \"40ms\"\n");
     assert_eq!(format!("{simple:?}"), format!("{read:?}"));
+}
+
+#[test]
+fn presets_are_links() {
+    for preset in PRESETS {
+        let (scenario, _) = read(&format!("[link.a]\npreset = \"{}\"", preset.name));
+        let link = &scenario.links[0];
+        assert!(link.up.delay == link.down.delay && link.up.setup.rate <= link.down.setup.rate, "{}", preset.name);
+        // What the keys say is what the link is.
+        let (keys, _) = read(&format!("[link.a]\n{}", preset.keys));
+        assert_eq!(format!("{:?}", keys.links), format!("{:?}", scenario.links));
+        assert!(falaj_scenario::presets().contains(preset.source));
+    }
+    // What is set counts; a direction's own preset before what the link says of both.
+    let (scenario, _) = read(
+        r#"
+        [link.a]
+        preset = "cable"
+        delay = "30ms"
+        [link.a.up]
+        preset = "lte"
+        [link.a.down]
+        rate = "7mbit"
+        "#,
+    );
+    let link = &scenario.links[0];
+    assert_eq!((link.up.setup.rate, link.up.delay), (Rate::from_mbit(12), Span::from_millis(35)));
+    assert_eq!((link.down.setup.rate, link.down.delay), (Rate::from_mbit(7), Span::from_millis(30)));
 }
 
 #[test]

@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
         "#]],
     );
 }
@@ -336,7 +336,7 @@ rate = "1mbit"
             1 | [link.a]
               | ^^^^^^^^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
 
             error: link `b` lacks `rate`
              --> a.toml:3:7
@@ -344,7 +344,7 @@ rate = "1mbit"
             3 | [link.b.up]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
         "#]],
     );
 }
@@ -668,7 +668,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`
+              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `preset`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -959,7 +959,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `burst`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
+               = help: allowed: `account`, `burst`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -987,7 +987,7 @@ match = "any"
             3 | [link.a.flow.""]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
 
             error: `` cannot be the name of a flow
              --> a.toml:3:14
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2639,7 +2639,7 @@ fn a_slip_in_the_name_of_a_link() {
             5 | [link.home.flow.b]
               |       ^^^^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` may stand for it; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
         "#]],
     );
     errors(
@@ -2651,7 +2651,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
         "#]],
     );
 }
@@ -2752,7 +2752,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
               |
               = help: allowed: `random`, `gilbert-elliott`, `four-states`, `every`, `list`
 
-            error: `jitter` of link `a`: 7200s is too much
+            error: `jitter` of link `a` up: 7200s is too much
              --> a.toml:5:10
               |
             5 | jitter = "2h"
@@ -2760,7 +2760,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
               |
               = help: write at most `3600s`
 
-            error: `loss` of link `b` lacks `probability`
+            error: `loss` of link `b` up lacks `probability`
              --> a.toml:9:8
               |
             9 | loss = { to-bad = "1%" }
@@ -2768,7 +2768,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
               |
               = help: the kind `random` needs it, as in `loss = { probability = "1%", correlation = "25%" }`
 
-            error: `loss` of link `b` has no key `to-bad`
+            error: `loss` of link `b` up has no key `to-bad`
              --> a.toml:9:10
               |
             9 | loss = { to-bad = "1%" }
@@ -2776,7 +2776,7 @@ loss = { kind = "gilbert-elliott", to-bad = "1%" }
               |
               = help: allowed: `correlation`, `kind`, `probability`
 
-            error: `loss` of link `b` lacks `to-good`
+            error: `loss` of link `b` down lacks `to-good`
               --> a.toml:11:8
                |
             11 | loss = { kind = "gilbert-elliott", to-bad = "1%" }
@@ -2913,7 +2913,9 @@ fn what_a_link_would_do_otherwise() {
 
 #[test]
 fn what_is_no_capacity() {
-    errors_of_link("trace = \"a.csv\"\n", expect![[r#"
+    errors_of_link(
+        "trace = \"a.csv\"\n",
+        expect![[r#"
         error: link `a` has a rate and a trace of it
          --> a.toml:3:1
           |
@@ -2921,8 +2923,11 @@ fn what_is_no_capacity() {
           | ^^^^^
           |
           = help: leave out `rate`, or `trace`
-    "#]]);
-    errors("[link.a]\ntrace = { file = \"there-is-none.csv\", repeat = \"1s\" }\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"there-is-none.csv\", repeat = \"1s\" }\n",
+        expect![[r#"
         error: `file`: `there-is-none.csv` cannot be read: No such file or directory (os error 2)
          --> a.toml:2:18
           |
@@ -2930,8 +2935,11 @@ fn what_is_no_capacity() {
           |                  ^^^^^^^^^^^^^^^^^^^
           |
           = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
-    "#]]);
-    errors("[link.a]\ntrace = \"Cargo.toml\"\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"Cargo.toml\"\n",
+        expect![[r#"
         error: `file`: Cargo.toml:1:1: `[package]` is no number of milliseconds, up to a day
          --> a.toml:2:9
           |
@@ -2939,8 +2947,11 @@ fn what_is_no_capacity() {
           |         ^^^^^^^^^^^^
           |
           = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
-    "#]]);
-    errors("[link.a]\ntrace = \"tests/lte.trace\"\nburst = \"1kB\"\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"tests/lte.trace\"\nburst = \"1kB\"\n",
+        expect![[r#"
         error: a link with a trace is no token bucket
          --> a.toml:3:1
           |
@@ -2948,8 +2959,11 @@ fn what_is_no_capacity() {
           | ^^^^^
           |
           = help: leave out `burst`, or write a `rate` in place of the `trace`
-    "#]]);
-    errors("[link.a]\ntrace = { file = \"tests/train.csv\", repeat = \"1s\" }\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"tests/train.csv\", repeat = \"1s\" }\n",
+        expect![[r#"
         error: `trace` of link `a`: it begins anew after 1s, before its last line at 12.5s
          --> a.toml:2:46
           |
@@ -2957,8 +2971,11 @@ fn what_is_no_capacity() {
           |                                              ^^^^
           |
           = help: write a longer time
-    "#]]);
-    errors("[link.a]\ntrace = \"tests/train.csv\"\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"tests/train.csv\"\n",
+        expect![[r#"
         error: `trace` of link `a`: its rate is zero in the end
          --> a.toml:2:9
           |
@@ -2966,8 +2983,11 @@ fn what_is_no_capacity() {
           |         ^^^^^^^^^^^^^^^^^
           |
           = help: add a line, or `repeat`
-    "#]]);
-    errors("[link.a]\ntrace = { file = \"tests/lte.trace\", repeat = \"1s\" }\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"tests/lte.trace\", repeat = \"1s\" }\n",
+        expect![[r#"
         error: `trace` of link `a`: a mahimahi trace repeats where it ends
          --> a.toml:2:46
           |
@@ -2975,8 +2995,11 @@ fn what_is_no_capacity() {
           |                                              ^^^^
           |
           = help: leave out `repeat`
-    "#]]);
-    errors("[link.a]\nrate = \"unlimited\"\nburst = \"1kB\"\n", expect![[r#"
+    "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"unlimited\"\nburst = \"1kB\"\n",
+        expect![[r#"
         error: an unlimited link needs no tokens
          --> a.toml:3:1
           |
@@ -2984,7 +3007,8 @@ fn what_is_no_capacity() {
           | ^^^^^
           |
           = help: write a `rate`, or leave out `burst`
-    "#]]);
+    "#]],
+    );
     errors(
         r#"[link.a]
 trace = "tests/lte.trace"

@@ -2,7 +2,10 @@
 
 use crate::file;
 use anyhow::Result;
-use falaj_scenario::{Direction, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate, parse_span};
+use clap::builder::PossibleValuesParser;
+use falaj_scenario::{
+    Direction, PRESETS, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate, parse_span,
+};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -57,6 +60,11 @@ macro_rules! flags {
                   value_parser = probability, conflicts_with = "file",
                   help = concat!("Packets that overtake by skipping its delay, ", $way, ": 25%"))]
             reorder: Option<String>,
+            #[arg(id = concat!($prefix, "preset"), long = concat!($prefix, "preset"), value_name = "NAME",
+                  value_parser = PossibleValuesParser::new(PRESETS.map(|preset| preset.name)), hide_possible_values = true,
+                  conflicts_with = "file",
+                  help = concat!("A link that many know by a name, ", $way, ": lte; `falaj presets` shows them"))]
+            preset: Option<String>,
             #[arg(id = concat!($prefix, "queue"), long = concat!($prefix, "queue"),
                   visible_alias = concat!($prefix, "limit"), value_name = "LIMIT",
                   value_parser = limit, conflicts_with = "file",
@@ -68,6 +76,7 @@ macro_rules! flags {
             /// As keys of a link.
             fn keys(&self) -> String {
                 let all = [
+                    ("preset", &self.preset),
                     ("rate", &self.rate),
                     ("delay", &self.delay),
                     ("jitter", &self.jitter),
@@ -104,7 +113,7 @@ impl Flags {
     /// The scenario that they say, by way of the file that says the same.
     pub(crate) fn scenario(&self) -> Result<Scenario> {
         let mut text = format!("[link.{SIMPLE}]\n{}", self.both.keys());
-        if self.both.rate.is_none() {
+        if self.both.rate.is_none() && self.both.preset.is_none() {
             text.push_str("rate = \"unlimited\"\n");
         }
         if let Some(mtu) = &self.mtu {

@@ -89,6 +89,8 @@ enum Command {
     Fmt(fmt::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
+    /// Links that many know by a name: their numbers, and where these are from.
+    Presets,
     /// Print the JSON Schema of the scenario file, for editors.
     Schema(explain::SchemaArgs),
     /// Print what a shell needs to complete falaj's commands.
@@ -117,6 +119,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),
+        Command::Presets => {
+            show::say!("{}", falaj_scenario::presets().trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Schema(args) => explain::schema(&args),
         Command::Completions(args) => pages::completions(&args, Cli::command()),
         Command::Man(args) => pages::man(&args, Cli::command()),

@@ -568,7 +568,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`"
+                "allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
