@@ -10,7 +10,7 @@ use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::params::{Refusals, Setup};
+use falaj_sched::params::{Refusals, Refused, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
@@ -42,6 +42,33 @@ impl PipeSpec {
     pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
         PipeSpec { kind, setup, capacity: Capacity::Serialise, delay, impairments: Impairments::default(), seed: 0 }
     }
+}
+
+impl PipeSpec {
+    /// Why no discipline promises anything on this link; on most it does.
+    pub fn no_promise(&self) -> Option<NoPromise> {
+        let occupied = self.impairments.profile.as_ref().is_some_and(|profile| profile.occupies);
+        let why = || NoPromise("packets occupy the link for as long as the profile says, beyond all bounds".into());
+        self.capacity.no_promise().or_else(|| occupied.then(why))
+    }
+
+    /// What cannot be together: disciplines that divide the time of a link, and
+    /// a link on which a packet's time is not known beforehand.
+    pub fn refused(&self) -> Option<Refused> {
+        let divides = by_time(self.kind, &self.setup) && self.no_promise().is_some();
+        divides.then(|| Refused {
+            flow: None,
+            param: "kind",
+            what: "`virtual-links` divides the time of a link that serialises at one rate".into(),
+            help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
+        })
+    }
+}
+
+/// Does the discipline, or one below a flow of it, divide time?
+fn by_time(kind: &str, setup: &Setup) -> bool {
+    let below = || setup.flows.iter().filter_map(|f| f.inner.as_ref());
+    kind == "virtual-links" || below().any(|inner| by_time(inner.kind, &inner.setup))
 }
 
 /// What happened to a flow's packets so far.
@@ -268,7 +295,10 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
             Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
-    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
+    match spec.refused() {
+        Some(refused) => Err(refused.into()),
+        None => registry::build(spec.kind, &spec.setup, Builder(id, spec))?,
+    }
 }
 
 fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
@@ -343,13 +373,17 @@ impl<S: Server> Of<S> {
             due: sent.end + self.spec.delay,
         };
         match &mut self.impairer {
-            None => out.push(Output::Emit(emit)),
+            None => {
+                out.push(Output::Emit(emit));
+                sent.end
+            }
             Some(impairer) => {
                 let flow = emit.flow.index();
-                impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+                let free = impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+                self.wire.hold(free - sent.end);
+                free
             }
         }
-        sent.end
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) {
@@ -455,7 +489,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.spec.capacity.no_promise().map_or_else(|| self.server.promise(flow), Err)
+        self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
     }
 
     fn largest(&self) -> u32 {

@@ -95,6 +95,9 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     // What flows may ask for depends on the rate and on how many they are.
     // No flow may go, so what was divided becomes as many.
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
+    if entry.kind == "virtual-links" {
+        (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+    }
     become_kind(dice, spec, entry);
     if dice.from(0, 1) == 0 && spec.setup.flows.len() < 9 {
         divide(dice, spec);

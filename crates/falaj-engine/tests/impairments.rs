@@ -9,6 +9,7 @@ use falaj_engine::impair::distribution::{Distribution, Table};
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
+use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::{Counters, PipeSpec};
@@ -462,4 +463,49 @@ fn nothing_is_due_before_it_may_be() {
             }
         });
     }
+}
+
+/// A third take 1 ms, a third from 2 ms to 4 ms, the others from 4 ms to 10 ms, and of these the last half is lost.
+#[test]
+fn a_profile_takes_the_air_and_loses_what_fails() {
+    const N: u32 = 60_000;
+    let ms = Span::from_millis;
+    let third = |n| Probability::of(n, 3);
+    let points = vec![(third(0), ms(1)), (third(1), ms(1)), (third(1), ms(2)), (third(2), ms(4)), (third(3), ms(10))];
+    for seed in SEEDS {
+        for occupies in [true, false] {
+            let profile = Profile::new(points.clone(), Probability::of(5, 6), occupies).unwrap();
+            let mut spec = link(Impairments { profile: Some(profile), ..Impairments::default() }, seed);
+            spec.setup.flows[0].limit = Limit::Packets(N);
+            let gap = if occupies { Span::ZERO } else { ms(20) };
+            let (out, counters) = through(&spec, N, gap);
+            let emits = emits(&out);
+            let far = FAR * (1.0 / 6.0 * 5.0 / 6.0 * f64::from(N)).sqrt();
+            assert!((counters.lost as f64 - f64::from(N) / 6.0).abs() < far, "seed {seed}: {}", counters.lost);
+            let beyond: Vec<f64> = match occupies {
+                // The packet itself takes a nanosecond at most.
+                true => emits.iter().map(|e| (e.end - e.start).0 as f64 - 1.0).collect(),
+                false => emits.iter().map(|e| (e.due - e.end - DELAY).0 as f64).collect(),
+            };
+            if occupies {
+                let total: f64 = emits.last().unwrap().end.0 as f64;
+                // All of it, of the lost ones too: 1 ms, 3 ms and 7 ms in the mean.
+                assert!((total / f64::from(N) / (11.0 / 3.0 * 1e6) - 1.0).abs() < 0.02, "seed {seed}: {total}");
+                assert!(emits.windows(2).all(|w| w[1].start >= w[0].end));
+            }
+            // Of those that arrive: below 2 ms, up to 4 ms, up to 7 ms, where the lost ones begin.
+            let below = |x: f64| match x / 1e6 {
+                x if x < 1.0 - 1e-5 => 0.0,
+                x if x < 2.0 - 1e-5 => 0.4,
+                x if x < 4.0 => 0.4 + 0.4 * (x - 2.0) / 2.0,
+                x => (0.8 + 0.2 * (x - 4.0) / 3.0).min(1.0),
+            };
+            for x in [0.5e6, 1.5e6, 2.5e6, 3.5e6, 5e6, 6.5e6, 7.1e6] {
+                let share = beyond.iter().filter(|b| **b <= x).count() as f64 / beyond.len() as f64;
+                assert!((share - below(x)).abs() < 1.95 / (beyond.len() as f64).sqrt(), "seed {seed}: {share} at {x}");
+            }
+        }
+    }
+    assert!(Profile::new(points[1..].to_vec(), third(3), true).is_none(), "a gap at the beginning");
+    assert!(Profile::new(points[..4].to_vec(), third(3), true).is_none(), "a gap at the end");
 }

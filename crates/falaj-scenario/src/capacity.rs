@@ -16,7 +16,7 @@ use std::sync::Arc;
 /// The keys that say what a link carries; the one nearest to a direction counts.
 const OWN: [&str; 2] = ["rate", "trace"];
 /// Those, and the one by which others say it.
-pub(crate) const CARRIES: [&str; 3] = ["rate", "trace", "preset"];
+pub(crate) const CARRIES: [&str; 4] = ["rate", "trace", "preset", "profile"];
 
 /// A packet of a mahimahi trace.
 const PACKET: u32 = 1500;
@@ -26,6 +26,7 @@ const PACKET: u32 = 1500;
 pub(crate) fn capacity(
     tables: &[&Fields<'_>],
     account: Option<Account>,
+    bw: Option<Rate>,
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<(Rate, Capacity)> {
@@ -51,7 +52,15 @@ pub(crate) fn capacity(
         }
         return traced(&given, account?, beside, problems);
     }
-    let Some(Value::Rate(rate)) = value("rate", nearest, problems).ok()? else { return None };
+    // What a profile says counts only where nothing else does.
+    let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
+    let rate = match bw.filter(|_| silent) {
+        Some(bw) => bw,
+        None => match value("rate", nearest, problems).ok()? {
+            Some(Value::Rate(rate)) => rate,
+            _ => return None,
+        },
+    };
     match burst.ok()? {
         Some(Value::Bytes(_)) if rate.is_unlimited() => {
             let at = tables.iter().find_map(|t| t.field("burst")).map_or(0..0, |f| f.name_at.clone());

@@ -11,6 +11,7 @@ use falaj_engine::impair::distribution::Distribution;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::jitter::{JITTER_MAX, Jitter};
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
+use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_sched::params::{Value, Values};
@@ -137,6 +138,7 @@ impl<'a> Given<'a> {
 pub(crate) fn impairments(
     tables: &[&Fields<'_>],
     delay: Option<Span>,
+    profile: Option<Profile>,
     beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> Option<Impairments> {
@@ -169,6 +171,7 @@ pub(crate) fn impairments(
         corrupt: corrupt.ok()?.map(|given| given.event()),
         reorder: reorder.ok()?.map(|given| Reorder { event: given.event(), gap: gap(&given) }),
         jitter: jitter.ok()?,
+        profile,
         slots: slots.ok()?,
     })
 }

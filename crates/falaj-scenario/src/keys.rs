@@ -128,6 +128,12 @@ pub const TABLES: &[Table] = &[
         keys: TRACE,
     },
     Table {
+        word: "profile",
+        header: "profile = { … }",
+        doc: "how long packets take beyond their own transmission; `profile = \"wifi.profile\"` is the file alone",
+        keys: PROFILE,
+    },
+    Table {
         word: "loss",
         header: "loss = { … }",
         doc: "which packets a link loses; `loss = \"1%\"` is the probability alone",
@@ -237,6 +243,24 @@ const TRACED: Key = key(
     Otherwise("the rate stays"),
     "a file that says how the rate changes, in place of `rate`",
 );
+
+const PROFILED: Key = key(
+    "profile",
+    Holds::Brief(PROFILE),
+    Otherwise("none"),
+    "a dummynet profile: how long each packet takes beyond its own transmission",
+);
+
+/// `profile = { … }`.
+pub const PROFILE: &[Key] = &[
+    key("file", Holds::File, Required, "the profile, as dummynet takes it; its `bw` counts where there is no `rate`"),
+    key(
+        "occupies",
+        Holds::Value(Kind::Choice(&["yes", "no"])),
+        Default("yes"),
+        "whether the link is occupied for that time, or packets are only later",
+    ),
+];
 
 /// `trace = { … }`.
 pub const TRACE: &[Key] = &[
@@ -442,6 +466,7 @@ pub const LINK: &[Key] = &[
     REORDERS,
     JITTERS,
     SLOTTED,
+    PROFILED,
     key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
     key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
 ];
@@ -449,7 +474,7 @@ pub const LINK: &[Key] = &[
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
     RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS,
-    SLOTTED,
+    SLOTTED, PROFILED,
 ];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.

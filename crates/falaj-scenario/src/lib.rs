@@ -39,7 +39,7 @@
 //! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
-//! | `dist`, `trace`, `place` | other files that a scenario names |
+//! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
 //! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
@@ -59,6 +59,7 @@ mod nearest;
 mod parse;
 mod place;
 mod presets;
+mod profile;
 mod read;
 pub mod reference;
 mod schema;

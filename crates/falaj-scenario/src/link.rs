@@ -9,11 +9,11 @@ use crate::keys::{self, Key};
 use crate::model::{ALL, Direction, Link, Run, default_scheduler};
 use crate::nearest;
 use crate::presets;
+use crate::profile;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
 use falaj_engine::account::Account;
-use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
@@ -202,13 +202,17 @@ fn direction(
         Some(Value::Choice(name)) => Account::from_name(name),
         _ => None,
     };
-    let carries = capacity::capacity(tables, known_account, beside, problems);
+    let (profile, bw) = match profile::profile(tables, beside, problems) {
+        Ok(Some((profile, bw))) => (Ok(Some(profile)), bw),
+        other => (other.map(|_| None), None),
+    };
+    let carries = capacity::capacity(tables, known_account, bw, beside, problems);
 
     let known_delay = match delay {
         Some(Value::Span(delay)) => Some(delay),
         _ => None,
     };
-    let impairments = impair::impairments(tables, known_delay, beside, problems);
+    let impairments = impair::impairments(tables, known_delay, profile.ok().flatten(), beside, problems);
 
     let (flows, names) = match flow_table {
         FlowTable::Wrong => (None, None),
@@ -272,14 +276,6 @@ fn direction(
     if !divided::divide(&mut setup, &rates, &mut flows, problems) {
         return (None, names, Vec::new());
     }
-    if chosen.entry.kind == "virtual-links" && capacity != Capacity::Serialise {
-        let at = chosen.fields.as_ref().map_or(0..0, |f| f.at.clone());
-        problems.push(
-            Problem::error(at, "scheduler `virtual-links`: it divides the time of a link that serialises at one rate")
-                .help("choose another scheduler, or leave out `burst` and `trace`"),
-        );
-        return (None, names, Vec::new());
-    }
     if let Err(refused) = tree::promises(chosen.entry.kind, &setup) {
         problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
         return (None, names, Vec::new());
@@ -314,21 +310,22 @@ fn direction(
         problems.push(tail.problem(at, &fields.what));
     }
     let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
-    (
-        Some(Direction {
-            capacity,
-            delay,
-            impairments,
-            seed: Run::default().seed,
-            mtu,
-            account,
-            scheduler: chosen.entry,
-            setup,
-            flows,
-        }),
-        names,
-        rates,
-    )
+    let direction = Direction {
+        capacity,
+        delay,
+        impairments,
+        seed: Run::default().seed,
+        mtu,
+        account,
+        scheduler: chosen.entry,
+        setup,
+        flows,
+    };
+    if let Some(refused) = direction.pipe().refused() {
+        problems.push(refusal(refused, tables, chosen, &[]));
+        return (None, names, Vec::new());
+    }
+    (Some(direction), names, rates)
 }
 
 /// Reads the parameters of a discipline.

@@ -57,14 +57,20 @@ pub(crate) fn lines(text: &str) -> impl Iterator<Item = (At, &str)> {
     })
 }
 
-/// All words of a text, without comments, each with its place.
-pub(crate) fn words(text: &str) -> impl Iterator<Item = (At, &str)> {
-    text.lines().enumerate().flat_map(|(n, whole)| {
+/// The words of each line that has some, without comments, each with its place.
+pub(crate) fn words_of_lines(text: &str) -> impl Iterator<Item = Vec<(At, &str)>> {
+    text.lines().enumerate().filter_map(|(n, whole)| {
         let line = whole.split('#').next().unwrap_or("");
-        line.split_whitespace().map(move |word| {
+        let words = line.split_whitespace().map(|word| {
             let before = word.as_ptr() as usize - whole.as_ptr() as usize;
             let column = 1 + whole[..before].chars().count();
             (At { line: n + 1, column, what: String::new() }, word)
-        })
+        });
+        Some(words.collect::<Vec<_>>()).filter(|words| !words.is_empty())
     })
+}
+
+/// All of them.
+pub(crate) fn words(text: &str) -> impl Iterator<Item = (At, &str)> {
+    words_of_lines(text).flatten()
 }

@@ -269,7 +269,9 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
         ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
-        (word @ ("duplicate" | "reorder" | "jitter" | "slot"), _, _) => with_first(word, topic.table.keys, key, &set),
+        (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
+            with_first(word, topic.table.keys, key, &set)
+        }
         ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
         _ => format!("{header}\n{set}"),

@@ -232,6 +232,21 @@ pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
     }
 }
 
+/// Reads a number from 0 to 1, as files of other tools have probabilities.
+pub(crate) fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
+    let help = "write a number from 0 to 1";
+    let (number, unit) = split(text, "0.5")?;
+    if !unit.is_empty() {
+        return Err(Unreadable::new(format!("{} is no number", quoted(text)), help));
+    }
+    let all = 10u128.pow(number.places);
+    if number.mantissa > all {
+        return Err(Unreadable::new(format!("{} is more than 1", quoted(text)), help));
+    }
+    // At most 18 places: it fits.
+    Ok(Probability::of(number.mantissa as u64, all as u64))
+}
+
 /// Reads numbers of packets, counted from 1: `3`, or `3, 10-12`; in any order.
 ///
 /// # Errors

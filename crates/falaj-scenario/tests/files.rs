@@ -117,6 +117,20 @@ fn a_link_of_the_command_line_is_the_least_file() {
 }
 
 #[test]
+fn a_profile_may_say_the_rate() {
+    let (scenario, _) = read(
+        "[link.a]\nprofile = \"tests/wifi.profile\"\n[link.b]\nrate = \"1mbit\"\nprofile = { file = \"tests/wifi.profile\", occupies = \"no\" }",
+    );
+    let of = |n: usize| {
+        let d = &scenario.links[n].up;
+        let profile = d.impairments.profile.as_ref().expect("a profile");
+        (d.setup.rate, profile.most(), profile.occupies)
+    };
+    assert_eq!(of(0), (Rate::from_mbit(11), Span::from_millis(20), true));
+    assert_eq!(of(1), (Rate::from_mbit(1), Span::from_millis(20), false));
+}
+
+#[test]
 fn presets_are_links() {
     for preset in PRESETS {
         let (scenario, _) = read(&format!("[link.a]\npreset = \"{}\"", preset.name));

@@ -32,6 +32,12 @@ impl Probability {
         Probability(self.0.saturating_add(other.0))
     }
 
+    /// So many of 2^64; of certainty one less.
+    #[inline]
+    pub fn of_all(self) -> u64 {
+        self.0
+    }
+
     /// As a number from 0 to 1, for people and set-ups.
     pub fn as_f64(self) -> f64 {
         if self == Probability::ALWAYS { 1.0 } else { self.0 as f64 / 18_446_744_073_709_551_616.0 }

@@ -177,6 +177,11 @@ impl Wire {
         self.end
     }
 
+    /// The last transmission occupies the wire for so much longer.
+    pub fn hold(&mut self, longer: Span) {
+        self.end += longer;
+    }
+
     #[cold]
     fn send_apart(&mut self, bytes: u32, start: Time) -> Time {
         if let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() {

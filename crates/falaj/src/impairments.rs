@@ -27,6 +27,7 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
         true => format!("slots every {}", slots.least),
         false => format!("slots every {} to {}", slots.least, slots.most),
     });
+    let profile = what.profile.as_ref().map(|profile| format!("profile up to {}", profile.most()));
     let event = |what: &str, event: Option<Event>| Some(format!("{what} {}", often(event?)));
     let capacity = match &direction.capacity {
         Capacity::Serialise => None,
@@ -44,6 +45,7 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
         event("corrupts", what.corrupt),
         event("reorders", what.reorder.map(|r| r.event)),
         jitter,
+        profile,
         slots,
     ]
     .into_iter()
@@ -55,13 +57,13 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
 pub(crate) fn promises(direction: &Direction) -> Vec<String> {
     let what = &direction.impairments;
     let mut out = Vec::new();
-    if what.loss.is_some() {
+    if what.loss.is_some() || what.profile.as_ref().is_some_and(|profile| profile.loss() > 0.0) {
         out.push(
             "the link loses packets: bounds hold for those that arrive, and they have used its time all the same"
                 .to_owned(),
         );
     }
-    if what.jitter.is_some() || what.reorder.is_some() {
+    if what.delays(direction.delay) != (direction.delay, direction.delay) {
         let (least, most) = what.delays(direction.delay);
         let [least, most] = [least, most].map(|d| show::nanos(d.0 as f64));
         out.push(format!("on the link a packet is {least} to {most} on its way, beyond delay <="));

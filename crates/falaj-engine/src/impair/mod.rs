@@ -12,6 +12,7 @@
 //! | [`event`] | what happens to a packet with a probability, alone or in runs |
 //! | [`loss`] | which packets are lost |
 //! | [`jitter`], [`distribution`] | by how much the delay of each differs |
+//! | [`profile`] | air time beside the packets' own |
 //! | [`reorder`] | which packets overtake |
 //! | [`slots`] | delivery in slots |
 
@@ -19,6 +20,7 @@ pub mod distribution;
 pub mod event;
 pub mod jitter;
 pub mod loss;
+pub mod profile;
 pub mod reorder;
 pub mod slots;
 
@@ -28,6 +30,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use jitter::{Jitter, Offsets};
 use loss::{Losing, Loss};
+use profile::Profile;
 use reorder::{Overtaking, Reorder};
 use slots::{Gate, Slots};
 use std::collections::VecDeque;
@@ -47,6 +50,8 @@ pub struct Impairments {
     pub jitter: Option<Jitter>,
     /// When they are delivered.
     pub slots: Option<Slots>,
+    /// How long each takes beyond its own transmission.
+    pub profile: Option<Profile>,
 }
 
 impl Impairments {
@@ -60,7 +65,8 @@ impl Impairments {
     /// them or for a slot are later.
     pub fn delays(&self, delay: Span) -> (Span, Span) {
         let (least, most) = self.jitter.as_ref().map_or((delay, delay), |jitter| jitter.range(delay));
-        (if self.reorder.is_some() { Span::ZERO } else { least }, most)
+        let beyond = self.profile.as_ref().filter(|p| !p.occupies).map_or(Span::ZERO, Profile::most);
+        (if self.reorder.is_some() { Span::ZERO } else { least }, most + beyond)
     }
 }
 
@@ -84,6 +90,7 @@ enum Of {
     Reorder,
     Jitter,
     Slots,
+    Profile,
 }
 
 /// Impairments at work on the packets of a pipe.
@@ -96,6 +103,7 @@ pub(crate) struct Impairer {
     reorder: Option<Overtaking>,
     jitter: Option<Offsets>,
     slots: Option<Gate>,
+    profile: Option<Profile>,
     /// Of each flow, the numbers of the packets in its queue; of those behind
     /// the one on the wire, if it was impaired when that was sent.
     numbers: Vec<VecDeque<u64>>,
@@ -116,6 +124,7 @@ impl Impairer {
             reorder: what.reorder.map(Overtaking::new),
             jitter: what.jitter.as_ref().map(|jitter| Offsets::new(jitter, delay)),
             slots: what.slots.map(Gate::new),
+            profile: what.profile.clone(),
             numbers: vec![VecDeque::new(); flows],
             left: 0,
             last: Time::ZERO,
@@ -146,21 +155,25 @@ impl Impairer {
     }
 
     /// A packet goes on the link, of so many that its flow has in the queue:
-    /// what becomes of it.
-    pub(crate) fn pass(&mut self, mut emit: Emit, backlog: u64, harm: &mut Harm, out: &mut Vec<Output>) {
+    /// what becomes of it. Returns when the link is free again.
+    pub(crate) fn pass(&mut self, mut emit: Emit, backlog: u64, harm: &mut Harm, out: &mut Vec<Output>) -> Time {
         let numbers = &mut self.numbers[emit.flow.index()];
         while numbers.len() as u64 > backlog {
             numbers.pop_front();
         }
         let number = numbers.pop_front().unwrap_or(0);
         let draw = |of| Draw { chances: self.chances, of: of as u64, flow: emit.flow, number, left: self.left };
-        if self.loss.as_mut().is_some_and(|loss| loss.loses(draw(Of::Loss))) {
+        let (beyond, failed) = self.profile.as_ref().map_or((Span::ZERO, false), |p| p.of(draw(Of::Profile)));
+        if self.profile.as_ref().is_some_and(|profile| profile.occupies) {
+            emit.end += beyond;
+        }
+        if self.loss.as_mut().is_some_and(|loss| loss.loses(draw(Of::Loss))) || failed {
             self.left += 1;
             harm.lost += 1;
             harm.lost_bytes += u64::from(emit.bytes);
             let Emit { pipe, flow, handle, bytes, .. } = emit;
             out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: Why::Lost }));
-            return;
+            return emit.end;
         }
         if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(Of::Corrupt))) {
             harm.corrupted += 1;
@@ -170,7 +183,10 @@ impl Impairer {
         let overtakes = self.reorder.as_mut().is_some_and(|reorder| reorder.overtakes(draw(Of::Reorder)));
         let on_its_way = self.jitter.as_mut().map_or(self.delay, |jitter| jitter.delay(draw(Of::Jitter)));
         emit.due = if overtakes { emit.end } else { emit.end + on_its_way };
-        if !overtakes && self.jitter.as_ref().is_some_and(|jitter| jitter.keeps_order) {
+        if self.profile.as_ref().is_some_and(|profile| !profile.occupies) {
+            emit.due += beyond;
+        }
+        if !overtakes && self.jitter.as_ref().is_none_or(|jitter| jitter.keeps_order) {
             emit.due = emit.due.max(self.last);
         }
         if let Some(slots) = &mut self.slots {
@@ -187,5 +203,6 @@ impl Impairer {
             out.push(Output::Copy(emit));
         }
         out.push(Output::Emit(emit));
+        emit.end
     }
 }

@@ -10,6 +10,7 @@ use falaj_engine::impair::distribution::{Distribution, Table};
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
+use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::PipeSpec;
@@ -157,11 +158,30 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
             correlation: event(dice).correlation,
             keeps_order: wanted(dice),
         }),
+        profile: wanted(dice).then(|| {
+            let (first, most) = (span(dice), Span(500 + dice.from(0, 500)));
+            let points = vec![
+                (Probability::NEVER, Span(0)),
+                (Probability::of(1, 3), first),
+                (Probability::of(2, 3), first),
+                (Probability::of(2, 3), Span(500)),
+                (Probability::ALWAYS, most),
+            ];
+            Profile::new(points, Probability::of(dice.from(15, 20), 20), wanted(dice)).expect("a distribution")
+        }),
         slots: wanted(dice).then(|| {
             let least = span(dice);
             Slots { least, most: least + Span(dice.from(0, 300)), packets: dice.from(1, 9), bytes: dice.from(1, 99) }
         }),
     };
+    accepted(spec);
+}
+
+/// On a link whose time is divided, a packet's time is known.
+pub fn accepted(spec: &mut PipeSpec) {
+    if spec.refused().is_some() {
+        (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+    }
 }
 
 /// Gives some of the flows disciplines of their own, if the one above lets them.
@@ -173,7 +193,7 @@ pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
         }
         let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
         let setup = Setup { flows, ..spec.setup.clone() };
-        let mut below = PipeSpec { setup, ..spec.clone() };
+        let mut below = PipeSpec::new(spec.kind, setup, spec.delay);
         let entry = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
         become_kind(dice, &mut below, entry);
         for flow in &mut below.setup.flows {

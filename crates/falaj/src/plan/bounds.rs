@@ -27,7 +27,7 @@ pub(crate) struct Served {
 pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
     let kind = direction.scheduler.kind;
     let mut promises = tree::promises(kind, setup)?;
-    if let Some(none) = direction.capacity.no_promise() {
+    if let Some(none) = direction.pipe().no_promise() {
         promises.fill_with(|| Err(none.clone()));
     }
     Ok(Served { promises, shared: registry::build(kind, setup, Shared)? })
