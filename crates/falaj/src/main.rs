@@ -72,7 +72,7 @@ enum Command {
     /// What a scenario promises each flow: rate and delay, by which formula.
     Plan(plan::Args),
     /// Run a command behind an emulated link.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Sim(args) => sim::main(&args),
         Command::Plan(args) => plan::main(&args),
-        Command::Run(args) => run::main(args),
+        Command::Run(args) => run::main(*args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),
