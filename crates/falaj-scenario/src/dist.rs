@@ -29,6 +29,17 @@ pub(crate) fn parse(text: &str) -> Result<Table, At> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_table_or_refused(text in "[0-9 \n#-]{0,60}|\\PC{0,40}") {
+            match parse(&text) {
+                Ok(_) => prop_assert!(words(&text).count() > 1),
+                Err(at) => prop_assert!(at.in_file("a").starts_with("a:")),
+            }
+        }
+    }
 
     #[test]
     fn a_table_of_netem() {

@@ -77,9 +77,13 @@ impl Steps {
     pub fn mean(&self) -> Rate {
         let last = self.steps.last().map_or(0, |s| s.0.0);
         let whole = self.period.map_or(last.max(1).saturating_mul(2), |p| p.0);
+        Rate(u64::try_from(self.work(whole) / u128::from(whole)).unwrap_or(u64::MAX).max(1))
+    }
+
+    /// What is done from the beginning on in this time, which is beyond the last change.
+    fn work(&self, whole: u64) -> u128 {
         let ends = self.steps.iter().skip(1).map(|s| s.0.0).chain([whole]);
-        let work: u128 = self.steps.iter().zip(ends).map(|(s, end)| u128::from(s.1.0) * u128::from(end - s.0.0)).sum();
-        Rate(u64::try_from(work / u128::from(whole)).unwrap_or(u64::MAX).max(1))
+        self.steps.iter().zip(ends).map(|(s, end)| u128::from(s.1.0) * u128::from(end - s.0.0)).sum()
     }
 
     /// The rate at `now`, and until when.
@@ -100,16 +104,24 @@ impl Steps {
     /// left of it then, for less than a nanosecond.
     pub(crate) fn send(&self, work: u64, start: Time) -> (Time, u64) {
         let (mut work, mut now) = (u128::from(work), start);
+        if let Some(period) = self.period
+            && work > 0
+        {
+            // Whole periods at once; what is left is something, and ends where it is done.
+            let rounds = (work - 1) / self.work(period.0);
+            work -= rounds * self.work(period.0);
+            now += period * u64::try_from(rounds).unwrap_or(u64::MAX);
+        }
         loop {
+            if now == Time::NEVER {
+                return (Time::NEVER, 0);
+            }
             let (rate, until) = self.at(now);
             let rate = u128::from(rate.0);
             let done = rate * u128::from(until.0 - now.0);
             if work < done {
                 // Below the time until then, and what is left is below the rate.
                 return (now + Span((work / rate) as u64), (work % rate) as u64);
-            }
-            if until == Time::NEVER {
-                return (Time::NEVER, 0);
             }
             (work, now) = (work - done, until);
             if work == 0 {
@@ -270,6 +282,16 @@ mod tests {
             };
             assert!(done(now.0) <= work && work < done(now.0 + 1), "{n}");
         }
+    }
+
+    #[test]
+    fn a_trickle_takes_long_to_send_and_not_to_compute() {
+        // A bit a second, for a nanosecond of two.
+        let steps = Steps::new(vec![(Time(0), Rate(1)), (Time(1), Rate(0))], Some(Span(2))).unwrap();
+        let mut wire = Wire::of(steps.mean(), &Capacity::Steps(Arc::new(steps)));
+        // The last of its nanoseconds is followed by one of nothing.
+        assert_eq!(wire.send(1, Time::ZERO), Time(16_000_000_000 - 1));
+        assert_eq!(wire.send(1, Time(u64::MAX - 5)), Time::NEVER);
     }
 
     #[test]
