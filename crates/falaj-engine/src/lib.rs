@@ -9,6 +9,7 @@
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
+//! | [`framing`] | what a packet costs on the link beyond that |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
 //! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
@@ -21,6 +22,7 @@ pub mod chance;
 pub mod classifier;
 pub mod engine;
 pub mod fairness;
+pub mod framing;
 pub mod impair;
 pub mod key;
 pub mod pipe;

@@ -6,6 +6,7 @@
 //! engine is polled makes no difference.
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::framing::Framing;
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::capacity::Capacity;
@@ -29,6 +30,8 @@ pub struct PipeSpec {
     pub setup: Setup,
     /// How the link turns bytes into time; where its rate changes, the setup's is the mean.
     pub capacity: Capacity,
+    /// What a packet costs beyond the bytes that are accounted; `setup` counts that cost.
+    pub framing: Option<Framing>,
     /// Propagation delay of the link.
     pub delay: Span,
     /// What the link does to packets.
@@ -40,7 +43,15 @@ pub struct PipeSpec {
 impl PipeSpec {
     /// A pipe whose link does nothing to packets but to delay them.
     pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
-        PipeSpec { kind, setup, capacity: Capacity::Serialise, delay, impairments: Impairments::default(), seed: 0 }
+        PipeSpec {
+            kind,
+            setup,
+            capacity: Capacity::Serialise,
+            framing: None,
+            delay,
+            impairments: Impairments::default(),
+            seed: 0,
+        }
     }
 }
 
@@ -278,7 +289,7 @@ struct Of<S: Server> {
     /// No packet is on its way for less time than this.
     least_delay: Span,
     /// Packets up to this length come in without more ado: of a link that does
-    /// something to packets, none.
+    /// something to packets or counts more than they have, none.
     plain: u32,
 }
 
@@ -315,7 +326,7 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn 
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
         book,
-        plain: if impairer.is_some() { 0 } else { spec.setup.largest },
+        plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
         impairer,
         least_delay: spec.impairments.delays(spec.delay).0,
         spec: spec.clone(),
@@ -391,20 +402,23 @@ impl<S: Server> Of<S> {
         self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// A packet that is too large, or of a link that does something to packets; false: it is not let in.
+    /// A packet that is too large, or of a link that does something to packets: what it costs, if it is let in.
     #[cold]
-    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> bool {
+    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
         let Unit { flow, handle, bytes } = *unit;
-        let fits = bytes <= self.spec.setup.largest;
-        if !fits {
+        let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
+        let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
+        if bytes > largest {
             let lost = &mut self.book.lost[flow.index()];
             lost.large += 1;
-            lost.bytes += u64::from(bytes);
-            out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
-        } else if let Some(impairer) = &mut self.impairer {
+            lost.bytes += u64::from(cost);
+            out.push(self.dropped(handle, flow, cost, Why::TooLarge));
+            return None;
+        }
+        if let Some(impairer) = &mut self.impairer {
             impairer.comes(flow, self.book.offered(flow));
         }
-        fits
+        Some(cost)
     }
 
     /// After a change: goes on with what the link did to packets before it.
@@ -430,13 +444,16 @@ impl<S: Server> Of<S> {
 
 impl<S: Server + 'static> Pipe for Of<S> {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) {
-        let Unit { flow, handle, bytes } = unit;
+        let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(now, &self.wire);
         }
-        if bytes > self.plain && !self.comes_apart(&unit, out) {
-            return;
+        if bytes > self.plain {
+            match self.comes_apart(&unit, out) {
+                Some(cost) => bytes = cost,
+                None => return,
+            }
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
             if let Some(impairer) = &mut self.impairer {

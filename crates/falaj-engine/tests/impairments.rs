@@ -4,6 +4,7 @@ mod common;
 
 use common::{Dice, any_pipe, bursts, emits, impair, run};
 use falaj_engine::engine::Unit;
+use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::{Distribution, Table};
 use falaj_engine::impair::event::Event;
@@ -508,4 +509,23 @@ fn a_profile_takes_the_air_and_loses_what_fails() {
     }
     assert!(Profile::new(points[1..].to_vec(), third(3), true).is_none(), "a gap at the beginning");
     assert!(Profile::new(points[..4].to_vec(), third(3), true).is_none(), "a gap at the end");
+}
+
+/// Cells make a packet as long as whole ones, for the link, the queue and the counters; what is too large is so before.
+#[test]
+fn packets_cost_what_their_framing_says() {
+    let mut spec = link(Impairments::default(), 1);
+    spec.setup.rate = Rate::from_mbit(8);
+    let framing = Framing { overhead: 8, cells: Cells::Atm, largest: 1514 };
+    (spec.framing, spec.setup.largest) = (Some(framing), framing.of(1514));
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut out = Vec::new();
+    for (handle, bytes) in [40, 41, 1514, 1515].into_iter().enumerate() {
+        engine.input(PIPE, Unit { flow: FLOW, handle: handle as u32, bytes }, Time::ZERO, &mut out);
+    }
+    engine.poll(Time::NEVER, &mut out);
+    let ends: Vec<u64> = emits(&out).iter().map(|e| e.end.0 / 1000).collect();
+    assert_eq!(ends, [53, 53 + 106, 53 + 106 + 32 * 53], "a byte is a microsecond");
+    let counters = engine.counters(PIPE, FLOW);
+    assert_eq!((counters.dropped_large, counters.sent_bytes), (1, 53 + 106 + 32 * 53));
 }

@@ -47,6 +47,8 @@ pub enum Holds {
     Table(&'static [Key]),
     /// A table with these keys; or the value of the first of them alone.
     Brief(&'static [Key]),
+    /// A number of bytes, which may be negative; see [`crate::parse_overhead`].
+    Overhead,
     /// Numbers of packets; see [`crate::parse_numbers`].
     Numbers,
     /// The name of a file, beside the scenario's.
@@ -225,6 +227,18 @@ const FLOWS: Key = key(
     "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
 );
 
+const OVERHEAD: Key = key(
+    "overhead",
+    Holds::Overhead,
+    Otherwise("none"),
+    "so much more each packet costs on the link than `account` counts, or less; rates, queues and quanta count it too, sizes and rates of traffic do not",
+);
+const CELLS: Key = key(
+    "cells",
+    Holds::Value(Kind::Choice(falaj_engine::framing::Cells::NAMES)),
+    Default("none"),
+    "what packets are carried in, with their overhead: whole cells of ATM (53 B for 48), or PTM (a byte for each 64)",
+);
 const PRESET: Key = key(
     "preset",
     Holds::Value(Kind::Choice(&crate::presets::NAMES)),
@@ -457,6 +471,8 @@ pub const LINK: &[Key] = &[
     ACCOUNT,
     SCHEDULED,
     FLOWS,
+    OVERHEAD,
+    CELLS,
     PRESET,
     BURST,
     TRACED,
@@ -473,8 +489,8 @@ pub const LINK: &[Key] = &[
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
-    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS, REORDERS, JITTERS,
-    SLOTTED, PROFILED,
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS,
+    REORDERS, JITTERS, SLOTTED, PROFILED,
 ];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.

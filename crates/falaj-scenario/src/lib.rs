@@ -77,5 +77,6 @@ pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{
-    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_probability, parse_rate, parse_size, parse_span,
+    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
+    parse_size, parse_span,
 };

@@ -14,6 +14,7 @@ use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
 use falaj_engine::account::Account;
+use falaj_engine::framing::{Cells, Framing};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
@@ -23,6 +24,9 @@ use falaj_sched::tree;
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};
+
+/// Whoever writes one of these knows what counts.
+const COUNTS: [&str; 3] = ["account", "overhead", "cells"];
 
 /// What is known of a link, even if it is not whole.
 pub(crate) struct Known {
@@ -141,7 +145,7 @@ pub(crate) fn link<'a>(
     }
     let [up, down] = out;
     let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
-    let account = both.map(|tables| tables.iter().any(|t| t.means("account")));
+    let account = both.map(|tables| tables.iter().any(|t| COUNTS.iter().any(|key| t.means(key))));
     Known { name: name.to_owned(), link, flows: names, promised, account }
 }
 
@@ -198,6 +202,14 @@ fn direction(
         }
     };
     let (delay, mtu, account) = (read("delay"), read("mtu"), read("account"));
+    let cells = match read("cells") {
+        Some(Value::Choice(name)) => Cells::from_name(name),
+        _ => None,
+    };
+    let overhead = match keys::DIRECTION.iter().find(|k| k.name == "overhead").map(|k| get(tables, k, problems)) {
+        Some(Got::Given(Datum::Signed(bytes))) => bytes,
+        _ => 0,
+    };
     let known_account = match account {
         Some(Value::Choice(name)) => Account::from_name(name),
         _ => None,
@@ -259,9 +271,15 @@ fn direction(
             None => return (None, names, Vec::new()),
         }
     }
+    let cells = cells.filter(|cells| *cells != Cells::None);
+    let framing = (overhead != 0 || cells.is_some()).then(|| Framing {
+        overhead,
+        cells: cells.unwrap_or_default(),
+        largest: account.largest(mtu),
+    });
     let setup = Setup {
         rate,
-        largest: account.largest(mtu),
+        largest: framing.map_or(account.largest(mtu), |framing| framing.of(framing.largest)),
         scheduler,
         flows: flows.iter().map(|f| f.setup.clone()).collect(),
     };
@@ -312,6 +330,7 @@ fn direction(
     let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
     let direction = Direction {
         capacity,
+        framing,
         delay,
         impairments,
         seed: Run::default().seed,

@@ -2,6 +2,7 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::capacity::Capacity;
@@ -49,6 +50,8 @@ impl Link {
 pub struct Direction {
     /// How the link turns bytes into time; where its rate changes, `setup.rate` is the mean.
     pub capacity: Capacity,
+    /// What packets cost on the link beyond what `account` counts; `setup` counts that cost.
+    pub framing: Option<Framing>,
     /// Propagation delay.
     pub delay: Span,
     /// What the link does to packets.
@@ -75,10 +78,16 @@ impl Direction {
             kind: self.scheduler.kind,
             setup: self.setup.clone(),
             capacity: self.capacity.clone(),
+            framing: self.framing,
             delay: self.delay,
             impairments: self.impairments.clone(),
             seed: self.seed,
         }
+    }
+
+    /// What a packet of so many bytes, as `account` counts, costs on the link.
+    pub fn cost(&self, bytes: u32) -> u32 {
+        self.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
     /// The rules that put packets in its flows.
@@ -201,6 +210,7 @@ impl Scenario {
         let account = Account::default();
         let direction = Direction {
             capacity: Capacity::Serialise,
+            framing: None,
             delay,
             impairments: Impairments::default(),
             seed: Run::default().seed,

@@ -20,6 +20,7 @@ pub(crate) enum Datum<'a> {
     Rules(Vec<Match>),
     Name(&'a str),
     Numbers(Vec<RangeInclusive<u64>>),
+    Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
     Table(&'a DeTable<'a>),
     /// One or several, each with its place.
@@ -262,6 +263,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
         }
         (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
         (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
         (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
@@ -347,6 +349,7 @@ fn advice(key: &Key) -> String {
         Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => ("a size in quotes", "\"1500B\""),
         Holds::Value(Kind::Limit) => ("a limit in quotes", "\"20p\""),
         Holds::Value(Kind::Probability) => ("a probability in quotes", "\"1%\""),
+        Holds::Overhead => ("a size in quotes", "\"-14B\""),
         Holds::Numbers => ("numbers of packets in quotes", "\"3, 10-12\""),
         Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
         Holds::Brief([first, ..]) => return advice(first),
@@ -378,6 +381,7 @@ fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
         key.holds,
         Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit | Kind::Probability)
             | Holds::FiniteRate
+            | Holds::Overhead
             | Holds::PositiveSpan
             | Holds::BytesIn { .. }
     );

@@ -187,6 +187,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::BytesIn { min, max } => format!("a size from {min}B to {max}B; {SIZE_UNITS}"),
         Holds::Value(Kind::Limit) => format!("packets, `20p`, or a size, `64kB`; above zero; {SIZE_UNITS}"),
         Holds::Value(Kind::Probability) => "a probability in percent, `0.1%`".into(),
+        Holds::Overhead => format!("a size, which may be negative; {SIZE_UNITS}"),
         Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
         Holds::File => "the path of a file, from where the scenario lies".into(),
         Holds::Brief(keys) => {
@@ -234,6 +235,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => "1500B",
         Holds::Value(Kind::Limit) => "50p",
         Holds::Value(Kind::Probability) => "1%",
+        Holds::Overhead => "-14B",
         Holds::Numbers => "3, 10-12",
         Holds::File => "wifi.dist",
         Holds::Brief([first, ..]) => return sample(first, discipline),

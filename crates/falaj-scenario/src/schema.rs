@@ -77,6 +77,7 @@ fn property(key: &Key) -> Value {
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
         Holds::File => json!({ "type": "string", "minLength": 1 }),
+        Holds::Overhead => text(pattern::OVERHEAD),
         Holds::Numbers => text(pattern::NUMBERS),
         Holds::Brief(inner) => {
             let brief = inner.first().map_or(json!(true), property);

@@ -69,6 +69,7 @@ pub(crate) mod pattern {
     pub(crate) const RATE: &str = concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
     pub(crate) const SIZE: &str = quantity!(size!());
     pub(crate) const PROBABILITY: &str = quantity!("%");
+    pub(crate) const OVERHEAD: &str = concat!(r"^\s*-?\s*[0-9]+(\.[0-9]+)?\s*(", size!(), r")\s*$");
     pub(crate) const NUMBERS: &str = r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?(,\s*[0-9]+\s*(-\s*[0-9]+\s*)?)*$";
     pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
 }
@@ -197,6 +198,19 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
         }
         _ => Ok(limit),
     }
+}
+
+/// Reads a number of bytes that may be negative: `24B`, `-14B`.
+///
+/// # Errors
+/// As [`parse_size`]; beyond 65535 bytes.
+pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
+    let trimmed = text.trim();
+    let (size, sign) = trimmed.strip_prefix('-').map_or((trimmed, 1), |size| (size, -1));
+    let bytes = i32::try_from(parse_size(size)?).ok().filter(|n| *n <= 65_535);
+    bytes.map(|n| sign * n).ok_or_else(|| {
+        Unreadable::new(format!("{} is out of range", quoted(text)), "write a size from `-65535B` to `65535B`")
+    })
 }
 
 /// Reads a probability: `1%`, `0.05%`.

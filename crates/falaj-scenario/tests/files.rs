@@ -2,6 +2,7 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Match, Protocol};
+use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::distribution::Distribution;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::jitter::Jitter;
@@ -64,6 +65,9 @@ fn a_whole_file() {
     assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
 
     assert!(up.impairments.is_none());
+    let framing = Framing { overhead: -14, cells: Cells::Ptm, largest: 1514 };
+    assert_eq!((up.framing, down.framing), (None, Some(framing)));
+    assert_eq!((down.setup.largest, down.cost(500)), (1524, 494));
     assert_eq!((&up.capacity, &down.capacity), (&Capacity::Serialise, &Capacity::TokenBucket(15_000)));
     let on_the_link = &down.impairments;
     let p = |of: u64| Probability::of(of, 10_000);

@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
         "#]],
     );
 }
@@ -668,7 +668,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `preset`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`
+              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -959,7 +959,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `burst`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
+               = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2651,7 +2651,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
         "#]],
     );
 }
@@ -3028,4 +3028,43 @@ phase = "10ms"
               = help: choose another scheduler, or leave out `burst`, `trace` and `profile`
         "#]],
     );
+}
+
+#[test]
+fn what_is_no_overhead() {
+    errors_of_link("overhead = \"-14\"\ncells = \"aal5\"\n", expect![[r#"
+        error: `overhead`: `14` is a number without a unit
+         --> a.toml:3:12
+          |
+        3 | overhead = "-14"
+          |            ^^^^^
+          |
+          = help: write `14B`; units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)
+
+        error: `cells`: `aal5` is not one of the words allowed
+         --> a.toml:4:9
+          |
+        4 | cells = "aal5"
+          |         ^^^^^^
+          |
+          = help: allowed: `none`, `atm`, `ptm`
+    "#]]);
+    errors_of_link("overhead = -14\n", expect![[r#"
+        error: `overhead`: `-14` is negative
+         --> a.toml:3:12
+          |
+        3 | overhead = -14
+          |            ^^^
+          |
+          = help: write a number and a unit, as in `1500B`
+    "#]]);
+    errors_of_link("overhead = \"1MB\"\n", expect![[r#"
+        error: `overhead`: `1MB` is out of range
+         --> a.toml:3:12
+          |
+        3 | overhead = "1MB"
+          |            ^^^^^
+          |
+          = help: write a size from `-65535B` to `65535B`
+    "#]]);
 }

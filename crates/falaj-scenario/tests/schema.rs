@@ -174,6 +174,8 @@ fn the_schema_knows_the_disciplines() {
         ("[link.a]\ntrace = \"tests/lte.trace\"".into(), true),
         ("[link.a.up]\ntrace = \"tests/lte.trace\"\n[link.a.down]\nrate = \"1gbit\"".into(), true),
         ("[link.a]\ndelay = \"1ms\"".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14 B\"\ncells = \"atm\"".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\nloss = \"1ms\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\nreorder = { gap = 3 }".into(), false),
         ("[run]\nseed = 1".into(), false),

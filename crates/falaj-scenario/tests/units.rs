@@ -1,6 +1,8 @@
 //! Quantities, good and bad, and back again.
 
-use falaj_scenario::{parse_limit, parse_mtu, parse_numbers, parse_probability, parse_rate, parse_size, parse_span};
+use falaj_scenario::{
+    parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate, parse_size, parse_span,
+};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -183,7 +185,7 @@ proptest! {
     fn no_text_panics(text in "\\PC*", number in "[0-9.]{0,30}", unit in "[kKmMgGtTiuµnspbBhP/ %,-]{0,6}") {
         for text in [text, format!("{number}{unit}")] {
             let _ = (parse_span(&text), parse_rate(&text), parse_size(&text), parse_limit(&text), parse_mtu(&text));
-            let _ = (parse_probability(&text), parse_numbers(&text));
+            let _ = (parse_probability(&text), parse_numbers(&text), parse_overhead(&text));
         }
     }
 }

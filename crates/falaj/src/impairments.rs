@@ -1,6 +1,7 @@
 //! What a link does to packets, in words: a line of it, and what it means for promises.
 
 use crate::show;
+use falaj_engine::framing::Cells;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_scenario::Direction;
@@ -38,7 +39,13 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
         }
         Capacity::Opportunities(_) => Some("the mean of a trace of packets".to_owned()),
     };
+    let framing = direction.framing.map(|framing| match (framing.overhead, framing.cells) {
+        (0, cells) => format!("{cells:?} cells").to_lowercase(),
+        (overhead, Cells::None) => format!("overhead {overhead}B"),
+        (overhead, cells) => format!("overhead {overhead}B in {cells:?} cells").to_lowercase(),
+    });
     [
+        framing,
         capacity,
         loss,
         event("doubles", what.duplicate),

@@ -905,6 +905,10 @@ fn what_a_link_does_to_packets_is_said() {
     let said = falaj(&["sim", name]).out;
     assert!(said.contains("on the link, of the packets of all: ") && said.contains(" were lost"), "{said}");
 
+    // 500 B are 11 cells, 583 B.
+    let cells = falaj(&["plan", file("cells.toml", &format!("{radio}cells = \"atm\"\n{traffic}"))]).out;
+    assert!(cells.contains("packets to 1696 B") && cells.contains("1.17 Mbit/s"), "{cells}");
+
     let bucket = file("bucket.toml", &format!("{radio}burst = \"15kB\"\n{traffic}"));
     let plan = falaj(&["plan", bucket]).out;
     assert!(plan.contains("the link is a token bucket, and bounds are known for links that serialise"), "{plan}");

@@ -5,6 +5,7 @@ pub mod model;
 
 use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
+use falaj_engine::framing::{Cells, Framing};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::distribution::{Distribution, Table};
 use falaj_engine::impair::event::Event;
@@ -111,6 +112,8 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     let span = |dice: &mut Dice| Span(dice.from(1, 500));
     let wanted = |dice: &mut Dice| dice.from(0, 1) == 0;
     spec.seed = dice.from(0, 1 << 40);
+    let framing = Framing { overhead: -(dice.from(0, 2) as i32), cells: Cells::None, largest: spec.setup.largest };
+    spec.framing = wanted(dice).then_some(framing);
     let rate = |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
     spec.capacity = match dice.from(0, 5) {
         0 => Capacity::TokenBucket(dice.from(1, 100)),

@@ -153,17 +153,23 @@ impl Outlook {
 /// The formula of a delay bound from curves.
 const HORIZONTAL: &str = "h(envelope, service)";
 
-/// The sources of one direction of a link.
-pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<&Source> {
-    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).collect()
+/// The sources of one direction of a link, with rates and sizes as its packets cost.
+pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Source> {
+    let direction = scenario.links[link].direction(towards);
+    let costs = |s: &Source| {
+        let size = direction.cost(s.size);
+        let rate = (u128::from(s.rate.0) * u128::from(size)).div_ceil(u128::from(s.size.max(1)));
+        Source { rate: Rate(u64::try_from(rate).unwrap_or(u64::MAX)), size, ..s.clone() }
+    };
+    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).map(costs).collect()
 }
 
 /// All flows of one direction, to which these sources send.
-pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec<Outlook>> {
+pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<Outlook>> {
     let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
-        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).copied().collect::<Vec<_>>());
+        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
