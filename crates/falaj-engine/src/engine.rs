@@ -29,6 +29,29 @@ pub enum Output {
     Emit(Emit),
     /// A unit that is lost.
     Drop(Dropped),
+    /// A unit that leaves once more; its own [`Output::Emit`] follows, and its bytes are there until then.
+    Copy(Emit),
+    /// A unit that leaves with a bit turned; its other outputs follow.
+    Corrupt(Corrupt),
+}
+
+/// A unit whose bytes do not arrive as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corrupt {
+    /// The driver's own.
+    pub handle: u32,
+    /// Which bit, of all that it has: as far along as this is in 2^64.
+    pub draw: u64,
+}
+
+impl Corrupt {
+    /// Turns that bit.
+    pub fn turn(&self, bytes: &mut [u8]) {
+        let bit = ((u128::from(self.draw) * (8 * bytes.len() as u128)) >> 64) as usize;
+        if let Some(byte) = bytes.get_mut(bit / 8) {
+            *byte ^= 1 << (bit % 8);
+        }
+    }
 }
 
 /// A unit that leaves. It is told when its transmission begins.
@@ -76,6 +99,8 @@ pub enum Why {
     TooLarge,
     /// The discipline threw it away.
     Discipline,
+    /// The link lost it. It is told when its transmission begins.
+    Lost,
 }
 
 /// The machine.

@@ -7,7 +7,9 @@
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
+//! | [`framing`] | what a packet costs on the link beyond that |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
 //! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
@@ -20,7 +22,9 @@ pub mod chance;
 pub mod classifier;
 pub mod engine;
 pub mod fairness;
+pub mod framing;
+pub mod impair;
 pub mod key;
 pub mod pipe;
 
-pub use engine::{Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};
+pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};

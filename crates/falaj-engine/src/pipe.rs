@@ -6,8 +6,12 @@
 //! engine is polled makes no difference.
 
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::framing::Framing;
+use crate::impair::event::Chances;
+use crate::impair::{Harm, Impairer, Impairments};
+use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
-use falaj_sched::params::{Refusals, Setup};
+use falaj_sched::params::{Refusals, Refused, Setup};
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
@@ -24,8 +28,58 @@ pub struct PipeSpec {
     pub kind: &'static str,
     /// What was set for it; its rate is the link's.
     pub setup: Setup,
+    /// How the link turns bytes into time; where its rate changes, the setup's is the mean.
+    pub capacity: Capacity,
+    /// What a packet costs beyond the bytes that are accounted; `setup` counts that cost.
+    pub framing: Option<Framing>,
     /// Propagation delay of the link.
     pub delay: Span,
+    /// What the link does to packets.
+    pub impairments: Impairments,
+    /// Where the random numbers of that begin.
+    pub seed: u64,
+}
+
+impl PipeSpec {
+    /// A pipe whose link does nothing to packets but to delay them.
+    pub fn new(kind: &'static str, setup: Setup, delay: Span) -> PipeSpec {
+        PipeSpec {
+            kind,
+            setup,
+            capacity: Capacity::Serialise,
+            framing: None,
+            delay,
+            impairments: Impairments::default(),
+            seed: 0,
+        }
+    }
+}
+
+impl PipeSpec {
+    /// Why no discipline promises anything on this link; on most it does.
+    pub fn no_promise(&self) -> Option<NoPromise> {
+        let occupied = self.impairments.profile.as_ref().is_some_and(|profile| profile.occupies);
+        let why = || NoPromise("packets occupy the link for as long as the profile says, beyond all bounds".into());
+        self.capacity.no_promise().or_else(|| occupied.then(why))
+    }
+
+    /// What cannot be together: disciplines that divide the time of a link, and
+    /// a link on which a packet's time is not known beforehand.
+    pub fn refused(&self) -> Option<Refused> {
+        let divides = by_time(self.kind, &self.setup) && self.no_promise().is_some();
+        divides.then(|| Refused {
+            flow: None,
+            param: "kind",
+            what: "`virtual-links` divides the time of a link that serialises at one rate".into(),
+            help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
+        })
+    }
+}
+
+/// Does the discipline, or one below a flow of it, divide time?
+fn by_time(kind: &str, setup: &Setup) -> bool {
+    let below = || setup.flows.iter().filter_map(|f| f.inner.as_ref());
+    kind == "virtual-links" || below().any(|inner| by_time(inner.kind, &inner.setup))
 }
 
 /// What happened to a flow's packets so far.
@@ -45,6 +99,16 @@ pub struct Counters {
     pub dropped_large: u64,
     /// Packets that the discipline threw away.
     pub dropped_by_discipline: u64,
+    /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
+    pub lost: u64,
+    /// Their bytes.
+    pub lost_bytes: u64,
+    /// Packets that arrive twice.
+    pub duplicated: u64,
+    /// Packets that arrive with a bit turned.
+    pub corrupted: u64,
+    /// Packets that arrive before one that left before them.
+    pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
     /// The most there ever were.
@@ -52,7 +116,17 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All packets that were lost.
+    /// Packets whose last bit left and that the link did not lose.
+    pub fn delivered(&self) -> u64 {
+        self.sent.saturating_sub(self.lost)
+    }
+
+    /// Their bytes.
+    pub fn delivered_bytes(&self) -> u64 {
+        self.sent_bytes.saturating_sub(self.lost_bytes)
+    }
+
+    /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
         self.dropped_full + self.dropped_large + self.dropped_by_discipline
     }
@@ -110,28 +184,45 @@ struct Lost {
 struct Book {
     tallies: Vec<Tally>,
     lost: Vec<Lost>,
+    /// Of a link that never did anything to packets, none.
+    harm: Vec<Harm>,
 }
 
 impl Book {
     fn new(flows: usize) -> Book {
-        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows] }
+        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows], harm: Vec::new() }
     }
 
     fn resize(&mut self, flows: usize) {
         self.tallies.resize(flows, Tally::default());
         self.lost.resize(flows, Lost::default());
+        if !self.harm.is_empty() {
+            self.harm.resize(flows, Harm::default());
+        }
+    }
+
+    /// Packets that came.
+    fn offered(&self, flow: FlowId) -> u64 {
+        let lost = &self.lost[flow.index()];
+        self.tallies[flow.index()].queued + lost.full + lost.large
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
         let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
+        let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
         Counters {
-            offered: tally.queued + lost.full + lost.large,
+            offered: self.offered(flow),
             offered_bytes: tally.queued_bytes + lost.bytes,
             sent: tally.gone - lost.by_discipline,
             sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
             dropped_full: lost.full,
             dropped_large: lost.large,
             dropped_by_discipline: lost.by_discipline,
+            lost: harm.lost,
+            lost_bytes: harm.lost_bytes,
+            duplicated: harm.duplicated,
+            corrupted: harm.corrupted,
+            reordered: harm.reordered,
             backlog: tally.backlog(),
             max_backlog: tally.max_backlog,
         }
@@ -196,6 +287,7 @@ pub(crate) struct Remains {
     sending: Option<Time>,
     wire: Wire,
     book: Book,
+    impairer: Option<Box<Impairer>>,
 }
 
 struct Of<S: Server> {
@@ -205,6 +297,13 @@ struct Of<S: Server> {
     wire: Wire,
     link: Link,
     book: Book,
+    /// Of a link that does nothing to packets, none.
+    impairer: Option<Box<Impairer>>,
+    /// No packet is on its way for less time than this.
+    least_delay: Span,
+    /// Packets up to this length come in without more ado: of a link that does
+    /// something to packets or counts more than they have, none.
+    plain: u32,
 }
 
 /// Builds the pipe that `spec` asks for.
@@ -220,16 +319,29 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
             Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
-    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
+    match spec.refused() {
+        Some(refused) => Err(refused.into()),
+        None => registry::build(spec.kind, &spec.setup, Builder(id, spec))?,
+    }
 }
 
 fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
+    let flows = spec.setup.leaves().len();
+    let mut book = Book::new(flows);
+    let impairer = (!spec.impairments.is_none()).then(|| {
+        book.harm = vec![Harm::default(); flows];
+        let chances = Chances { seed: spec.seed, pipe: id.0 };
+        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
+    });
     Box::new(Of {
         id,
         server,
-        wire: Wire::new(spec.setup.rate),
+        wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
-        book: Book::new(spec.setup.leaves().len()),
+        book,
+        plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
+        impairer,
+        least_delay: spec.impairments.delays(spec.delay).0,
         spec: spec.clone(),
     })
 }
@@ -249,6 +361,9 @@ impl<S: Server> Of<S> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
+                    if let Some(impairer) = &mut self.impairer {
+                        impairer.thrown_away(packet.flow);
+                    }
                     let (flow, bytes) = (packet.flow.index(), packet.bytes);
                     self.book.tallies[flow].gone(bytes);
                     self.book.lost[flow].by_discipline += 1;
@@ -271,7 +386,7 @@ impl<S: Server> Of<S> {
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.server.take(queue, start, &mut self.wire);
-        out.push(Output::Emit(Emit {
+        let emit = Emit {
             pipe: self.id,
             flow: packet.flow,
             handle: packet.handle,
@@ -280,8 +395,19 @@ impl<S: Server> Of<S> {
             start,
             end: sent.end,
             due: sent.end + self.spec.delay,
-        }));
-        sent.end
+        };
+        match &mut self.impairer {
+            None => {
+                out.push(Output::Emit(emit));
+                sent.end
+            }
+            Some(impairer) => {
+                let flow = emit.flow.index();
+                let free = impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+                self.wire.hold(free - sent.end);
+                free
+            }
+        }
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) {
@@ -289,9 +415,39 @@ impl<S: Server> Of<S> {
         self.book.tallies[packet.flow.index()].gone(packet.bytes);
     }
 
-    /// The wire may end a nanosecond before the airtime, which is rounded up.
-    fn at_least(&self, bytes: u32) -> Span {
-        Span(self.wire.airtime(bytes).0.saturating_sub(1))
+    /// A packet that is too large, or of a link that does something to packets: what it costs, if it is let in.
+    #[cold]
+    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
+        let Unit { flow, handle, bytes } = *unit;
+        let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
+        let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
+        if bytes > largest {
+            let lost = &mut self.book.lost[flow.index()];
+            lost.large += 1;
+            lost.bytes += u64::from(cost);
+            out.push(self.dropped(handle, flow, cost, Why::TooLarge));
+            return None;
+        }
+        if let Some(impairer) = &mut self.impairer {
+            impairer.comes(flow, self.book.offered(flow));
+        }
+        Some(cost)
+    }
+
+    /// After a change: goes on with what the link did to packets before it.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>) {
+        let Some(impairer) = &mut self.impairer else { return };
+        let flows = self.book.tallies.len();
+        self.book.harm.resize(flows, Harm::default());
+        match before {
+            Some(before) => impairer.succeed(*before),
+            None => {
+                for flow in (0..flows as u32).map(FlowId) {
+                    let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                    (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
+                }
+            }
+        }
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -301,19 +457,21 @@ impl<S: Server> Of<S> {
 
 impl<S: Server + 'static> Pipe for Of<S> {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time {
-        let Unit { flow, handle, bytes } = unit;
+        let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(now, &self.wire);
         }
-        if bytes > self.spec.setup.largest {
-            let lost = &mut self.book.lost[flow.index()];
-            lost.large += 1;
-            lost.bytes += u64::from(bytes);
-            out.push(self.dropped(handle, flow, bytes, Why::TooLarge));
-            return self.link.due();
+        if bytes > self.plain {
+            match self.comes_apart(&unit, out) {
+                Some(cost) => bytes = cost,
+                None => return self.link.due(),
+            }
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+            if let Some(impairer) = &mut self.impairer {
+                impairer.turned_away(flow);
+            }
             let lost = &mut self.book.lost[flow.index()];
             lost.full += 1;
             lost.bytes += u64::from(bytes);
@@ -340,19 +498,23 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
-            // One of the heads goes first, and is due when its last bit has left.
-            Link::NotBefore(then) => then + self.server.shortest_head().map_or(Span::ZERO, |b| self.at_least(b)),
+            // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
+            // before the airtime, which is rounded up.
+            Link::NotBefore(then) => {
+                let airtime = |bytes| self.wire.least_airtime(bytes);
+                then + self.server.shortest_head().map_or(Span::ZERO, airtime)
+            }
         };
-        then + self.spec.delay
+        then + self.least_delay
     }
 
     fn has_room(&self, flow: FlowId, bytes: u32) -> bool {
-        self.server.has_room(flow, bytes)
+        self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
         let free = if self.link == Link::Idle { now } else { self.link.due().max(now) };
-        free + self.at_least(bytes) + self.spec.delay
+        free + self.wire.least_airtime(bytes) + self.least_delay
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
@@ -360,7 +522,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.server.promise(flow)
+        self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
     }
 
     fn largest(&self) -> u32 {
@@ -377,23 +539,25 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
+        let (wire, before);
         let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (self.wire, self.book) = (old.wire, old.book);
+            (wire, self.book, before) = (old.wire, old.book, old.impairer);
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire, book } = old.dismantle();
-            (self.wire, self.book) = (wire, book);
+            let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            (wire, self.book, before) = (its, book, impairer);
             (self.server.inherit(packets, sending.is_some(), now), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
-        self.wire.set_rate(self.spec.setup.rate);
+        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
         self.book.resize(flows);
+        self.impair_on(before);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -407,6 +571,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
             book: self.book,
+            impairer: self.impairer,
         }
     }
 }

@@ -19,7 +19,7 @@ const PIPE: PipeId = PipeId(0);
 fn pipe(kind: &'static str, largest: u32, queue: u32, flows: impl Iterator<Item = Values>) -> PipeSpec {
     let flows = flows.map(|values| FlowSetup::new(values, Limit::Packets(queue))).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler: Values::default(), flows };
-    PipeSpec { kind, setup, delay: Span::ZERO }
+    PipeSpec::new(kind, setup, Span::ZERO)
 }
 
 /// Time of so many packets of the largest size at this rate.

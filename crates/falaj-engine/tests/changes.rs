@@ -3,10 +3,12 @@
 
 mod common;
 
-use common::{Dice, any_pipe, become_kind, bursts, divide};
+use common::{Dice, any_pipe, become_kind, bursts, divide, impair};
 use falaj_engine::engine::Unit;
+use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, Output, PipeId, Unfit};
+use falaj_engine::{Engine, Output, PipeId, Unfit, Why};
+use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -36,6 +38,10 @@ fn no_change_loses_or_reorders_a_packet() {
                         assert!(e.start >= wire_free, "seed {seed}: two at once");
                         wire_free = e.end;
                     }
+                    Output::Drop(d) if d.why == Why::Lost => {
+                        assert_eq!(queued[d.flow.index()].pop_front(), Some(d.handle), "seed {seed}: order");
+                    }
+                    Output::Copy(_) | Output::Corrupt(_) => {}
                     Output::Drop(d) => assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}"),
                 }
             }
@@ -71,7 +77,11 @@ fn no_change_loses_or_reorders_a_packet() {
 /// The discipline, the link, the flows, a limit or only the parameters become others.
 fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     let mut entry = registry::entry(spec.kind).expect("registered");
-    match dice.from(0, 5) {
+    match dice.from(0, 6) {
+        6 if dice.from(0, 2) == 0 => {
+            (spec.impairments, spec.capacity) = (Impairments::default(), Capacity::Serialise);
+        }
+        6 => impair(dice, spec),
         0 => entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>()),
         1 => spec.setup.rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000)),
         2 => spec.delay = Span(dice.from(0, 2_000)),
@@ -85,6 +95,9 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     // What flows may ask for depends on the rate and on how many they are.
     // No flow may go, so what was divided becomes as many.
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
+    if entry.kind == "virtual-links" {
+        (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+    }
     become_kind(dice, spec, entry);
     if dice.from(0, 1) == 0 && spec.setup.flows.len() < 9 {
         divide(dice, spec);
@@ -197,7 +210,7 @@ fn heads_do_not_starve_when_all_weights_grow() {
             let flow = |limit| FlowSetup::new(Values::default().with("weight", Value::Count(weight)), limit);
             let flows = vec![flow(Limit::Packets(3)), flow(Limit::Packets(2_000))];
             let setup = Setup { rate: Rate::from_mbit(1000), largest: 1000, scheduler: Values::default(), flows };
-            PipeSpec { kind, setup, delay: Span::ZERO }
+            PipeSpec::new(kind, setup, Span::ZERO)
         };
         for change in [2, 8_002, 16_002, 24_002] {
             let mut engine = Engine::new(&[pipe(1)]).unwrap();

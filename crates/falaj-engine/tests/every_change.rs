@@ -46,7 +46,7 @@ impl Set {
             _ => Values::default(),
         };
         let flows: Vec<FlowSetup> = flows;
-        PipeSpec { kind: self.kind, setup: Setup { rate, largest: LARGEST, scheduler, flows }, delay: Span::ZERO }
+        PipeSpec::new(self.kind, Setup { rate, largest: LARGEST, scheduler, flows }, Span::ZERO)
     }
 }
 

@@ -32,7 +32,7 @@ fn pipe(kind: &'static str, weights: &[u64], largest: u32) -> PipeSpec {
     };
     let flows = weights.iter().map(flow).collect();
     let setup = Setup { rate: Rate::from_mbit(8), largest, scheduler: Values::default(), flows };
-    PipeSpec { kind, setup, delay: Span::ZERO }
+    PipeSpec::new(kind, setup, Span::ZERO)
 }
 
 /// Weight, packet length, how many.

@@ -126,7 +126,7 @@ fn scheduler(bytes: &[u8]) -> (u64, u64) {
     let flows = (0..1 + bytes.below(5)).map(|_| FlowSetup::new(Values::default(), bytes.limit())).collect();
     let rate = Rate(8_000_000_000 / (1 + bytes.below(20)));
     let setup = Setup { rate, largest: 1 + bytes.below(16) as u32, scheduler: Values::default(), flows };
-    let mut spec = PipeSpec { kind: "fifo", setup, delay: Span(bytes.below(3) * 50) };
+    let mut spec = PipeSpec::new("fifo", setup, Span(bytes.below(3) * 50));
     bytes.become_kind(&mut spec);
     let Ok(mut engine) = Engine::new(std::slice::from_ref(&spec)) else { return (0, 0) };
     let mut changes = 0;

@@ -14,7 +14,7 @@ use falaj_sched::time::{Span, Time};
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, scheduler: Values, flows: Vec<Values>) -> PipeSpec {
     let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(10))).collect();
-    PipeSpec { kind, setup: Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, delay: Span::ZERO }
+    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler, flows }, Span::ZERO)
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_wait_ends_when_somebody_can_send() {
         .iter()
         .filter_map(|o| match o {
             falaj_engine::Output::Emit(e) => Some((e.handle, e.end.0 / 8)),
-            falaj_engine::Output::Drop(_) => None,
+            _ => None,
         })
         .collect();
     assert_eq!(ends, [(2, 17), (3, 24)]);

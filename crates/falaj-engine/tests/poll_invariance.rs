@@ -2,14 +2,17 @@
 
 mod common;
 
-use common::{Dice, any_pipe, bursts, run};
+use common::{Dice, any_pipe, bursts, impair, run};
 use falaj_sched::time::Time;
 
 #[test]
 fn extra_spurious_and_late_polls_change_no_decision() {
     for seed in 0..3_000 {
         let mut dice = Dice::new(seed);
-        let spec = any_pipe(&mut dice);
+        let mut spec = any_pipe(&mut dice);
+        if seed % 2 == 1 {
+            impair(&mut dice, &mut spec);
+        }
         let arrivals = bursts(&mut dice, &spec, 15_000);
         let late = run(&spec, &arrivals, |_, _, _| {});
         let mut now = Time::ZERO;

@@ -222,7 +222,7 @@ fn a_neighbour_cannot_round_our_rate_away() {
         };
         let scheduler = Values::default().with("tail", Value::Choice(tail));
         let setup = Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![link(), link()] };
-        let spec = PipeSpec { kind: "virtual-links", setup, delay: Span::ZERO };
+        let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
         let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         let promise = engine.promise(PipeId(0), FlowId(0)).unwrap();
         let horizon = 300 * phase;

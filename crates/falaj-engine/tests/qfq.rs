@@ -720,7 +720,7 @@ fn leaving_does_not_cancel_a_debt() {
 }
 
 fn pipe(kind: &'static str, setup: Setup) -> PipeSpec {
-    PipeSpec { kind, setup, delay: Span::ZERO }
+    PipeSpec::new(kind, setup, Span::ZERO)
 }
 
 /// Weights change while everything is queued and a packet is on the wire, by any

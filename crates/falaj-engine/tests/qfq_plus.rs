@@ -18,7 +18,7 @@ fn pipe(weights: &[u64]) -> PipeSpec {
     let flow = |&w: &u64| FlowSetup::new(Values::default().with("weight", Value::Count(w)), Limit::Packets(1000));
     let flows = weights.iter().map(flow).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
-    PipeSpec { kind: "qfq+", setup, delay: Span::ZERO }
+    PipeSpec::new("qfq+", setup, Span::ZERO)
 }
 
 /// Looks at every aggregate each time, in fractions; weights and numbers of

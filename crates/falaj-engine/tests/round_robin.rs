@@ -21,7 +21,7 @@ const PIPE: PipeId = PipeId(0);
 fn pipe(kind: &'static str, largest: u32, scheduler: Values, flows: &[Values]) -> PipeSpec {
     let flow = |values: &Values| FlowSetup::new(values.clone(), Limit::Packets(40));
     let flows = flows.iter().map(flow).collect();
-    PipeSpec { kind, setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, delay: Span::ZERO }
+    PipeSpec::new(kind, Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows }, Span::ZERO)
 }
 
 fn none() -> Values {

@@ -24,7 +24,7 @@ fn pipe(weights: &[u64], queue: u32) -> PipeSpec {
     };
     let flows = weights.iter().map(flow).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
-    PipeSpec { kind: "timer-wheels", setup, delay: Span::ZERO }
+    PipeSpec::new("timer-wheels", setup, Span::ZERO)
 }
 
 /// Departures as `A@2`: flow, end in bytes.

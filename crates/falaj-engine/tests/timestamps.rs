@@ -375,7 +375,7 @@ fn random_shares(dice: &mut Dice, kind: &'static str, rate: Rate) -> (PipeSpec, 
     let flows = (0..n).map(|_| flow(dice)).collect();
     let largest = dice.from(2, 40) as u32;
     let setup = Setup { rate, largest, scheduler: Values::default(), flows };
-    let spec = PipeSpec { kind, setup, delay: Span::ZERO };
+    let spec = PipeSpec::new(kind, setup, Span::ZERO);
     let arrivals = bursts(dice, &spec, 15_000);
     (spec, arrivals)
 }
@@ -454,7 +454,7 @@ fn scfq_lags_as_far_as_its_bound() {
         served.iter().find(|s| s.flow == last.index()).unwrap().end - 1
     };
     let promise = |kind| {
-        let spec = PipeSpec { kind, setup: setup.clone(), delay: Span::ZERO };
+        let spec = PipeSpec::new(kind, setup.clone(), Span::ZERO);
         Engine::new(&[spec]).unwrap().promise(PipeId(0), last).unwrap().delay.delay.0
     };
     // 2 (n - 1) + 1 packets, less the nanosecond; the bound has two for rounding.
@@ -470,7 +470,7 @@ fn sfq_reaches_its_bound() {
     let mut setup = weights(4, &vec![1; n]);
     let last = FlowId(n as u32 - 1);
     setup.flows[last.index()].limit = Limit::Packets(1);
-    let spec = PipeSpec { kind: "sfq", setup, delay: Span::ZERO };
+    let spec = PipeSpec::new("sfq", setup, Span::ZERO);
     let mut all = vec![Arrival { at: Time(0), flow: last, bytes: 4 }];
     all.extend((0..2 * (n as u32 - 1)).map(|k| Arrival { at: Time(1), flow: FlowId(k / 2), bytes: 4 }));
     all.push(Arrival { at: Time(32), flow: last, bytes: 4 });
@@ -767,7 +767,7 @@ fn no_setup_panics() {
         if entry.kind == "mtr-ls" && dice.from(0, 1) == 0 {
             scheduler.set("period", Value::Span(Span(dice.one_of(&spans))));
         }
-        let spec = PipeSpec { kind: entry.kind, setup: Setup { rate, largest, scheduler, flows }, delay: Span::ZERO };
+        let spec = PipeSpec::new(entry.kind, Setup { rate, largest, scheduler, flows }, Span::ZERO);
         let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
         let n = spec.setup.flows.len() as u64;
         for f in 0..n {

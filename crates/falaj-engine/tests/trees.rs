@@ -110,7 +110,7 @@ fn a_link_within_a_link() {
         scheduler: Values::default().with("tail", Value::Choice("skip")),
         flows: vec![link("B"), link("B")],
     };
-    let mut spec = PipeSpec { kind: "virtual-links", setup, delay: Span::ZERO };
+    let mut spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
     let leaf = || FlowSetup::new(Values::default(), Limit::Packets(10));
     below(&mut spec, 0, "drr", vec![leaf(), leaf()]);
     let at_once = [(0, 4), (0, 4), (0, 4), (1, 4), (2, 4), (2, 4), (2, 4)];

@@ -145,7 +145,7 @@ fn a_queue_of_tiny_packets_waits_for_the_others_phases() {
         scheduler: Values::default().with("tail", Value::Choice("skip")),
         flows: vec![link("B", 1800, Limit::Bytes(100)), link("A", 3200, Limit::Packets(10))],
     };
-    let spec = PipeSpec { kind: "virtual-links", setup, delay: Span::ZERO };
+    let spec = PipeSpec::new("virtual-links", setup, Span::ZERO);
     // The first link has given up its turn when its packets come.
     let mut arrivals = vec![Arrival { at: Time(0), flow: FlowId(1), bytes: 100 }; 8];
     arrivals.extend(vec![Arrival { at: Time(0), flow: FlowId(0), bytes: 1 }; 100]);

@@ -82,7 +82,7 @@ pub fn drain(link: &Link) -> falaj_sched::time::Span {
                 Limit::Bytes(n) => n,
             })
             .sum();
-        d.delay + d.setup.rate.airtime_of_many(queues) * 2
+        d.impairments.delays(d.delay).1 + d.setup.rate.airtime_of_many(queues) * 2
     };
     of(&link.up).max(of(&link.down)).min(Span::from_secs(5)) + Span::from_millis(200)
 }

@@ -460,6 +460,10 @@ impl Forwarder {
                         record(recorder, &self.units, packet, verdict, &mut self.cut);
                     }
                 }
+                Output::Copy(emit) => match self.units.copy(emit.handle, &mut self.cut) {
+                    Some(packet) => self.releases.emitted(packet, &emit),
+                    None => self.losses.no_memory += 1,
+                },
                 Output::Drop(dropped) => {
                     let packet = self.units.decided(dropped.handle);
                     self.releases.dropped(packet.unit, &self.units);
@@ -468,6 +472,16 @@ impl Forwarder {
                         record(recorder, &self.units, packet, verdict, &mut self.cut);
                     }
                     self.units.gone(packet.unit, 1);
+                }
+                Output::Corrupt(corrupt) => {
+                    // A bit of this packet alone.
+                    let Some(unit) = self.units.separate(corrupt.handle, &mut self.cut) else {
+                        self.losses.no_memory += 1;
+                        continue;
+                    };
+                    self.releases.dropped(unit, &self.units);
+                    let (port, bytes) = self.units.bytes_of(corrupt.handle);
+                    self.ports[port].port.corrupt(bytes, &corrupt);
                 }
             }
         }

@@ -70,6 +70,12 @@ impl Pool {
         &kept.memory[..kept.length as usize]
     }
 
+    /// The same, to be changed.
+    pub(crate) fn unit_mut(&mut self, handle: u32) -> &mut [u8] {
+        let kept = &mut self.units[handle as usize];
+        &mut kept.memory[..kept.length as usize]
+    }
+
     /// Gives its memory back.
     #[inline]
     pub(crate) fn release(&mut self, handle: u32) {
@@ -106,6 +112,19 @@ mod tests {
                 }
                 assert_eq!(pool.memory, memory);
             }
+        }
+    }
+
+    #[test]
+    fn a_copy_is_a_unit_of_its_own() {
+        for size in [100, 65_536] {
+            let mut pool = Pool::new(size, 3 * (BESIDE + size));
+            let first = kept(&mut pool, 7, 80).unwrap();
+            let second = pool.copy(first).unwrap();
+            pool.unit_mut(second)[3] = 8;
+            assert_eq!((pool.unit(first)[3], pool.unit(second)[3]), (7, 8));
+            pool.release(first);
+            assert_eq!(pool.unit(second)[4..], [7; 76]);
         }
     }
 

@@ -5,6 +5,7 @@ use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -50,6 +51,9 @@ pub trait Port {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
+    /// Turns a bit of a unit that this port has read, so that it is found wrong
+    /// at the far end as it would be behind a real link.
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
@@ -91,6 +95,13 @@ pub(crate) fn classified(classifier: &Classifier, account: Account, unit: &[u8])
     }
 }
 
+/// Turns a bit of the frame behind a virtio-net header.
+pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
+    Tap::finish_checksum(unit);
+    let header = Tap::VNET_HEADER.min(unit.len());
+    corrupt.turn(&mut unit[header..]);
+}
+
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
@@ -114,6 +125,10 @@ impl Port for TapPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.tap.write(unit)
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        turn(unit, corrupt);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -148,6 +163,39 @@ mod tests {
         let received = port.receive(&mut buffer).unwrap().unwrap();
         assert_eq!(received.flow, Some(FlowId(0)));
         received.bytes
+    }
+
+    /// A UDP datagram whose checksum is left to the device, as a kernel hands it over.
+    #[test]
+    fn a_wrong_bit_is_found_by_the_checksum() {
+        let (port, _kernel) = port(Account::L2);
+        let sum = |bytes: &[u8]| {
+            let mut sum: u32 = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
+            while sum > 0xffff {
+                sum = (sum & 0xffff) + (sum >> 16);
+            }
+            sum as u16
+        };
+        let (payload, transport) = ([7u8; 33], ETHERNET + 20);
+        let length = 8 + payload.len() as u16;
+        // Addresses 10.77.0.1 and 10.77.0.2, UDP, and its length.
+        let pseudo = sum(&[10, 77, 0, 1, 10, 77, 0, 2, 0, 17, 0, length as u8]);
+        let mut whole = vec![0u8; Tap::VNET_HEADER + transport];
+        (whole[0], whole[6], whole[8]) = (1, transport as u8, 6);
+        whole.extend([0x13, 0x8c, 0x13, 0x8c, 0, length as u8]);
+        whole.extend(pseudo.to_be_bytes());
+        whole.extend(payload);
+        // A bit of the Ethernet header, and one of the last byte.
+        for draw in [0, u64::MAX] {
+            let mut unit = whole.clone();
+            port.corrupt(&mut unit, &Corrupt { handle: 0, draw });
+            assert_eq!(unit[..Tap::VNET_HEADER - 4][0], 0, "nothing is left to do, and nothing is known to be right");
+            let datagram = &unit[Tap::VNET_HEADER + transport..];
+            let right = u32::from(sum(datagram)) + u32::from(pseudo);
+            assert_eq!((right & 0xffff) + (right >> 16) == 0xffff, draw == 0);
+            let turned: u32 = unit[12..].iter().zip(&whole[12..]).map(|(a, b)| (a ^ b).count_ones()).sum();
+            assert!(turned >= 1);
+        }
     }
 
     #[test]

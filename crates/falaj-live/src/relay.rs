@@ -4,6 +4,7 @@
 use crate::buffer;
 use crate::port::{Port, Received};
 use falaj_engine::account::Account;
+use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -57,6 +58,10 @@ impl Port for RelayPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         Ok(unless_it_would_block(self.socket.send_to(unit, self.to))?.is_some())
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        corrupt.turn(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -126,6 +126,44 @@ impl Units {
         }
     }
 
+    /// A unit of this packet alone, which the engine emits beside it; `None` if there is no memory for it.
+    pub(crate) fn copy(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<Packet> {
+        let packet = self.packets[handle as usize];
+        let unit = self.alone(packet, cut)?;
+        self.about[unit as usize].undecided = 0;
+        Some(Packet { unit, index: 0, ..packet })
+    }
+
+    /// Takes a packet out of its unit, which it was in until now, into one of its own; `None` if there is no
+    /// memory for it. Says which unit that was.
+    pub(crate) fn separate(&mut self, handle: u32, cut: &mut Vec<u8>) -> Option<u32> {
+        let packet = self.packets[handle as usize];
+        let was = packet.unit;
+        if self.about[was as usize].train.is_some() {
+            let unit = self.alone(packet, cut)?;
+            self.packets[handle as usize] = Packet { unit, index: 0, ..packet };
+            self.about[was as usize].undecided -= 1;
+            self.gone(was, 1);
+        }
+        Some(was)
+    }
+
+    /// A new unit of one packet.
+    fn alone(&mut self, packet: Packet, cut: &mut Vec<u8>) -> Option<u32> {
+        let Packet { unit, index, .. } = packet;
+        let bytes = self.part(unit, index, index + 1, cut);
+        let (length, port) = (bytes.len(), self.port(unit));
+        let bytes = bytes.to_vec();
+        self.pool.buffer()[..length].copy_from_slice(&bytes);
+        self.keep(length, port, None)
+    }
+
+    /// The bytes of a packet that is a unit of its own, and the port that it came in at.
+    pub(crate) fn bytes_of(&mut self, handle: u32) -> (usize, &mut [u8]) {
+        let unit = self.packets[handle as usize].unit;
+        (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
+    }
+
     /// So many of its packets were handed over or dropped.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {

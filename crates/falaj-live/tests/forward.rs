@@ -3,13 +3,18 @@
 //! CPU time, which are wide.
 
 use falaj_engine::account::Account;
-use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, PipeId};
+use falaj_engine::engine::{Corrupt, Unit};
+use falaj_engine::impair::Impairments;
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::loss::Loss;
+use falaj_engine::pipe::{Counters, PipeSpec};
+use falaj_engine::{Engine, Output, PipeId};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::RelayPort;
 use falaj_sched::params::{FlowSetup, Setup, Values};
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -124,6 +129,9 @@ impl Port for Memory {
             }
         }
     }
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        corrupt.turn(&mut unit[5..]);
+    }
     fn readable(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -131,7 +139,7 @@ impl Port for Memory {
 
 fn pipe(rate: Rate, delay: Span) -> PipeSpec {
     let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(100_000))];
-    PipeSpec { kind: "fifo", setup: Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows }, delay }
+    PipeSpec::new("fifo", Setup { rate, largest: SIZE as u32, scheduler: Values::default(), flows }, delay)
 }
 
 fn engine(rate: Rate, delay: Span) -> Engine {
@@ -366,5 +374,62 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
         assert_eq!(receiver.recv(&mut buffer).map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
         assert_eq!(forwarder.counters(PipeId(i as u32), FLOW).sent_bytes, 50 * 242);
     }
+    Ok(())
+}
+
+/// The same decisions as in simulated time: which packets are lost, doubled, turned.
+#[test]
+fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
+    let half = |what: u64| Event::independent(Probability::of(what, 10));
+    let impairments = Impairments {
+        loss: Some(Loss::Random(half(3))),
+        duplicate: Some(half(2)),
+        corrupt: Some(half(1)),
+        ..Impairments::default()
+    };
+    let spec = PipeSpec { impairments, seed: 11, ..pipe(Rate::from_mbit(1000), Span::from_micros(100)) };
+    let engine = || Engine::new(std::slice::from_ref(&spec)).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    const N: u32 = 400;
+
+    // Simulated: a packet each 100 us.
+    let (mut simulated, mut out) = (engine(), Vec::new());
+    for handle in 0..N {
+        let unit = Unit { flow: FLOW, handle, bytes: 100 };
+        simulated.input(PipeId(0), unit, Time(u64::from(handle) * 100_000), &mut out);
+    }
+    simulated.poll(Time::NEVER, &mut out);
+    let mut expected: Vec<(u32, bool)> = Vec::new();
+    let mut corrupt = None;
+    for output in out {
+        match output {
+            Output::Corrupt(c) => corrupt = Some(c.handle),
+            Output::Emit(e) | Output::Copy(e) => expected.push((e.handle, corrupt == Some(e.handle))),
+            Output::Drop(_) => {}
+        }
+    }
+
+    let clock = Clock::from_zero(monotonic());
+    let (near, near_port) = Outside::port(clock)?;
+    let (far, far_port) = Outside::port(clock)?;
+    let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(0), leaves_at: 1 - i as usize };
+    let ports = [(0, near_port), (1, far_port)].map(attached).into();
+    let mut forwarder = Forwarder::new(clock, engine(), &[1], ports, Options::default());
+    for number in 0..N {
+        near.push(ask::NOTHING, number, 100)?;
+        if number % 16 == 0 {
+            forwarder.run(clock.now() + Span::from_micros(50), &[])?;
+        }
+    }
+    run_dry(&mut forwarder)?;
+    let turned = |unit: &[u8]| unit[5..].iter().any(|b| *b != 0);
+    let got: Vec<(u32, bool)> = {
+        let inside = far.inside.borrow();
+        far.numbers().into_iter().zip(inside.out.iter().map(|(_, unit)| turned(unit))).collect()
+    };
+    assert_eq!(got, expected);
+    let counters = forwarder.counters(PipeId(0), FLOW);
+    let harm = |c: Counters| (c.offered, c.sent, c.lost, c.duplicated, c.corrupted, c.reordered);
+    assert_eq!(harm(counters), harm(simulated.counters(PipeId(0), FLOW)));
+    assert!(counters.lost > 50 && counters.duplicated > 20 && counters.corrupted > 10, "{counters:?}");
     Ok(())
 }

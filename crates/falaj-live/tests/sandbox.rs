@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use falaj_engine::{Engine, PipeId};
+use falaj_engine::{Corrupt, Engine, PipeId};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
@@ -637,6 +637,9 @@ impl Port for Finishing {
         let mut unit = unit.to_vec();
         finish_checksum(&mut unit);
         self.port.transmit(&unit)
+    }
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        self.port.corrupt(unit, corrupt);
     }
     fn readable(&self) -> BorrowedFd<'_> {
         self.port.readable()

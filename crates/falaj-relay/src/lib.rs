@@ -22,6 +22,7 @@ mod udp;
 
 pub use pipes::RelayFlow;
 
+use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Protocol};
 use falaj_engine::key::Key;
@@ -29,7 +30,7 @@ use falaj_scenario::Link;
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
-use pipes::{Fate, Pipes, UP};
+use pipes::{Cargo, Fate, Pipes, UP};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -120,6 +121,22 @@ enum Message {
 enum Item {
     Udp(udp::Datagram),
     Tcp(tcp::Segment),
+}
+
+/// What a link does to packets it does to datagrams: a stream comes once, and as it was.
+impl Cargo for Item {
+    fn copy(&self) -> Option<Item> {
+        match self {
+            Item::Udp(datagram) => Some(Item::Udp(datagram.clone())),
+            Item::Tcp(_) => None,
+        }
+    }
+
+    fn corrupt(&mut self, corrupt: &Corrupt) {
+        if let Item::Udp(datagram) = self {
+            datagram.corrupt(corrupt);
+        }
+    }
 }
 
 /// So many packets that were read wait for the deciding thread at most; more wait where the system keeps them.

@@ -3,7 +3,7 @@
 use crate::room::Room;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId};
+use falaj_engine::{Corrupt, Emit, Engine, Output, PipeId};
 use falaj_scenario::{Direction, Link};
 use falaj_sched::params::{Refusals, Setup, Value};
 use falaj_sched::queue::{FlowId, Limit};
@@ -41,8 +41,16 @@ pub(crate) enum Fate<T> {
 /// A packet on its way.
 struct OnItsWay<T> {
     item: T,
-    /// Whether it takes room in a queue.
-    counted: bool,
+    /// Bytes of room that it takes in a queue.
+    room: Option<u32>,
+}
+
+/// What may be on its way.
+pub(crate) trait Cargo: Sized {
+    /// The same once more; `None` if it comes once only.
+    fn copy(&self) -> Option<Self>;
+    /// Turns a bit of it.
+    fn corrupt(&mut self, corrupt: &Corrupt);
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +131,7 @@ fn unlimited(direction: &Direction) -> (PipeSpec, Vec<Arc<Room>>) {
     (pipe, rooms)
 }
 
-impl<T> Pipes<T> {
+impl<T: Cargo> Pipes<T> {
     pub(crate) fn new(link: &Link) -> Result<Pipes<T>, Refusals> {
         let [(up, rooms_up), (down, rooms_down)] = [&link.up, &link.down].map(unlimited);
         let rooms = [rooms_up, rooms_down];
@@ -169,17 +177,7 @@ impl<T> Pipes<T> {
 
     /// Something that has room, or that takes none: the first and the last word of a stream.
     pub(crate) fn input(&mut self, pipe: usize, flow: FlowId, bytes: u32, item: T, counted: bool) {
-        let item = Some(OnItsWay { item, counted });
-        let handle = match self.free.pop() {
-            Some(handle) => {
-                self.items[handle as usize] = item;
-                handle
-            }
-            None => {
-                self.items.push(item);
-                self.items.len() as u32 - 1
-            }
-        };
+        let handle = self.hold(OnItsWay { item, room: counted.then_some(bytes) });
         let now = self.now();
         self.engine.input(PipeId(pipe as u32), Unit { flow, handle, bytes }, now, &mut self.out);
         self.note();
@@ -214,29 +212,59 @@ impl<T> Pipes<T> {
     fn note(&mut self) {
         let mut out = std::mem::take(&mut self.out);
         for output in out.drain(..) {
-            let (pipe, flow, handle, bytes) = match &output {
-                Output::Emit(e) => (e.pipe, e.flow, e.handle, e.bytes),
-                Output::Drop(d) => (d.pipe, d.flow, d.handle, d.bytes),
-            };
-            let (pipe, flow) = (pipe.0 as usize, flow.index());
-            if self.items[handle as usize].as_ref().is_some_and(|item| item.counted) {
-                self.rooms[pipe][flow].give_back(bytes);
-            }
             match output {
                 Output::Emit(e) => {
-                    self.sequence += 1;
-                    let (due, sequence, nominal) = (e.due, self.sequence, e.end - e.arrival);
-                    self.releases.push(Reverse(Release { due, sequence, handle, pipe, flow, nominal }));
+                    self.leaves_its_queue(e.pipe, e.flow, e.handle);
+                    self.release(&e, e.handle);
                 }
-                Output::Drop(_) => {
-                    if let Some(gone) = self.items[handle as usize].take() {
+                Output::Copy(e) => {
+                    let copy = self.items[e.handle as usize].as_ref().and_then(|way| way.item.copy());
+                    let Some(item) = copy else { continue };
+                    let handle = self.hold(OnItsWay { item, room: None });
+                    self.release(&e, handle);
+                }
+                Output::Corrupt(corrupt) => {
+                    if let Some(way) = &mut self.items[corrupt.handle as usize] {
+                        way.item.corrupt(&corrupt);
+                    }
+                }
+                Output::Drop(d) => {
+                    self.leaves_its_queue(d.pipe, d.flow, d.handle);
+                    if let Some(gone) = self.items[d.handle as usize].take() {
                         self.fates.push(Fate::Lost(gone.item));
                     }
-                    self.free.push(handle);
+                    self.free.push(d.handle);
                 }
             }
         }
         self.out = out;
+    }
+
+    /// A handle for something on its way.
+    fn hold(&mut self, item: OnItsWay<T>) -> u32 {
+        match self.free.pop() {
+            Some(handle) => {
+                self.items[handle as usize] = Some(item);
+                handle
+            }
+            None => {
+                self.items.push(Some(item));
+                (self.items.len() - 1) as u32
+            }
+        }
+    }
+
+    fn leaves_its_queue(&mut self, pipe: PipeId, flow: FlowId, handle: u32) {
+        if let Some(bytes) = self.items[handle as usize].as_mut().and_then(|way| way.room.take()) {
+            self.rooms[pipe.0 as usize][flow.index()].give_back(bytes);
+        }
+    }
+
+    fn release(&mut self, emit: &Emit, handle: u32) {
+        self.sequence += 1;
+        let (due, sequence, nominal) = (emit.due, self.sequence, emit.end - emit.arrival);
+        let (pipe, flow) = (emit.pipe.0 as usize, emit.flow.index());
+        self.releases.push(Reverse(Release { due, sequence, handle, pipe, flow, nominal }));
     }
 
     /// What was measured so far: up, then down, by flow.

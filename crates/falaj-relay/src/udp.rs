@@ -2,6 +2,7 @@
 
 use crate::pipes::{DOWN, UP};
 use crate::{Core, Item, Message as Any, STACK, Spec};
+use falaj_engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -24,10 +25,18 @@ pub(crate) enum Message {
 }
 
 /// A datagram on its way.
+#[derive(Clone)]
 pub(crate) struct Datagram {
     pipe: usize,
     client: SocketAddr,
     bytes: Box<[u8]>,
+}
+
+impl Datagram {
+    /// Turns a bit of it.
+    pub(crate) fn corrupt(&mut self, corrupt: &Corrupt) {
+        corrupt.turn(&mut self.bytes);
+    }
 }
 
 struct Client {

@@ -45,6 +45,14 @@ pub enum Holds {
     Scheduler,
     /// A table with these keys.
     Table(&'static [Key]),
+    /// A table with these keys; or the value of the first of them alone.
+    Brief(&'static [Key]),
+    /// A number of bytes, which may be negative; see [`crate::parse_overhead`].
+    Overhead,
+    /// Numbers of packets; see [`crate::parse_numbers`].
+    Numbers,
+    /// The name of a file, beside the scenario's.
+    File,
     /// A table with these keys, or a list of such tables.
     Tables(&'static [Key]),
     /// A table of tables, by names that people choose. Their keys are these,
@@ -115,6 +123,48 @@ pub const TABLES: &[Table] = &[
         doc: "a flow within a flow, known as `FLOW/PART`; the flow's discipline has keys of its own",
         keys: PART,
     },
+    Table {
+        word: "trace",
+        header: "trace = { … }",
+        doc: "how the rate of a link changes; `trace = \"up.csv\"` is the file alone",
+        keys: TRACE,
+    },
+    Table {
+        word: "profile",
+        header: "profile = { … }",
+        doc: "how long packets take beyond their own transmission; `profile = \"wifi.profile\"` is the file alone",
+        keys: PROFILE,
+    },
+    Table {
+        word: "loss",
+        header: "loss = { … }",
+        doc: "which packets a link loses; `loss = \"1%\"` is the probability alone",
+        keys: LOSS,
+    },
+    Table {
+        word: "duplicate",
+        header: "duplicate = { … }",
+        doc: "which packets arrive twice; `duplicate = \"1%\"` is the probability alone, and `corrupt` takes the same",
+        keys: EVENT,
+    },
+    Table {
+        word: "reorder",
+        header: "reorder = { … }",
+        doc: "which packets overtake; `reorder = \"1%\"` is the probability alone",
+        keys: REORDER,
+    },
+    Table {
+        word: "jitter",
+        header: "jitter = { … }",
+        doc: "how the delay of packets differs; `jitter = \"5ms\"` is the amount alone",
+        keys: JITTER,
+    },
+    Table {
+        word: "slot",
+        header: "slot = { … }",
+        doc: "when packets are delivered; `slot = \"20ms\"` is the time from one slot to the next",
+        keys: SLOT,
+    },
     Table { word: "need", header: "need = { … }", doc: "what the owner of a flow asks for", keys: NEED },
     Table {
         word: "envelope",
@@ -145,8 +195,12 @@ pub const FILE: &[Key] = &[
 ];
 
 /// What either direction of a link may have.
-const RATE: Key =
-    key("rate", Holds::Value(Kind::Rate), Required, "bits a second that the link carries, or `unlimited`");
+const RATE: Key = key(
+    "rate",
+    Holds::Value(Kind::Rate),
+    Required,
+    "bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it",
+);
 const DELAY: Key = key("delay", Holds::Value(Kind::Span), Default("0s"), "propagation, from one end to the other");
 const MTU: Key = key(
     "mtu",
@@ -173,6 +227,242 @@ const FLOWS: Key = key(
     "the flows, each `[link.NAME.flow.FLOW]`; a packet belongs to the first that matches",
 );
 
+const OVERHEAD: Key = key(
+    "overhead",
+    Holds::Overhead,
+    Otherwise("none"),
+    "so much more each packet costs on the link than `account` counts, or less; rates, queues and quanta count it too, sizes and rates of traffic do not",
+);
+const CELLS: Key = key(
+    "cells",
+    Holds::Value(Kind::Choice(falaj_engine::framing::Cells::NAMES)),
+    Default("none"),
+    "what packets are carried in, with their overhead: whole cells of ATM (53 B for 48), or PTM (a byte for each 64)",
+);
+const PRESET: Key = key(
+    "preset",
+    Holds::Value(Kind::Choice(&crate::presets::NAMES)),
+    Otherwise("none"),
+    "a link that many know by this name: what is not set is as there; `falaj presets` shows them",
+);
+const BURST: Key = key(
+    "burst",
+    Holds::BytesIn { min: 1, max: BURST_MAX },
+    Otherwise("none: the link serialises, each packet occupies it for its length"),
+    "makes the link a token bucket: packets pass in no time while tokens last, so many bytes of them at most",
+);
+const TRACED: Key = key(
+    "trace",
+    Holds::Brief(TRACE),
+    Otherwise("the rate stays"),
+    "a file that says how the rate changes, in place of `rate`",
+);
+
+const PROFILED: Key = key(
+    "profile",
+    Holds::Brief(PROFILE),
+    Otherwise("none"),
+    "a dummynet profile: how long each packet takes beyond its own transmission",
+);
+
+/// `profile = { … }`.
+pub const PROFILE: &[Key] = &[
+    key("file", Holds::File, Required, "the profile, as dummynet takes it; its `bw` counts where there is no `rate`"),
+    key(
+        "occupies",
+        Holds::Value(Kind::Choice(&["yes", "no"])),
+        Default("yes"),
+        "whether the link is occupied for that time, or packets are only later",
+    ),
+];
+
+/// `trace = { … }`.
+pub const TRACE: &[Key] = &[
+    key(
+        "file",
+        Holds::File,
+        Required,
+        "lines of `time,rate`, as in `1.5s,10mbit`; or a mahimahi trace, a line with the millisecond of each packet",
+    ),
+    key(
+        "repeat",
+        Holds::PositiveSpan,
+        Otherwise("the last rate stays; a mahimahi trace repeats where it ends"),
+        "after this time it begins anew; for lines of `time,rate`",
+    ),
+];
+
+/// What a link does to packets, behind its queue.
+const LOSES: Key = key("loss", Holds::Brief(LOSS), Otherwise("none"), "packets that the link loses");
+const DUPLICATES: Key = key("duplicate", Holds::Brief(EVENT), Otherwise("none"), "packets that arrive twice");
+const CORRUPTS: Key = key("corrupt", Holds::Brief(EVENT), Otherwise("none"), "packets that arrive with a bit turned");
+const REORDERS: Key =
+    key("reorder", Holds::Brief(REORDER), Otherwise("none"), "packets that overtake: they skip the link's delay");
+const JITTERS: Key = key(
+    "jitter",
+    Holds::Brief(JITTER),
+    Otherwise("none"),
+    "by how much the delay of packets differs; `delay` is its mean, and packets stay in order",
+);
+const SLOTTED: Key = key(
+    "slot",
+    Holds::Brief(SLOT),
+    Otherwise("at any time"),
+    "packets are delivered together, in slots with this time from one to the next",
+);
+
+/// How often a thing happens.
+const PROBABILITY: Key = key("probability", Holds::Value(Kind::Probability), Required, "how often it happens");
+const CORRELATION: Key = key(
+    "correlation",
+    Holds::Value(Kind::Probability),
+    Default("0%"),
+    "how often a packet fares as the one before it; the mean stays",
+);
+
+/// `duplicate = { … }` and `corrupt = { … }`.
+pub const EVENT: &[Key] = &[PROBABILITY, CORRELATION];
+
+/// `reorder = { … }`.
+pub const REORDER: &[Key] = &[
+    PROBABILITY,
+    CORRELATION,
+    key(
+        "gap",
+        Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
+        Default("1"),
+        "only each so many-th packet of a flow may overtake",
+    ),
+];
+
+/// The key that decides which others of a loss there are.
+pub(crate) const LOSS_KIND: Key = key(
+    "kind",
+    Holds::Value(Kind::Choice(&["random", "gilbert-elliott", "four-states", "every", "list"])),
+    Default("random"),
+    "with a probability, in bursts by a Markov chain of two or of four states, each so many-th, or by number",
+);
+
+/// `loss = { … }`; which of these there may be is for its `kind` to say.
+pub const LOSS: &[Key] = &[
+    key(
+        "probability",
+        Holds::Value(Kind::Probability),
+        Otherwise("required by `random`"),
+        "how often a packet is lost; for `random`",
+    ),
+    LOSS_KIND,
+    key(
+        "correlation",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "how often a packet fares as the one before it; the mean stays; for `random`",
+    ),
+    key(
+        "to-bad",
+        Holds::Value(Kind::Probability),
+        Otherwise("required by `gilbert-elliott`"),
+        "from the good state to the bad one, behind each packet; for `gilbert-elliott`",
+    ),
+    key(
+        "to-good",
+        Holds::Value(Kind::Probability),
+        Otherwise("required by `gilbert-elliott`"),
+        "from the bad state to the good one, behind each packet; for `gilbert-elliott`",
+    ),
+    key(
+        "loss-bad",
+        Holds::Value(Kind::Probability),
+        Default("100%"),
+        "how often a packet is lost in the bad state; for `gilbert-elliott`",
+    ),
+    key(
+        "loss-good",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "how often a packet is lost in the good state; for `gilbert-elliott`",
+    ),
+    key(
+        "p13",
+        Holds::Value(Kind::Probability),
+        Otherwise("required by `four-states`"),
+        "from a gap, where packets arrive, into a burst of losses; for `four-states`",
+    ),
+    key(
+        "p31",
+        Holds::Value(Kind::Probability),
+        Otherwise("100% less p13"),
+        "from a burst into a gap; for `four-states`",
+    ),
+    key(
+        "p32",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "in a burst, from a packet that is lost to one that arrives; for `four-states`",
+    ),
+    key("p23", Holds::Value(Kind::Probability), Default("100%"), "and back; for `four-states`"),
+    key("p14", Holds::Value(Kind::Probability), Default("0%"), "a single loss in a gap; for `four-states`"),
+    key(
+        "count",
+        Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
+        Otherwise("required by `every`"),
+        "each so many-th packet of a flow is lost; for `every`",
+    ),
+    key(
+        "packets",
+        Holds::Numbers,
+        Otherwise("required by `list`"),
+        "these packets of each flow are lost, counted from 1; for `list`",
+    ),
+];
+
+/// `jitter = { … }`.
+pub const JITTER: &[Key] = &[
+    key("amount", Holds::PositiveSpan, Required, "standard deviation of the delay; of `uniform` as much less or more"),
+    key(
+        "distribution",
+        Holds::Value(Kind::Choice(&["uniform", "normal", "pareto", "paretonormal"])),
+        Default("uniform"),
+        "how delays are distributed, unless a `table` says it",
+    ),
+    key(
+        "table",
+        Holds::File,
+        Otherwise("none"),
+        "a file with a distribution that was measured, as netem takes it (`.dist`)",
+    ),
+    key(
+        "correlation",
+        Holds::Value(Kind::Probability),
+        Default("0%"),
+        "how often a packet has the delay of the one before it; mean and deviation stay",
+    ),
+    key(
+        "order",
+        Holds::Value(Kind::Choice(&["kept", "free"])),
+        Default("kept"),
+        "whether packets wait for those before them, or may overtake",
+    ),
+];
+
+/// `slot = { … }`.
+pub const SLOT: &[Key] = &[
+    key("least", Holds::PositiveSpan, Required, "shortest time from one slot to the next"),
+    key("most", Holds::PositiveSpan, Otherwise("as `least`"), "longest time from one slot to the next"),
+    key(
+        "packets",
+        Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
+        Otherwise("any number"),
+        "so many packets in a slot at most",
+    ),
+    key(
+        "bytes",
+        Holds::BytesIn { min: 1, max: BURST_MAX },
+        Otherwise("any number"),
+        "so many bytes in a slot at most, as the link accounts them; a packet that is larger has one alone",
+    ),
+];
+
 /// `[link.NAME]`: both directions alike, unless `up` or `down` say otherwise.
 pub const LINK: &[Key] = &[
     RATE,
@@ -181,12 +471,27 @@ pub const LINK: &[Key] = &[
     ACCOUNT,
     SCHEDULED,
     FLOWS,
+    OVERHEAD,
+    CELLS,
+    PRESET,
+    BURST,
+    TRACED,
+    LOSES,
+    DUPLICATES,
+    CORRUPTS,
+    REORDERS,
+    JITTERS,
+    SLOTTED,
+    PROFILED,
     key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
     key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
 ];
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
-pub const DIRECTION: &[Key] = &[RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS];
+pub const DIRECTION: &[Key] = &[
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS,
+    REORDERS, JITTERS, SLOTTED, PROFILED,
+];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
 pub const SCHEDULER: &[Key] = &[KIND];

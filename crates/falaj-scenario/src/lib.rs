@@ -36,24 +36,35 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
-//! | `read`, `syntax`, `link`, `traffic`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
+//! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
+//! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
+mod capacity;
 mod diagnostics;
+mod dist;
+mod divided;
+mod flows;
 mod format;
+mod impair;
 pub mod keys;
 mod link;
 mod matching;
 mod model;
 mod nearest;
 mod parse;
+mod place;
+mod presets;
+mod profile;
 mod read;
 pub mod reference;
 mod schema;
 mod syntax;
+mod trace;
 mod traffic;
 mod units;
 mod unlikely;
@@ -63,5 +74,9 @@ pub use format::{RULES, WIDTH, format};
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
+pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
-pub use units::{RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_rate, parse_size, parse_span};
+pub use units::{
+    RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
+    parse_size, parse_span,
+};

@@ -2,7 +2,10 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::framing::Framing;
+use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -45,8 +48,16 @@ impl Link {
 /// One direction of a link. Its rate is `setup.rate`.
 #[derive(Debug, Clone)]
 pub struct Direction {
+    /// How the link turns bytes into time; where its rate changes, `setup.rate` is the mean.
+    pub capacity: Capacity,
+    /// What packets cost on the link beyond what `account` counts; `setup` counts that cost.
+    pub framing: Option<Framing>,
     /// Propagation delay.
     pub delay: Span,
+    /// What the link does to packets.
+    pub impairments: Impairments,
+    /// Where the random numbers of that begin: the run's seed.
+    pub seed: u64,
     /// Largest IP packet in bytes, 68 to 65535.
     pub mtu: u32,
     /// Which bytes of a packet count.
@@ -63,7 +74,20 @@ pub struct Direction {
 impl Direction {
     /// The pipe that the engine builds of it.
     pub fn pipe(&self) -> PipeSpec {
-        PipeSpec { kind: self.scheduler.kind, setup: self.setup.clone(), delay: self.delay }
+        PipeSpec {
+            kind: self.scheduler.kind,
+            setup: self.setup.clone(),
+            capacity: self.capacity.clone(),
+            framing: self.framing,
+            delay: self.delay,
+            impairments: self.impairments.clone(),
+            seed: self.seed,
+        }
+    }
+
+    /// What a packet of so many bytes, as `account` counts, costs on the link.
+    pub fn cost(&self, bytes: u32) -> u32 {
+        self.framing.map_or(bytes, |framing| framing.of(bytes))
     }
 
     /// The rules that put packets in its flows.
@@ -185,7 +209,11 @@ impl Scenario {
     pub fn simple(rate: Rate, delay: Span, queue: Limit, mtu: u32) -> Scenario {
         let account = Account::default();
         let direction = Direction {
+            capacity: Capacity::Serialise,
+            framing: None,
             delay,
+            impairments: Impairments::default(),
+            seed: Run::default().seed,
             mtu,
             account,
             scheduler: default_scheduler(),

@@ -9,9 +9,11 @@ use crate::syntax;
 use crate::traffic;
 use falaj_sched::params::Value;
 use falaj_sched::time::Span;
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
-/// Reads a scenario. `file_name` is for messages alone. With the scenario come
+/// Reads a scenario. `file_name` is for messages, and other files that the
+/// scenario names are looked for beside it. With the scenario come
 /// the warnings, in the form of the errors.
 ///
 /// # Errors
@@ -22,7 +24,7 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
     let mut problems = Vec::new();
     // Tables that are not where they were meant to be would be blamed for what
     // a missing bracket did.
-    let scenario = if syntax.sound { scenario(root.get_ref(), &mut problems) } else { None };
+    let scenario = if syntax.sound { scenario(root.get_ref(), beside(file_name), &mut problems) } else { None };
     problems.retain(|p| !syntax.broken.iter().any(|b| p.span.start <= b.end && b.start <= p.span.end));
     problems.extend(syntax.problems);
     let diagnostics = Diagnostics::new(file_name, text, problems);
@@ -32,7 +34,12 @@ pub fn parse(text: &str, file_name: &str) -> Result<(Scenario, Diagnostics), Dia
     }
 }
 
-fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Scenario> {
+/// The folder of a file.
+fn beside(file_name: &str) -> &Path {
+    Path::new(file_name).parent().unwrap_or(Path::new(""))
+}
+
+fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem>) -> Option<Scenario> {
     let file = fields(root, 0..0, "a scenario", keys::FILE, &[], problems);
     let run = run(&file, problems);
 
@@ -41,7 +48,7 @@ fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Sc
     each(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
         match slips.iter().find(|slip| slip.name == name) {
             Some(slip) => problems.push(slip.problem(at)),
-            None => links.push(link::link(name, table, at, &slips, problems)),
+            None => links.push(link::link(name, table, at, &slips, beside, problems)),
         }
     });
     if links.is_empty() && !file.field("link").map_or(file.means("link"), |f| f.datum.is_none()) {
@@ -63,9 +70,11 @@ fn scenario<'a>(root: &'a DeTable<'a>, problems: &mut Vec<Problem>) -> Option<Sc
     if !slips.is_empty() {
         return None;
     }
-    let links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
+    let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
-    Some(Scenario { links, traffic, run: run? })
+    let run = run?;
+    links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]).for_each(|d| d.seed = run.seed);
+    Some(Scenario { links, traffic, run })
 }
 
 /// Calls `read` for each named table under `key`, with where its header is.

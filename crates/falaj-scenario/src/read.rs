@@ -9,7 +9,7 @@ use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
 use falaj_sched::params::{Kind, Param, Value};
 use falaj_sched::registry::{ENTRIES, Entry};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -19,6 +19,8 @@ pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
     Name(&'a str),
+    Numbers(Vec<RangeInclusive<u64>>),
+    Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
     Table(&'a DeTable<'a>),
     /// One or several, each with its place.
@@ -61,6 +63,19 @@ impl<'a> Fields<'a> {
     /// A table that the file does not have.
     pub(crate) fn none(at: Range<usize>, what: String) -> Fields<'a> {
         Fields { at, what, found: Vec::new(), misspelt: Vec::new() }
+    }
+
+    /// Lets all stand in one place of the file.
+    pub(crate) fn placed(mut self, at: &Range<usize>) -> Fields<'a> {
+        self.at = at.clone();
+        self.found.iter_mut().for_each(|f| (f.name_at, f.at) = (at.clone(), at.clone()));
+        self
+    }
+
+    /// Takes over a field of another table, under another key.
+    pub(crate) fn adopt(&mut self, field: &Field<'a>, key: &Key) {
+        let Field { name_at, at, datum, .. } = field;
+        self.found.push(Field { key: *key, name_at: name_at.clone(), at: at.clone(), datum: datum.clone() });
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&Field<'a>> {
@@ -187,6 +202,7 @@ pub(crate) fn plain(kind: Kind, text: &str) -> Result<Value, Unreadable> {
         Kind::Rate => Value::Rate(units::parse_rate(text)?),
         Kind::Bytes => Value::Bytes(units::parse_size(text)?),
         Kind::Limit => Value::Limit(units::parse_limit(text)?),
+        Kind::Probability => Value::Probability(units::parse_probability(text)?),
         Kind::Count { min, max } => {
             let number = text.parse().ok().filter(|n| (min..=max).contains(n));
             Value::Count(number.ok_or_else(|| {
@@ -243,6 +259,14 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             other => other.map(|b| Datum::Value(Value::Bytes(b))),
         },
         (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::File, DeValue::String(text)) if text.is_empty() => {
+            Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
+        }
+        (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
+        (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
+        (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
+        (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
         (Holds::Rules, DeValue::String(text)) => {
             return rule(key, text, &at, problems).map(|m| Datum::Rules(vec![m]));
         }
@@ -324,6 +348,11 @@ fn advice(key: &Key) -> String {
         Holds::Value(Kind::Rate) | Holds::FiniteRate => ("a rate in quotes", "\"100mbit\""),
         Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => ("a size in quotes", "\"1500B\""),
         Holds::Value(Kind::Limit) => ("a limit in quotes", "\"20p\""),
+        Holds::Value(Kind::Probability) => ("a probability in quotes", "\"1%\""),
+        Holds::Overhead => ("a size in quotes", "\"-14B\""),
+        Holds::Numbers => ("numbers of packets in quotes", "\"3, 10-12\""),
+        Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
+        Holds::Brief([first, ..]) => return advice(first),
         Holds::Value(Kind::Count { min, max }) => {
             return format!("write a whole number from {min} to {max}, without quotes");
         }
@@ -334,7 +363,9 @@ fn advice(key: &Key) -> String {
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
-        Holds::Table(keys) => return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name))),
+        Holds::Table(keys) | Holds::Brief(keys) => {
+            return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));
+        }
         Holds::Tables(keys) => {
             let names = nearest::list(keys.iter().map(|k| k.name));
             return format!("write a table of {names}, as in `{}`, or a list of such tables", reference::inline(keys));
@@ -348,8 +379,9 @@ fn advice(key: &Key) -> String {
 fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
     let quantity = matches!(
         key.holds,
-        Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit)
+        Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit | Kind::Probability)
             | Holds::FiniteRate
+            | Holds::Overhead
             | Holds::PositiveSpan
             | Holds::BytesIn { .. }
     );
@@ -364,6 +396,7 @@ fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
             Holds::Value(Kind::Span) | Holds::PositiveSpan => units::parse_span(&number).err(),
             Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),
             Holds::Value(Kind::Limit) => units::parse_limit(&number).err(),
+            Holds::Value(Kind::Probability) => units::parse_probability(&number).err(),
             _ => units::parse_size(&number).err(),
         };
         if let Some(mut error) = error {

@@ -186,6 +186,15 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Value(Kind::Bytes) => SIZE_UNITS.replacen("units of", "a", 1),
         Holds::BytesIn { min, max } => format!("a size from {min}B to {max}B; {SIZE_UNITS}"),
         Holds::Value(Kind::Limit) => format!("packets, `20p`, or a size, `64kB`; above zero; {SIZE_UNITS}"),
+        Holds::Value(Kind::Probability) => "a probability in percent, `0.1%`".into(),
+        Holds::Overhead => format!("a size, which may be negative; {SIZE_UNITS}"),
+        Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
+        Holds::File => "the path of a file, from where the scenario lies".into(),
+        Holds::Brief(keys) => {
+            let names = nearest::list(keys.iter().map(|k| k.name));
+            let first = keys.first().map_or(String::new(), |k| value(k.holds));
+            format!("{first}; or a table of {names}")
+        }
         Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
         Holds::Value(Kind::Choice(words)) => format!("one of {}", nearest::list(words.iter().copied())),
         Holds::Rules => "a rule, or a list of rules".into(),
@@ -225,6 +234,11 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::Value(Kind::Rate) | Holds::FiniteRate => "100mbit",
         Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => "1500B",
         Holds::Value(Kind::Limit) => "50p",
+        Holds::Value(Kind::Probability) => "1%",
+        Holds::Overhead => "-14B",
+        Holds::Numbers => "3, 10-12",
+        Holds::File => "wifi.dist",
+        Holds::Brief([first, ..]) => return sample(first, discipline),
         Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),
         Holds::Value(Kind::Choice(words)) => {
             let other = words.iter().find(|w| key.fallback != Fallback::Value(w));
@@ -234,7 +248,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::LinkName => "uplink",
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
-        Holds::Table(keys) | Holds::Tables(keys) => return inline(keys),
+        Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys) => return inline(keys),
         Holds::Named(_) => return String::new(),
     };
     format!("\"{text}\"")
@@ -256,9 +270,21 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
+        ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
+        (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
+            with_first(word, topic.table.keys, key, &set)
+        }
         ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
         _ => format!("{header}\n{set}"),
+    }
+}
+
+/// A table in one line, with what it cannot do without.
+fn with_first(word: &str, keys: &[Key], key: &Key, set: &str) -> String {
+    match keys.first().filter(|first| first.name != key.name) {
+        Some(first) => format!("{word} = {{ {} = {}, {set} }}", first.name, sample(first, false)),
+        None => format!("{word} = {{ {set} }}"),
     }
 }
 

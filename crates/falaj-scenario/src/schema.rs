@@ -1,5 +1,6 @@
 //! The file as JSON Schema, for editors and other programs.
 
+use crate::capacity::CARRIES;
 use crate::keys::{self, Fallback, Holds, Key};
 use crate::units::pattern;
 use falaj_sched::params::{Kind, Param};
@@ -75,6 +76,13 @@ fn property(key: &Key) -> Value {
         Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+        Holds::File => json!({ "type": "string", "minLength": 1 }),
+        Holds::Overhead => text(pattern::OVERHEAD),
+        Holds::Numbers => text(pattern::NUMBERS),
+        Holds::Brief(inner) => {
+            let brief = inner.first().map_or(json!(true), property);
+            json!({ "anyOf": [brief, table(inner)] })
+        }
         Holds::Rules => {
             let rule = json!({ "type": "string", "minLength": 1 });
             json!({ "anyOf": [rule, { "type": "array", "items": rule, "minItems": 1 }] })
@@ -87,6 +95,7 @@ fn property(key: &Key) -> Value {
             Kind::Rate => text(pattern::RATE),
             Kind::Bytes => text(pattern::SIZE),
             Kind::Limit => text(pattern::LIMIT),
+            Kind::Probability => text(pattern::PROBABILITY),
             Kind::Count { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
             Kind::Choice(words) => json!({ "enum": words }),
         },
@@ -167,17 +176,16 @@ fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
 
 fn link() -> Value {
     let mut out = table(keys::LINK);
-    let required: Vec<&str> =
-        keys::DIRECTION.iter().filter(|k| k.fallback == Fallback::Required).map(|k| k.name).collect();
+    let carries = CARRIES.map(|key| json!({ "required": [key] }));
     // Both directions may have what the link has not.
     let both = json!({
         "required": ["up", "down"],
-        "properties": { "up": { "required": required }, "down": { "required": required } },
+        "properties": { "up": { "anyOf": carries }, "down": { "anyOf": carries } },
     });
     if let Some(out) = out.as_object_mut() {
         out.remove("required");
     }
-    out["anyOf"] = json!([{ "required": required }, both]);
+    out["anyOf"] = carries.into_iter().chain([both]).collect();
     let own = |side: &str| {
         ["scheduler", "flow"].map(|key| json!({ "required": [side], "properties": { side: { "required": [key] } } }))
     };

@@ -6,11 +6,12 @@
 
 use crate::keys::{MTU_MAX, MTU_MIN};
 use crate::nearest;
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 use std::fmt;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A text that could not be read: what is wrong with it, and what to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,9 +68,13 @@ pub(crate) mod pattern {
     pub(crate) const FINITE_RATE: &str = quantity!(rate!());
     pub(crate) const RATE: &str = concat!(r"^\s*(unlimited|[0-9]+(\.[0-9]+)?\s*(", rate!(), r"))\s*$");
     pub(crate) const SIZE: &str = quantity!(size!());
+    pub(crate) const PROBABILITY: &str = quantity!("%");
+    pub(crate) const OVERHEAD: &str = concat!(r"^\s*-?\s*[0-9]+(\.[0-9]+)?\s*(", size!(), r")\s*$");
+    pub(crate) const NUMBERS: &str = r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?(,\s*[0-9]+\s*(-\s*[0-9]+\s*)?)*$";
     pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
 }
 
+pub(crate) const PERCENT: &str = "a probability is in percent, as in `0.1%`";
 pub(crate) const SPAN_UNITS: &str = "units of time: ns, us, ms, s, min, h";
 pub(crate) const RATE_UNITS: &str = "units of rate: bit, kbit, mbit, gbit, tbit; B/s, kB/s, MB/s, GB/s";
 pub(crate) const SIZE_UNITS: &str = "units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)";
@@ -192,6 +197,102 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
             Err(Unreadable::new("a queue of zero holds nothing", "write `1p` or more"))
         }
         _ => Ok(limit),
+    }
+}
+
+/// Reads a number of bytes that may be negative: `24B`, `-14B`.
+///
+/// # Errors
+/// As [`parse_size`]; beyond 65535 bytes.
+pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
+    let trimmed = text.trim();
+    let (size, sign) = trimmed.strip_prefix('-').map_or((trimmed, 1), |size| (size, -1));
+    let bytes = i32::try_from(parse_size(size)?).ok().filter(|n| *n <= 65_535);
+    bytes.map(|n| sign * n).ok_or_else(|| {
+        Unreadable::new(format!("{} is out of range", quoted(text)), "write a size from `-65535B` to `65535B`")
+    })
+}
+
+/// Reads a probability: `1%`, `0.05%`.
+///
+/// # Errors
+/// Without a percent sign, above `100%`, or with more digits than a probability has.
+pub fn parse_probability(text: &str) -> Result<Probability, Unreadable> {
+    let (number, unit) = split(text, "1%")?;
+    let n = number.text;
+    if unit.is_empty() {
+        return Err(Unreadable::new(
+            format!("{} could be a part of 1 or of 100", quoted(text)),
+            format!("write `{n}%` for so many of a hundred"),
+        ));
+    }
+    if unit != "%" {
+        let near = Some("%".to_owned()).filter(|_| matches!(unit, "percent" | "pct" | "pc"));
+        return Err(Unreadable {
+            near,
+            ..Unreadable::new(format!("{}: {} is not a unit of probability", quoted(text), quoted(unit)), PERCENT)
+        });
+    }
+    let all = 100 * 10u128.pow(number.places);
+    if number.mantissa > all {
+        return Err(Unreadable::new(format!("{} is more than certain", quoted(text)), "write at most `100%`"));
+    }
+    match (u64::try_from(number.mantissa), u64::try_from(all)) {
+        (Ok(part), Ok(all)) => Ok(Probability::of(part, all)),
+        _ => Err(Unreadable::new(
+            format!("{} has too many digits", quoted(text)),
+            "write at most 17 digits behind the point",
+        )),
+    }
+}
+
+/// Reads a number from 0 to 1, as files of other tools have probabilities.
+pub(crate) fn parse_fraction(text: &str) -> Result<Probability, Unreadable> {
+    let help = "write a number from 0 to 1";
+    let (number, unit) = split(text, "0.5")?;
+    if !unit.is_empty() {
+        return Err(Unreadable::new(format!("{} is no number", quoted(text)), help));
+    }
+    let all = 10u128.pow(number.places);
+    if number.mantissa > all {
+        return Err(Unreadable::new(format!("{} is more than 1", quoted(text)), help));
+    }
+    // At most 18 places: it fits.
+    Ok(Probability::of(number.mantissa as u64, all as u64))
+}
+
+/// Reads numbers of packets, counted from 1: `3`, or `3, 10-12`; in any order.
+///
+/// # Errors
+/// No number, zero, a range that ends before it begins, or one that others share.
+pub fn parse_numbers(text: &str) -> Result<Vec<RangeInclusive<u64>>, Unreadable> {
+    let help = "write numbers and ranges, as in `3, 10-12`";
+    let number = |part: &str| {
+        let digits = part.trim();
+        let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        let n = digits.parse::<u64>().ok().filter(|_| plain);
+        let n = n.ok_or_else(|| Unreadable::new(format!("{} is no number of a packet", quoted(part.trim())), help))?;
+        if n == 0 {
+            return Err(Unreadable::new("packets are counted from 1", "write `1` for the first one"));
+        }
+        Ok(n)
+    };
+    let mut ranges = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if last < first {
+            let what = format!("{} ends before it begins", quoted(part.trim()));
+            return Err(Unreadable::new(what, format!("write `{last}-{first}`")));
+        }
+        ranges.push(first..=last);
+    }
+    ranges.sort_by_key(|r| *r.start());
+    match ranges.windows(2).find(|w| w[1].start() <= w[0].end()) {
+        Some(twice) => {
+            Err(Unreadable::new(format!("packet {} is there twice", twice[1].start()), "write each number once"))
+        }
+        None => Ok(ranges),
     }
 }
 

@@ -2,12 +2,22 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Match, Protocol};
-use falaj_scenario::{Bucket, Diagnostics, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_engine::framing::{Cells, Framing};
+use falaj_engine::impair::distribution::Distribution;
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::jitter::Jitter;
+use falaj_engine::impair::loss::{GilbertElliott, Loss};
+use falaj_engine::impair::reorder::Reorder;
+use falaj_engine::impair::slots::Slots;
+use falaj_scenario::{Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
+use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::Value;
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::Model;
+use std::sync::Arc;
 
 fn read(text: &str) -> (Scenario, Diagnostics) {
     parse(text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"))
@@ -54,6 +64,30 @@ fn a_whole_file() {
     assert_eq!(down.setup.flows[0].values.iter().count(), 0);
     assert_eq!(down.setup.scheduler.get("queue"), Some(Value::Limit(Limit::Bytes(64_000))));
 
+    assert!(up.impairments.is_none());
+    let framing = Framing { overhead: -14, cells: Cells::Ptm, largest: 1514 };
+    assert_eq!((up.framing, down.framing), (None, Some(framing)));
+    assert_eq!((down.setup.largest, down.cost(500)), (1524, 494));
+    assert_eq!((&up.capacity, &down.capacity), (&Capacity::Serialise, &Capacity::TokenBucket(15_000)));
+    let on_the_link = &down.impairments;
+    let p = |of: u64| Probability::of(of, 10_000);
+    let [to_bad, to_good, loss_bad] = [p(50), p(3000), p(8000)];
+    let loss = GilbertElliott { to_bad, to_good, loss_bad, loss_good: Probability::NEVER };
+    assert_eq!(on_the_link.loss, Some(Loss::GilbertElliott(loss)));
+    assert_eq!(on_the_link.duplicate, Some(Event::independent(p(10))));
+    assert_eq!(on_the_link.corrupt, Some(Event { probability: p(5), correlation: p(1000) }));
+    assert_eq!(on_the_link.reorder, Some(Reorder { event: Event::independent(p(2500)), gap: 5 }));
+    let jitter = Jitter {
+        amount: Span::from_micros(400),
+        distribution: Distribution::Normal,
+        correlation: p(2500),
+        keeps_order: false,
+    };
+    assert_eq!(on_the_link.jitter, Some(jitter));
+    let (least, most) = (Span::from_millis(5), Span::from_millis(8));
+    assert_eq!(on_the_link.slots, Some(Slots { least, most, packets: 32, bytes: u64::MAX }));
+    assert_eq!((up.seed, down.seed), (7, 7));
+
     let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
     assert_eq!((voice.link, voice.flow, voice.towards, voice.model), (0, 0, Towards::Up, Model::Poisson));
     assert_eq!((voice.rate, voice.size, voice.start, voice.stop), (Rate::from_mbit(50), 500, Time::ZERO, None));
@@ -84,6 +118,72 @@ fn a_link_of_the_command_line_is_the_least_file() {
     let simple = Scenario::simple(rate, delay, parse_limit("20p").expect("a limit"), 1500);
     let (read, _) = read("[link.link]\nrate = \"10mbit\"\ndelay = \"40ms\"\n");
     assert_eq!(format!("{simple:?}"), format!("{read:?}"));
+}
+
+#[test]
+fn a_profile_may_say_the_rate() {
+    let (scenario, _) = read(
+        "[link.a]\nprofile = \"tests/wifi.profile\"\n[link.b]\nrate = \"1mbit\"\nprofile = { file = \"tests/wifi.profile\", occupies = \"no\" }",
+    );
+    let of = |n: usize| {
+        let d = &scenario.links[n].up;
+        let profile = d.impairments.profile.as_ref().expect("a profile");
+        (d.setup.rate, profile.most(), profile.occupies)
+    };
+    assert_eq!(of(0), (Rate::from_mbit(11), Span::from_millis(20), true));
+    assert_eq!(of(1), (Rate::from_mbit(1), Span::from_millis(20), false));
+}
+
+#[test]
+fn presets_are_links() {
+    for preset in PRESETS {
+        let (scenario, _) = read(&format!("[link.a]\npreset = \"{}\"", preset.name));
+        let link = &scenario.links[0];
+        assert!(link.up.delay == link.down.delay && link.up.setup.rate <= link.down.setup.rate, "{}", preset.name);
+        // What the keys say is what the link is.
+        let (keys, _) = read(&format!("[link.a]\n{}", preset.keys));
+        assert_eq!(format!("{:?}", keys.links), format!("{:?}", scenario.links));
+        assert!(falaj_scenario::presets().contains(preset.source));
+    }
+    // What is set counts; a direction's own preset before what the link says of both.
+    let (scenario, _) = read(
+        r#"
+        [link.a]
+        preset = "cable"
+        delay = "30ms"
+        [link.a.up]
+        preset = "lte"
+        [link.a.down]
+        rate = "7mbit"
+        "#,
+    );
+    let link = &scenario.links[0];
+    assert_eq!((link.up.setup.rate, link.up.delay), (Rate::from_mbit(12), Span::from_millis(35)));
+    assert_eq!((link.down.setup.rate, link.down.delay), (Rate::from_mbit(7), Span::from_millis(30)));
+}
+
+#[test]
+fn the_rate_may_follow_a_trace() {
+    let text = r#"
+        [link.a.up]
+        trace = "tests/lte.trace"
+        [link.a.down]
+        trace = { file = "tests/train.csv", repeat = "20s" }
+        [link.b]
+        rate = "1mbit"
+        down = { trace = "tests/lte.trace", account = "ip" }
+    "#;
+    let (scenario, _) = read(text);
+    let [a, b] = &scenario.links[..] else { panic!("two links") };
+    let at = [0, 1, 1, 3, 8].map(|ms| Time(ms * 1_000_000)).to_vec();
+    let opportunities =
+        |bytes| Capacity::Opportunities(Arc::new(Opportunities::new(at.clone(), Span::from_millis(8), bytes).unwrap()));
+    assert_eq!((&a.up.capacity, &b.down.capacity), (&opportunities(1514), &opportunities(1500)));
+    assert_eq!((a.up.setup.rate, b.up.setup.rate), (Rate(1514 * 8 * 5 * 1000 / 8), Rate::from_mbit(1)));
+    let steps = [(0, 20), (10_000, 5), (12_500, 0)].map(|(ms, mbit)| (Time(ms * 1_000_000), Rate::from_mbit(mbit)));
+    let steps = Steps::new(steps.to_vec(), Some(Span::from_secs(20))).unwrap();
+    assert_eq!(a.down.setup.rate, Rate((200_000_000 + 12_500_000) / 20));
+    assert_eq!(a.down.capacity, Capacity::Steps(Arc::new(steps)));
 }
 
 #[test]

@@ -14,6 +14,19 @@ fn warnings(text: &str, expected: Expect) {
     expected.assert_eq(&format!("{warnings}\n"));
 }
 
+/// How most files here begin.
+const LINK: &str = "[link.a]\nrate = \"100mbit\"\n";
+
+/// The errors of a file that goes on so behind [`LINK`], which are its lines 1 and 2.
+fn errors_of_link(rest: &str, expected: Expect) {
+    errors(&format!("{LINK}{rest}"), expected);
+}
+
+/// The warnings of such a file.
+fn warnings_of_link(rest: &str, expected: Expect) {
+    warnings(&format!("{LINK}{rest}"), expected);
+}
+
 #[test]
 fn an_unknown_key() {
     errors(
@@ -28,17 +41,15 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
         "#]],
     );
 }
 
 #[test]
 fn a_key_of_another_discipline() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "drr", tail = "skip" }
+    errors_of_link(
+        r#"scheduler = { kind = "drr", tail = "skip" }
 [link.a.flow.x]
 match = "any"
 phase = "1ms"
@@ -325,7 +336,7 @@ rate = "1mbit"
             1 | [link.a]
               | ^^^^^^^^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
 
             error: link `b` lacks `rate`
              --> a.toml:3:7
@@ -333,7 +344,7 @@ rate = "1mbit"
             3 | [link.b.up]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
         "#]],
     );
 }
@@ -381,10 +392,8 @@ scheduler = "drr"
 
 #[test]
 fn a_discipline_refuses() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.voice]
 match = "udp"
 kind = "A"
@@ -432,10 +441,8 @@ queue = "100B"
 
 #[test]
 fn what_a_discipline_needs_of_a_flow() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.voice]
 match = "any"
 kind = "C"
@@ -462,10 +469,8 @@ kind = "C"
 
 #[test]
 fn a_discipline_that_needs_flows() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 "#,
         expect![[r#"
             error: link `a` has no flows, and `virtual-links` cannot do without
@@ -481,10 +486,8 @@ scheduler = { kind = "virtual-links" }
 
 #[test]
 fn rules() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dprot 5004"
 [link.a.flow.y]
 match = ["icmp dport 7", "udp and", "tcp dst 10.0.0.1/8"]
@@ -665,7 +668,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`
+              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -956,7 +959,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `delay`, `flow`, `mtu`, `rate`, `scheduler`
+               = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -984,7 +987,7 @@ match = "any"
             3 | [link.a.flow.""]
               |       ^
               |
-              = help: `rate`: bits a second that the link carries, or `unlimited`; write a rate in quotes, as in `"100mbit"`
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
 
             error: `` cannot be the name of a flow
              --> a.toml:3:14
@@ -1067,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1075,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1083,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -1298,10 +1301,8 @@ scheduler = { kind = "fifo", queue = "64kB" }
               = help: if it is short on purpose, a flow says so by the delay it needs: `need = { delay = "…" }`
         "#]],
     );
-    warnings(
-        r#"[link.a]
-rate = "100mbit"
-delay = "40ms"
+    warnings_of_link(
+        r#"delay = "40ms"
 scheduler = { kind = "drr" }
 [link.a.flow.x]
 match = "udp"
@@ -1412,10 +1413,8 @@ fn headers_that_decide_nothing() {
 
 #[test]
 fn a_discipline_refuses_all_flows_at_once() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "udp"
 kind = "A"
@@ -1452,10 +1451,8 @@ phase = "2us"
                = help: at least `121.12us`; or a smaller `mtu`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "drr" }
+    errors_of_link(
+        r#"scheduler = { kind = "drr" }
 [link.a.flow.x]
 match = "udp"
 quantum = "1B"
@@ -1681,10 +1678,8 @@ rate = "1.2.3mbit"
 
 #[test]
 fn what_is_no_time() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "2 weeks"
+    errors_of_link(
+        r#"delay = "2 weeks"
 "#,
         expect![[r#"
             error: `delay`: `2 weeks`: `weeks` is not a unit of time
@@ -1696,10 +1691,8 @@ delay = "2 weeks"
               = help: units of time: ns, us, ms, s, min, h
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "99999999999h"
+    errors_of_link(
+        r#"delay = "99999999999h"
 "#,
         expect![[r#"
             error: `delay`: `99999999999h` is too large
@@ -1711,10 +1704,8 @@ delay = "99999999999h"
               = help: at most 18446744073709551615 nanoseconds
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "unlimited"
+    errors_of_link(
+        r#"delay = "unlimited"
 "#,
         expect![[r#"
             error: `delay`: `unlimited` does not begin with a number
@@ -1726,10 +1717,8 @@ delay = "unlimited"
               = help: write a number and a unit, as in `40ms`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "1ms 5us"
+    errors_of_link(
+        r#"delay = "1ms 5us"
 "#,
         expect![[r#"
             error: `delay`: `1ms 5us` is more than one number and one unit
@@ -1741,10 +1730,8 @@ delay = "1ms 5us"
               = help: write a number and a unit, as in `40ms`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-delay = "1.0000000000000000001s"
+    errors_of_link(
+        r#"delay = "1.0000000000000000001s"
 "#,
         expect![[r#"
             error: `delay`: `1.0000000000000000001s` has too many digits
@@ -1760,10 +1747,8 @@ delay = "1.0000000000000000001s"
 
 #[test]
 fn what_is_no_size() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "64KB"
+    errors_of_link(
+        r#"mtu = "64KB"
 "#,
         expect![[r#"
             error: `mtu`: `64KB` could count 1000 or 1024 bytes
@@ -1775,10 +1760,8 @@ mtu = "64KB"
               = help: write `64kB` (1000) or `64KiB` (1024)
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "9001b"
+    errors_of_link(
+        r#"mtu = "9001b"
 "#,
         expect![[r#"
             error: `mtu`: `9001b` could be bits or bytes
@@ -1790,10 +1773,8 @@ mtu = "9001b"
               = help: a size is in bytes: write `9001B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "70kB"
+    errors_of_link(
+        r#"mtu = "70kB"
 "#,
         expect![[r#"
             error: `mtu`: `70kB` is out of range
@@ -1805,10 +1786,8 @@ mtu = "70kB"
               = help: write a size from `68B` to `65535B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-mtu = "1.5M"
+    errors_of_link(
+        r#"mtu = "1.5M"
 "#,
         expect![[r#"
             error: `mtu`: `1.5M` has half a unit
@@ -1824,10 +1803,8 @@ mtu = "1.5M"
 
 #[test]
 fn what_is_no_limit() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "1.5p"
 "#,
@@ -1841,10 +1818,8 @@ queue = "1.5p"
               = help: write `1p` or `2p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "5000000000p"
 "#,
@@ -1858,10 +1833,8 @@ queue = "5000000000p"
               = help: write at most `4294967295p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "20 pakets"
 "#,
@@ -1875,10 +1848,8 @@ queue = "20 pakets"
               = help: units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024); or packets: `20p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = "2M"
 "#,
@@ -1892,10 +1863,8 @@ queue = "2M"
               = help: write `2MB` (thousands) or `2MiB` (1024); or packets: `20p`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 queue = ["20p"]
 "#,
@@ -1913,10 +1882,8 @@ queue = ["20p"]
 
 #[test]
 fn what_is_no_rule() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dport 70000"
 [link.a.flow.rest]
 match = "any"
@@ -1931,10 +1898,8 @@ match = "any"
               = help: write a number from 0 to 65535, or a range such as `5000-5010`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "dport 20-10"
 [link.a.flow.rest]
 match = "any"
@@ -1949,10 +1914,8 @@ match = "any"
               = help: write `10-20`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "src 10.0.0.0/33"
 [link.a.flow.rest]
 match = "any"
@@ -1967,10 +1930,8 @@ match = "any"
               = help: write 0 to 32 after the slash
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any udp"
 [link.a.flow.rest]
 match = "any"
@@ -1985,10 +1946,8 @@ match = "any"
               = help: leave `any` away, or all the rest
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "proto 300"
 [link.a.flow.rest]
 match = "any"
@@ -2003,10 +1962,8 @@ match = "any"
               = help: write a number from 0 to 255
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp tcp"
 [link.a.flow.rest]
 match = "any"
@@ -2021,10 +1978,8 @@ match = "any"
               = help: for "either", write a list: `match = ["udp", "tcp"]`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "udp dport"
 [link.a.flow.rest]
 match = "any"
@@ -2039,10 +1994,8 @@ match = "any"
               = help: write `dport 5004`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = ""
 [link.a.flow.rest]
 match = "any"
@@ -2057,10 +2010,8 @@ match = "any"
               = help: write `any` for every packet
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "src example.com"
 [link.a.flow.rest]
 match = "any"
@@ -2075,10 +2026,8 @@ match = "any"
               = help: write one such as `10.1.2.3`, `10.0.0.0/8` or `2001:db8::/32`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = ["udp", 5]
 [link.a.flow.rest]
 match = "any"
@@ -2097,10 +2046,8 @@ match = "any"
 
 #[test]
 fn what_is_no_choice() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-account = "L2"
+    errors_of_link(
+        r#"account = "L2"
 "#,
         expect![[r#"
             error: `account`: `L2` is not one of the words allowed
@@ -2112,10 +2059,8 @@ account = "L2"
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-account = "frame"
+    errors_of_link(
+        r#"account = "frame"
 "#,
         expect![[r#"
             error: `account`: `frame` is not one of the words allowed
@@ -2127,10 +2072,8 @@ account = "frame"
               = help: allowed: `payload`, `ip`, `l2`, `l1`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = {}
+    errors_of_link(
+        r#"scheduler = {}
 "#,
         expect![[r#"
             error: the scheduler lacks `kind`
@@ -2142,10 +2085,8 @@ scheduler = {}
               = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, …
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "possion"
@@ -2160,10 +2101,8 @@ model = "possion"
               = help: allowed: `poisson`, `cbr`, `on-off`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links", serve = "packetwise" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links", serve = "packetwise" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2179,10 +2118,8 @@ phase = "1ms"
               = help: allowed: `packet-wise`, `phase-wise`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2203,10 +2140,8 @@ lend = true
 
 #[test]
 fn what_disciplines_refuse() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links", serve = "phase-wise", tail = "carry" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2222,10 +2157,8 @@ phase = "1ms"
               = help: leave it out, or choose `serve = "packet-wise"`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2260,10 +2193,8 @@ phase = "1ms"
               = help: give the link a `rate`, or choose `fifo`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "fifo", queue = "100B" }
+    errors_of_link(
+        r#"scheduler = { kind = "fifo", queue = "100B" }
 "#,
         expect![[r#"
             error: scheduler `fifo`: a queue of 100B never admits a packet of 1514 B
@@ -2275,10 +2206,8 @@ scheduler = { kind = "fifo", queue = "100B" }
               = help: at least `1p` or `1514B`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-scheduler = { kind = "virtual-links" }
+    errors_of_link(
+        r#"scheduler = { kind = "virtual-links" }
 [link.a.flow.x]
 match = "any"
 kind = "A"
@@ -2299,10 +2228,8 @@ queue = "1kB"
 
 #[test]
 fn what_is_no_source() {
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2318,10 +2245,8 @@ on = "1s"
               = help: leave `on` away, or change the model
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "on-off"
@@ -2337,10 +2262,8 @@ on = "1s"
               = help: write its mean, as in `off = "100ms"`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2356,10 +2279,8 @@ direction = "left"
               = help: allowed: `up`, `down`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "unlimited"
 size = "500B"
 model = "cbr"
@@ -2374,10 +2295,8 @@ model = "cbr"
               = help: write a rate, as in `100mbit`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[traffic.t]
+    errors_of_link(
+        r#"[traffic.t]
 rate = "1mbit"
 size = "500B"
 model = "cbr"
@@ -2412,10 +2331,8 @@ rate = "1mbit"
               = help: allowed: `link`, `run`, `traffic`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [runs]
 seed = 1
 "#,
@@ -2429,10 +2346,8 @@ seed = 1
               = help: allowed: `link`, `run`, `traffic`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [run]
 seed = 1.0
 "#,
@@ -2446,10 +2361,8 @@ seed = 1.0
               = help: write a whole number from 0 to 9223372036854775807, without quotes
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-
+    errors_of_link(
+        r#"
 [run]
 durration = "1s"
 "#,
@@ -2463,10 +2376,8 @@ durration = "1s"
               = help: allowed: `duration`, `replications`, `seed`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow.x]
+    errors_of_link(
+        r#"[link.a.flow.x]
 match = "any"
 need = { dealy = "1ms" }
 "#,
@@ -2480,10 +2391,8 @@ need = { dealy = "1ms" }
               = help: allowed: `delay`, `rate`
         "#]],
     );
-    errors(
-        r#"[link.a]
-rate = "100mbit"
-[link.a.flow."x y"]
+    errors_of_link(
+        r#"[link.a.flow."x y"]
 match = "any"
 "#,
         expect![[r#"
@@ -2724,26 +2633,26 @@ fn a_slip_in_the_name_of_a_link() {
     errors(
         &format!("{office}[link.home.flow.b]\nmatch = \"any\"\n"),
         expect![[r#"
-        error: link `home` lacks `rate`
-         --> a.toml:5:7
-          |
-        5 | [link.home.flow.b]
-          |       ^^^^
-          |
-          = help: `rate`: bits a second that the link carries, or `unlimited`; write a rate in quotes, as in `"100mbit"`
-    "#]],
+            error: link `home` lacks `rate`
+             --> a.toml:5:7
+              |
+            5 | [link.home.flow.b]
+              |       ^^^^
+              |
+              = help: `rate`: bits a second that the link carries, or `unlimited`; a `trace` or a `preset` may stand for it; write a rate in quotes, as in `"100mbit"`
+        "#]],
     );
     errors(
         &format!("{office}[link.ofice]\nrat = \"20mbit\"\n"),
         expect![[r#"
-        error: link `ofice` has no key `rat`
-         --> a.toml:6:1
-          |
-        6 | rat = "20mbit"
-          | ^^^ did you mean `rate`?
-          |
-          = help: allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`
-    "#]],
+            error: link `ofice` has no key `rat`
+             --> a.toml:6:1
+              |
+            6 | rat = "20mbit"
+              | ^^^ did you mean `rate`?
+              |
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+        "#]],
     );
 }
 
@@ -2759,6 +2668,412 @@ fn a_port_of_either_side() {
           |              ^^^^ did you mean `sport` or `dport`?
           |
           = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]
+    "#]],
+    );
+}
+
+#[test]
+fn what_a_link_cannot_do_to_packets() {
+    errors_of_link(
+        r#"loss = 1
+duplicate = "0.01"
+corrupt = "101%"
+reorder = { gap = 3 }
+jitter = { amount = "2h", order = "fre" }
+slot = { least = "5ms", most = "3ms" }
+"#,
+        expect![[r#"
+            error: `loss`: `1` could be a part of 1 or of 100
+             --> a.toml:3:8
+              |
+            3 | loss = 1
+              |        ^
+              |
+              = help: write, in quotes, `1%` for so many of a hundred
+
+            error: `duplicate`: `0.01` could be a part of 1 or of 100
+             --> a.toml:4:13
+              |
+            4 | duplicate = "0.01"
+              |             ^^^^^^
+              |
+              = help: write `0.01%` for so many of a hundred
+
+            error: `corrupt`: `101%` is more than certain
+             --> a.toml:5:11
+              |
+            5 | corrupt = "101%"
+              |           ^^^^^^
+              |
+              = help: write at most `100%`
+
+            error: `reorder` of link `a` lacks `probability`
+             --> a.toml:6:11
+              |
+            6 | reorder = { gap = 3 }
+              |           ^^^^^^^^^^^
+              |
+              = help: `probability`: how often it happens; write a probability in quotes, as in `"1%"`
+
+            error: `order`: `fre` is not one of the words allowed
+             --> a.toml:7:35
+              |
+            7 | jitter = { amount = "2h", order = "fre" }
+              |                                   ^^^^^ did you mean `free`?
+              |
+              = help: allowed: `kept`, `free`
+
+            error: `slot` of link `a`: `most` is shorter than `least`
+             --> a.toml:8:32
+              |
+            8 | slot = { least = "5ms", most = "3ms" }
+              |                                ^^^^^
+              |
+              = help: write `5ms` or more
+        "#]],
+    );
+    errors_of_link(
+        r#"loss = { kind = "gilbert", to-bad = "1%" }
+[link.a.up]
+jitter = "2h"
+[link.b]
+rate = "1mbit"
+[link.b.up]
+loss = { to-bad = "1%" }
+[link.b.down]
+loss = { kind = "gilbert-elliott", to-bad = "1%" }
+"#,
+        expect![[r#"
+            error: `kind`: `gilbert` is not one of the words allowed
+             --> a.toml:3:17
+              |
+            3 | loss = { kind = "gilbert", to-bad = "1%" }
+              |                 ^^^^^^^^^
+              |
+              = help: allowed: `random`, `gilbert-elliott`, `four-states`, `every`, `list`
+
+            error: `jitter` of link `a` up: 7200s is too much
+             --> a.toml:5:10
+              |
+            5 | jitter = "2h"
+              |          ^^^^
+              |
+              = help: write at most `3600s`
+
+            error: `loss` of link `b` up lacks `probability`
+             --> a.toml:9:8
+              |
+            9 | loss = { to-bad = "1%" }
+              |        ^^^^^^^^^^^^^^^^^
+              |
+              = help: the kind `random` needs it, as in `loss = { probability = "1%", correlation = "25%" }`
+
+            error: `loss` of link `b` up has no key `to-bad`
+             --> a.toml:9:10
+              |
+            9 | loss = { to-bad = "1%" }
+              |          ^^^^^^
+              |
+              = help: allowed: `correlation`, `kind`, `probability`
+
+            error: `loss` of link `b` down lacks `to-good`
+              --> a.toml:11:8
+               |
+            11 | loss = { kind = "gilbert-elliott", to-bad = "1%" }
+               |        ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: the kind `gilbert-elliott` needs it, as in `loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "30%", loss-bad = "80%" }`
+        "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"gilbert-elliott\", to-bad = \"1%\", to-good = \"0%\" }\n",
+        expect![[r#"
+        error: `to-good`: a state that is never left, or never entered
+         --> a.toml:3:61
+          |
+        3 | loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "0%" }
+          |                                                             ^^^^
+          |
+          = help: write a probability above zero
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"four-states\", p13 = \"60%\", p14 = \"50%\" }\n",
+        expect![[r#"
+        error: `p14`: with `p13` it is more than certain
+         --> a.toml:3:51
+          |
+        3 | loss = { kind = "four-states", p13 = "60%", p14 = "50%" }
+          |                                                   ^^^^^
+          |
+          = help: both lead out of a gap: 100% at most
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"3, 9-5\" }\n",
+        expect![[r#"
+        error: `packets`: `9-5` ends before it begins
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "3, 9-5" }
+          |                                   ^^^^^^^^
+          |
+          = help: write `5-9`
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"3, 1-5\" }\n",
+        expect![[r#"
+        error: `packets`: packet 3 is there twice
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "3, 1-5" }
+          |                                   ^^^^^^^^
+          |
+          = help: write each number once
+    "#]],
+    );
+    errors_of_link(
+        "loss = { kind = \"list\", packets = \"0\" }\n",
+        expect![[r#"
+        error: `packets`: packets are counted from 1
+         --> a.toml:3:35
+          |
+        3 | loss = { kind = "list", packets = "0" }
+          |                                   ^^^
+          |
+          = help: write `1` for the first one
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"there-is-none.dist\" }\n",
+        expect![[r#"
+        error: `table`: `there-is-none.dist` cannot be read: No such file or directory (os error 2)
+         --> a.toml:3:36
+          |
+        3 | jitter = { amount = "1ms", table = "there-is-none.dist" }
+          |                                    ^^^^^^^^^^^^^^^^^^^^
+          |
+          = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"Cargo.toml\", distribution = \"normal\" }\n",
+        expect![[r#"
+        error: `jitter` of link `a` has two distributions
+         --> a.toml:3:50
+          |
+        3 | jitter = { amount = "1ms", table = "Cargo.toml", distribution = "normal" }
+          |                                                  ^^^^^^^^^^^^
+          |
+          = help: leave out `distribution` or `table`
+    "#]],
+    );
+    errors_of_link(
+        "jitter = { amount = \"1ms\", table = \"Cargo.toml\" }\n",
+        expect![[r#"
+            error: `table`: Cargo.toml:1:1: `[package]` is no whole number from -32768 to 32767
+             --> a.toml:3:36
+              |
+            3 | jitter = { amount = "1ms", table = "Cargo.toml" }
+              |                                    ^^^^^^^^^^^^
+              |
+              = help: whole numbers between blanks, in rising order as netem's `maketable` writes them; `#` begins a comment
+        "#]],
+    );
+}
+
+#[test]
+fn what_a_link_would_do_otherwise() {
+    warnings_of_link(
+        "delay = \"10ms\"\njitter = { amount = \"5ms\", distribution = \"normal\" }\n",
+        expect![[r#"
+            warning: `jitter` of link `a`: some packets would have to arrive before they leave
+             --> a.toml:4:21
+              |
+            4 | jitter = { amount = "5ms", distribution = "normal" }
+              |                     ^^^^^ they take no time instead: the mean is 10.042ms, not 10ms, and the deviation 4.9ms
+              |
+              = help: from a `delay` of 19.997102ms on it is as asked for
+        "#]],
+    );
+    warnings_of_link(
+        "reorder = \"25%\"\n",
+        expect![[r#"
+        warning: `reorder` of link `a`: no packet can overtake
+         --> a.toml:3:11
+          |
+        3 | reorder = "25%"
+          |           ^^^^^ the link has no delay that it could skip
+          |
+          = help: write a `delay`
+    "#]],
+    );
+}
+
+#[test]
+fn what_is_no_capacity() {
+    errors_of_link(
+        "trace = \"a.csv\"\n",
+        expect![[r#"
+        error: link `a` has a rate and a trace of it
+         --> a.toml:3:1
+          |
+        3 | trace = "a.csv"
+          | ^^^^^
+          |
+          = help: leave out `rate`, or `trace`
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"there-is-none.csv\", repeat = \"1s\" }\n",
+        expect![[r#"
+        error: `file`: `there-is-none.csv` cannot be read: No such file or directory (os error 2)
+         --> a.toml:2:18
+          |
+        2 | trace = { file = "there-is-none.csv", repeat = "1s" }
+          |                  ^^^^^^^^^^^^^^^^^^^
+          |
+          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"Cargo.toml\"\n",
+        expect![[r#"
+        error: `file`: Cargo.toml:1:1: `[package]` is no number of milliseconds, up to a day
+         --> a.toml:2:9
+          |
+        2 | trace = "Cargo.toml"
+          |         ^^^^^^^^^^^^
+          |
+          = help: lines of `time,rate`, as in `1.5s,10mbit` (`0bit`: nothing), or of whole milliseconds as mahimahi's; `#` begins a comment
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"tests/lte.trace\"\nburst = \"1kB\"\n",
+        expect![[r#"
+        error: a link with a trace is no token bucket
+         --> a.toml:3:1
+          |
+        3 | burst = "1kB"
+          | ^^^^^
+          |
+          = help: leave out `burst`, or write a `rate` in place of the `trace`
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"tests/train.csv\", repeat = \"1s\" }\n",
+        expect![[r#"
+        error: `trace` of link `a`: it begins anew after 1s, before its last line at 12.5s
+         --> a.toml:2:46
+          |
+        2 | trace = { file = "tests/train.csv", repeat = "1s" }
+          |                                              ^^^^
+          |
+          = help: write a longer time
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = \"tests/train.csv\"\n",
+        expect![[r#"
+        error: `trace` of link `a`: its rate is zero in the end
+         --> a.toml:2:9
+          |
+        2 | trace = "tests/train.csv"
+          |         ^^^^^^^^^^^^^^^^^
+          |
+          = help: add a line, or `repeat`
+    "#]],
+    );
+    errors(
+        "[link.a]\ntrace = { file = \"tests/lte.trace\", repeat = \"1s\" }\n",
+        expect![[r#"
+        error: `trace` of link `a`: a mahimahi trace repeats where it ends
+         --> a.toml:2:46
+          |
+        2 | trace = { file = "tests/lte.trace", repeat = "1s" }
+          |                                              ^^^^
+          |
+          = help: leave out `repeat`
+    "#]],
+    );
+    errors(
+        "[link.a]\nrate = \"unlimited\"\nburst = \"1kB\"\n",
+        expect![[r#"
+        error: an unlimited link needs no tokens
+         --> a.toml:3:1
+          |
+        3 | burst = "1kB"
+          | ^^^^^
+          |
+          = help: write a `rate`, or leave out `burst`
+    "#]],
+    );
+    errors(
+        r#"[link.a]
+trace = "tests/lte.trace"
+scheduler = { kind = "virtual-links" }
+[link.a.flow.x]
+match = "any"
+kind = "A"
+phase = "10ms"
+"#,
+        expect![[r#"
+            error: scheduler `virtual-links`: `virtual-links` divides the time of a link that serialises at one rate
+             --> a.toml:3:22
+              |
+            3 | scheduler = { kind = "virtual-links" }
+              |                      ^^^^^^^^^^^^^^^
+              |
+              = help: choose another scheduler, or leave out `burst`, `trace` and `profile`
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_no_overhead() {
+    errors_of_link(
+        "overhead = \"-14\"\ncells = \"aal5\"\n",
+        expect![[r#"
+        error: `overhead`: `14` is a number without a unit
+         --> a.toml:3:12
+          |
+        3 | overhead = "-14"
+          |            ^^^^^
+          |
+          = help: write `14B`; units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)
+
+        error: `cells`: `aal5` is not one of the words allowed
+         --> a.toml:4:9
+          |
+        4 | cells = "aal5"
+          |         ^^^^^^
+          |
+          = help: allowed: `none`, `atm`, `ptm`
+    "#]],
+    );
+    errors_of_link(
+        "overhead = -14\n",
+        expect![[r#"
+        error: `overhead`: `-14` is negative
+         --> a.toml:3:12
+          |
+        3 | overhead = -14
+          |            ^^^
+          |
+          = help: write a number and a unit, as in `1500B`
+    "#]],
+    );
+    errors_of_link(
+        "overhead = \"1MB\"\n",
+        expect![[r#"
+        error: `overhead`: `1MB` is out of range
+         --> a.toml:3:12
+          |
+        3 | overhead = "1MB"
+          |            ^^^^^
+          |
+          = help: write a size from `-65535B` to `65535B`
     "#]],
     );
 }

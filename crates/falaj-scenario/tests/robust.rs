@@ -100,6 +100,12 @@ const SCRAPS: &[&str] = &[
     "1979-05-27",
     "[]",
     "{}",
+    "\"100%\"",
+    "\"0%\"",
+    "loss = { kind = \"list\", packets = \"3, 5-7\" }",
+    "loss = { kind = \"four-states\", p13 = \"60%\", p14 = \"50%\" }",
+    "jitter = { amount = \"1h\", table = \"Cargo.toml\" }",
+    "kind = \"every\"",
     "any",
     "udp",
 ];

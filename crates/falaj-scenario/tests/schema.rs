@@ -167,6 +167,17 @@ fn the_schema_knows_the_disciplines() {
         ("[link.a.up]\nrate = \"1gbit\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\ndealy = \"1ms\"".into(), false),
         ("[link.a]\nrate = 100".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\nloss = \"1%\"\njitter = \"1ms\"\ndelay = \"1ms\"".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\nloss = { probability = \"1%\" }".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\nloss = { kind = \"list\", packets = \"1, 3-9\" }".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\nloss = 1".into(), false),
+        ("[link.a]\ntrace = \"tests/lte.trace\"".into(), true),
+        ("[link.a.up]\ntrace = \"tests/lte.trace\"\n[link.a.down]\nrate = \"1gbit\"".into(), true),
+        ("[link.a]\ndelay = \"1ms\"".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14 B\"\ncells = \"atm\"".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14\"".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\nloss = \"1ms\"".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\nreorder = { gap = 3 }".into(), false),
         ("[run]\nseed = 1".into(), false),
     ] {
         let parsed = falaj_scenario::parse(&text, "a.toml");

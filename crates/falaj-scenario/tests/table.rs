@@ -1,7 +1,7 @@
 //! The description of the keys agrees with itself.
 
 use falaj_scenario::keys::{FILE, Fallback, Holds, Key};
-use falaj_scenario::{parse_rate, parse_size, parse_span};
+use falaj_scenario::{parse_probability, parse_rate, parse_size, parse_span};
 use falaj_sched::params::Kind;
 use falaj_sched::registry::ENTRIES;
 
@@ -9,7 +9,7 @@ fn walk(keys: &[Key], check: &mut impl FnMut(&Key)) {
     for (n, key) in keys.iter().enumerate() {
         assert!(keys[..n].iter().all(|k| k.name != key.name), "`{}` is described twice", key.name);
         check(key);
-        if let Holds::Table(inner) | Holds::Tables(inner) | Holds::Named(inner) = key.holds {
+        if let Holds::Brief(inner) | Holds::Table(inner) | Holds::Tables(inner) | Holds::Named(inner) = key.holds {
             walk(inner, check);
         }
     }
@@ -25,6 +25,7 @@ fn every_default_can_be_read() {
             Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => parse_size(text).is_ok(),
             Holds::Value(Kind::Limit) => falaj_scenario::parse_limit(text).is_ok(),
             Holds::Value(Kind::Count { min, max }) => text.parse().is_ok_and(|n| (min..=max).contains(&n)),
+            Holds::Value(Kind::Probability) => parse_probability(text).is_ok(),
             Holds::Value(Kind::Choice(words)) => words.contains(&text),
             Holds::Scheduler => falaj_sched::registry::entry(text).is_some(),
             _ => false,

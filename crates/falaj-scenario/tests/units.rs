@@ -1,6 +1,8 @@
 //! Quantities, good and bad, and back again.
 
-use falaj_scenario::{parse_limit, parse_mtu, parse_rate, parse_size, parse_span};
+use falaj_scenario::{
+    parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate, parse_size, parse_span,
+};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -168,14 +170,22 @@ proptest! {
     }
 
     #[test]
+    fn numbers_of_packets_are_read_in_any_order(mut all in prop::collection::btree_set(1..1000u64, 1..20)) {
+        let written: Vec<String> = all.iter().rev().map(u64::to_string).collect();
+        let read = parse_numbers(&written.join(", ")).unwrap();
+        prop_assert!(read.into_iter().flatten().eq(std::mem::take(&mut all)));
+    }
+
+    #[test]
     fn decimals_are_exact(whole in 0..1_000_000u64, micros in 0..1_000_000u64) {
         prop_assert_eq!(parse_span(&format!("{whole}.{micros:06}s")), Ok(Span(whole * 1_000_000_000 + micros * 1000)));
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC*", number in "[0-9.]{0,30}", unit in "[kKmMgGtTiuµnspbBhP/ ]{0,6}") {
+    fn no_text_panics(text in "\\PC*", number in "[0-9.]{0,30}", unit in "[kKmMgGtTiuµnspbBhP/ %,-]{0,6}") {
         for text in [text, format!("{number}{unit}")] {
             let _ = (parse_span(&text), parse_rate(&text), parse_size(&text), parse_limit(&text), parse_mtu(&text));
+            let _ = (parse_probability(&text), parse_numbers(&text), parse_overhead(&text));
         }
     }
 }

@@ -4,10 +4,12 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`time`], [`rate`] | integer time, rates, the wire that turns bytes into time |
+//! | [`capacity`] | links that are a token bucket, or whose rate changes |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
 //! | [`station`] | queues and the discipline that serves them |
 //! | [`tree`] | a discipline below each flow of another |
+//! | [`probability`] | probabilities as integers |
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
 //! | [`registry`] | the disciplines by name |
@@ -27,6 +29,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod arc;
+pub mod capacity;
 pub mod corr;
 pub mod discipline;
 pub mod drr;
@@ -48,6 +51,7 @@ pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
 pub mod priority;
+pub mod probability;
 pub mod promise;
 pub mod qfq;
 pub mod qfq_plus;

@@ -1,6 +1,7 @@
 //! What a person may set, described once: name, unit, range, default, meaning.
 //! The scenario file, its error messages and the reference are made from it.
 
+use crate::probability::Probability;
 use crate::queue::Limit;
 use crate::rate::Rate;
 use crate::time::Span;
@@ -39,6 +40,8 @@ pub enum Kind {
         /// Largest allowed.
         max: u64,
     },
+    /// A probability: `1%`.
+    Probability,
     /// One of these words.
     Choice(&'static [&'static str]),
 }
@@ -56,6 +59,8 @@ pub enum Value {
     Limit(Limit),
     /// See [`Kind::Count`].
     Count(u64),
+    /// See [`Kind::Probability`].
+    Probability(Probability),
     /// See [`Kind::Choice`].
     Choice(&'static str),
 }
@@ -113,6 +118,13 @@ impl Values {
     pub fn limit(&self, name: &str) -> Option<Limit> {
         match self.get(name) {
             Some(Value::Limit(l)) => Some(l),
+            _ => None,
+        }
+    }
+    /// The probability `name`, if it was set.
+    pub fn probability(&self, name: &str) -> Option<Probability> {
+        match self.get(name) {
+            Some(Value::Probability(p)) => Some(p),
             _ => None,
         }
     }

@@ -1,6 +1,8 @@
 //! Rates, and the wire: what turns a packet's length into transmission time.
 
+use crate::capacity::{self, Capacity, Shape};
 use crate::time::{Span, Time};
+use alloc::boxed::Box;
 use core::fmt;
 
 /// Bits per second. `Rate::UNLIMITED` sends everything in no time.
@@ -86,13 +88,43 @@ pub struct Wire {
     rest: u64,
     /// `(2^64 - 1) / rate`, rounded down: a multiplication instead of a division for each packet.
     inverse: u64,
+    /// It is unlimited, or has a shape.
+    apart: bool,
+    shape: Option<Box<Shape>>,
 }
 
 impl Wire {
     /// An idle wire.
     pub fn new(rate: Rate) -> Wire {
         assert!(rate.0 > 0, "a rate of zero sends nothing");
-        Wire { rate, end: Time::ZERO, rest: 0, inverse: u64::MAX / rate.0 }
+        let (inverse, apart) = (u64::MAX / rate.0, rate.is_unlimited());
+        Wire { rate, end: Time::ZERO, rest: 0, inverse, apart, shape: None }
+    }
+
+    /// An idle wire of this capacity; `rate` is its mean where it changes.
+    pub fn of(rate: Rate, capacity: &Capacity) -> Wire {
+        let shape = Shape::new(capacity, rate).map(Box::new);
+        Wire { apart: rate.is_unlimited() || shape.is_some(), shape, ..Wire::new(rate) }
+    }
+
+    /// A wire that goes on from another, whose rate and capacity may be others: what the
+    /// other has sent is over by the time it ended. Tokens are those that the other had.
+    pub fn succeed(mut self, old: Wire) -> Wire {
+        self.end = match (&self.shape, &old.shape) {
+            (Some(new), Some(old_shape)) => match (&**new, &**old_shape) {
+                (Shape::TokenBucket(new), Shape::TokenBucket(old_credit)) => {
+                    Time((old.end + *new).0.saturating_sub(old_credit.0))
+                }
+                (Shape::Opportunities { all: a, .. }, Shape::Opportunities { all: b, .. }) if a == b => return old,
+                _ => old.end,
+            },
+            (Some(new), None) => match **new {
+                Shape::TokenBucket(credit) => old.end + credit,
+                _ => old.end,
+            },
+            _ => old.end,
+        };
+        self
     }
 
     /// The rate now.
@@ -100,14 +132,14 @@ impl Wire {
         self.rate
     }
 
-    /// Changes the rate of all transmissions that begin from now on.
-    pub fn set_rate(&mut self, rate: Rate) {
-        assert!(rate.0 > 0, "a rate of zero sends nothing");
-        (self.rate, self.rest, self.inverse) = (rate, 0, u64::MAX / rate.0);
+    /// No transmission of `bytes` is shorter than this.
+    pub fn least_airtime(&self, bytes: u32) -> Span {
+        if self.shape.is_some() { Span::ZERO } else { Span(self.airtime(bytes).0.saturating_sub(1)) }
     }
 
     /// How long a transmission of `bytes` may occupy the wire: rounded up, so
-    /// that what is judged to fit does fit, wherever it starts.
+    /// that what is judged to fit does fit, wherever it starts. Where the rate
+    /// changes it is that of the mean.
     #[inline]
     pub fn airtime(&self, bytes: u32) -> Span {
         if self.rate.is_unlimited() {
@@ -130,14 +162,43 @@ impl Wire {
     /// Sends `bytes` from `start` on; returns the end. At most [`Wire::airtime`] later.
     #[inline]
     pub fn send(&mut self, bytes: u32, start: Time) -> Time {
-        if self.rate.is_unlimited() {
-            return start;
+        if self.apart {
+            return self.send_apart(bytes, start);
         }
+        self.serialise(bytes, start)
+    }
+
+    #[inline]
+    fn serialise(&mut self, bytes: u32, start: Time) -> Time {
         let carried = if start == self.end { self.rest } else { 0 };
         let work = u64::from(bytes) * BIT_NANOS + carried;
         let (nanos, rest) = self.divide(work);
         (self.end, self.rest) = (start + Span(nanos), rest);
         self.end
+    }
+
+    /// The last transmission occupies the wire for so much longer.
+    pub fn hold(&mut self, longer: Span) {
+        self.end += longer;
+    }
+
+    #[cold]
+    fn send_apart(&mut self, bytes: u32, start: Time) -> Time {
+        if let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() {
+            // Its own time is ahead by the credit, so that there are tokens at the beginning.
+            let credit = *credit;
+            let end = self.serialise(bytes, start.max(self.end));
+            return start.max(Time(end.0.saturating_sub(credit.0)));
+        }
+        match self.shape.as_deref_mut() {
+            Some(Shape::Steps(steps)) => {
+                let carried = if start == self.end { self.rest } else { 0 };
+                (self.end, self.rest) = steps.send(u64::from(bytes) * BIT_NANOS + carried, start);
+                self.end
+            }
+            Some(Shape::Opportunities { all, number, used }) => capacity::carry(all, number, used, bytes, start),
+            Some(Shape::TokenBucket(_)) | None => start,
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub fn replay(pipes: &[PipeSpec], arrivals: &[Arrival], until: Option<Time>) -> 
                     delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
                 }
                 Output::Drop(d) => verdicts[d.handle as usize] = Verdict::Dropped(d.why),
+                // They follow from the same draws, and no capture has them.
+                Output::Copy(_) | Output::Corrupt(_) => {}
             }
         }
     };

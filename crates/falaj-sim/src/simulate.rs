@@ -60,9 +60,9 @@ impl FlowResult {
     pub fn offered_rate(&self, duration: Span) -> f64 {
         self.counters.offered_bytes as f64 * 8.0 / duration.as_secs_f64()
     }
-    /// Bits per second that left.
-    pub fn sent_rate(&self, duration: Span) -> f64 {
-        self.counters.sent_bytes as f64 * 8.0 / duration.as_secs_f64()
+    /// Bits per second that left and were not lost on the link.
+    pub fn delivered_rate(&self, duration: Span) -> f64 {
+        self.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64()
     }
 }
 
@@ -72,7 +72,8 @@ const LOOK: u64 = 4096;
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
-    let mut engine = Engine::new(&experiment.pipes)?;
+    let seeded = |pipe: &PipeSpec| PipeSpec { seed, ..pipe.clone() };
+    let mut engine = Engine::new(&experiment.pipes.iter().map(seeded).collect::<Vec<_>>())?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
     let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.leaves().len()];

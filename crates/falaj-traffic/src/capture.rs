@@ -62,8 +62,12 @@ pub enum Verdict {
     Waiting,
 }
 
-const WHYS: [(Why, &str); 3] =
-    [(Why::QueueFull, "queue-full"), (Why::TooLarge, "too-large"), (Why::Discipline, "discipline")];
+const WHYS: [(Why, &str); 4] = [
+    (Why::QueueFull, "queue-full"),
+    (Why::TooLarge, "too-large"),
+    (Why::Discipline, "discipline"),
+    (Why::Lost, "lost"),
+];
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

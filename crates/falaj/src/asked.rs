@@ -46,6 +46,7 @@ fn direction(d: &Direction, way: &str) -> String {
     if d.scheduler.kind != "fifo" {
         parts.push(d.scheduler.kind.to_owned());
     }
+    parts.extend(crate::impairments::words(d));
     let limits: Vec<Limit> = d.setup.leaves().iter().map(|f| f.limit).collect();
     let shared = d.setup.scheduler.limit("queue").filter(|_| d.scheduler.kind == "fifo");
     match (shared, limits.as_slice()) {

@@ -206,7 +206,7 @@ impl Comparison {
     }
 
     fn measured_rate(&self, r: &Row) -> f64 {
-        r.measured.link.counters.sent_bytes as f64 * 8.0 / self.duration.as_secs_f64()
+        r.measured.link.counters.delivered_bytes() as f64 * 8.0 / self.duration.as_secs_f64()
     }
 
     pub(crate) fn to_json(&self) -> Json {
@@ -305,6 +305,10 @@ mod tests {
             offered: 0,
             sent: 0,
             dropped: 0,
+            lost: 0,
+            duplicated: 0,
+            corrupted: 0,
+            reordered: 0,
             offered_rate: None,
             sent_rate: None,
             mean: None,

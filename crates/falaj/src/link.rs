@@ -1,8 +1,9 @@
-//! A link as the command line tells it: in a file, or by its rate, delay and queue.
+//! A link as the command line tells it: in a file, or by flags.
 
 use crate::file;
+use crate::flags::Flags;
 use anyhow::Result;
-use falaj_scenario::{Scenario, parse_limit, parse_mtu, parse_rate, parse_span};
+use falaj_scenario::Scenario;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -13,38 +14,20 @@ use std::path::PathBuf;
 pub(crate) struct LinkArgs {
     /// A scenario with one link; without it the flags say what the link is.
     file: Option<PathBuf>,
-    /// The link's rate, each way: 10mbit, 1.5Gbit/s, unlimited.
-    #[arg(long, value_parser = parse_rate, conflicts_with = "file", default_value = "unlimited")]
-    rate: Rate,
-    /// Its propagation delay, each way: 40ms.
-    #[arg(long, value_parser = parse_span, conflicts_with = "file", default_value = "0s")]
-    delay: Span,
-    /// Its queue, each way: 50p, 64kB [default: what the link carries in 50 ms or one round trip].
-    #[arg(long, value_parser = parse_limit, conflicts_with = "file")]
-    queue: Option<Limit>,
-    /// Its largest IP packet [default: 1500B; of `bridge`, that of its interfaces].
-    #[arg(long, value_parser = parse_mtu, conflicts_with = "file")]
-    mtu: Option<u32>,
+    #[command(flatten)]
+    flags: Flags,
 }
 
 impl LinkArgs {
     /// The scenario that was asked for, and its text; what nobody said about the mtu is `mtu`.
     pub(crate) fn scenario(&self, mtu: u32) -> Result<(Scenario, String)> {
-        if let Some(path) = &self.file {
-            let (name, text) = file::text(path)?;
-            return Ok((file::parse(&text, &name)?, text));
-        }
-        let LinkArgs { rate, delay, .. } = self;
-        let (queue, mtu) = (self.queue.unwrap_or_else(|| default_queue(*rate, *delay)), self.mtu.unwrap_or(mtu));
-        let text = format!(
-            "[link.link]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nmtu = \"{mtu}B\"\n\
-             scheduler = {{ kind = \"fifo\" }}\n\n[link.link.flow.all]\nmatch = \"any\"\nqueue = \"{queue}\"\n"
-        );
-        Ok((file::parse_quietly(&text, "the flags")?, text))
+        let Some(path) = &self.file else { return self.flags.scenario(mtu) };
+        let (name, text) = file::text(path)?;
+        Ok((file::parse(&text, &name)?, text))
     }
 }
 
-/// What the link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
+/// What a link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.
 pub(crate) fn default_queue(rate: Rate, delay: Span) -> Limit {
     if rate.is_unlimited() {
         return Limit::Packets(1000);

@@ -12,8 +12,9 @@
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
-//! | [`link`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
+//! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
+//! | [`impairments`] | what a link does to packets, in words |
 #![forbid(unsafe_code)]
 
 mod asked;
@@ -25,7 +26,9 @@ mod demo;
 mod doctor;
 mod explain;
 mod file;
+mod flags;
 mod fmt;
+mod impairments;
 mod link;
 mod live;
 mod measure;
@@ -80,11 +83,11 @@ enum Command {
     /// What a scenario promises each flow: rate and delay, by which formula.
     Plan(plan::Args),
     /// Run a command behind an emulated link.
-    Run(run::Args),
+    Run(Box<run::Args>),
     /// Forward between two interfaces through an emulated link.
-    Bridge(bridge::Args),
+    Bridge(Box<bridge::Args>),
     /// Put an emulated link between whoever connects and where to; on any system, without privilege.
-    Relay(relay::Args),
+    Relay(Box<relay::Args>),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -103,6 +106,8 @@ enum Command {
     Fmt(fmt::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
+    /// Links that many know by a name: their numbers, and where these are from.
+    Presets,
     /// Print the JSON Schema of the scenario file, for editors.
     Schema(explain::SchemaArgs),
     /// Print what a shell needs to complete falaj's commands.
@@ -122,7 +127,7 @@ fn main() -> ExitCode {
     let outcome = match cli.command {
         Command::Sim(args) => sim::main(&args),
         Command::Plan(args) => plan::main(&args),
-        Command::Run(args) => run::main(args),
+        Command::Run(args) => run::main(*args),
         Command::Bridge(args) => bridge::main(&args),
         Command::Relay(args) => relay::main(&args),
         Command::Traffic(args) => traffic::main(&args),
@@ -134,6 +139,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
         Command::Explain(args) => explain::main(&args),
+        Command::Presets => {
+            show::say!("{}", falaj_scenario::presets().trim_end());
+            Ok(ExitCode::SUCCESS)
+        }
         Command::Schema(args) => explain::schema(&args),
         Command::Completions(args) => pages::completions(&args, Cli::command()),
         Command::Man(args) => pages::man(&args, Cli::command()),

@@ -40,6 +40,7 @@ it cannot be executed; 2 if there can be no such link here; 4 if the command's i
 
 Examples:
   falaj run --rate 10mbit --delay 40ms -- ping -c 3 10.77.0.2
+  falaj run --rate 20mbit --up-rate 2mbit --delay 15ms --jitter 3ms --loss 0.5% -- curl -O …
   falaj run --rate 100mbit --peer 'iperf3 -s -1' -- sh -c 'sleep 0.2; iperf3 -c $FALAJ_PEER'
   falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
   falaj run --delay 20ms -- falaj run --rate 5mbit -- bash

@@ -96,10 +96,15 @@ pub(crate) fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> Result<T>) -> R
 
 /// A flow over all replications.
 pub(crate) struct Simulated {
-    /// Packets that came, left, were lost.
+    /// Packets that came, arrived, found no place in the queue.
     pub(crate) offered: u64,
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
+    /// What the link did to packets.
+    pub(crate) lost: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) reordered: u64,
     /// Bits per second.
     pub(crate) offered_rate: Option<Estimate>,
     pub(crate) sent_rate: Option<Estimate>,
@@ -176,10 +181,14 @@ impl Replications {
         of.iter().for_each(|(f, _)| delay.add(&f.delay));
         Simulated {
             offered: sum(|f| f.counters.offered),
-            sent: sum(|f| f.counters.sent),
+            sent: sum(|f| f.counters.delivered()),
+            lost: sum(|f| f.counters.lost),
+            duplicated: sum(|f| f.counters.duplicated),
+            corrupted: sum(|f| f.counters.corrupted),
+            reordered: sum(|f| f.counters.reordered),
             dropped: sum(|f| f.counters.dropped()),
             offered_rate: estimate(FlowResult::offered_rate),
-            sent_rate: estimate(FlowResult::sent_rate),
+            sent_rate: estimate(FlowResult::delivered_rate),
             mean: Estimate::of(&means),
             delay,
             max_backlog: of.iter().map(|(f, _)| f.counters.max_backlog).max().unwrap_or(0),
@@ -230,6 +239,10 @@ struct Json {
     offered: u64,
     delivered: u64,
     dropped: u64,
+    lost: u64,
+    duplicated: u64,
+    corrupted: u64,
+    reordered: u64,
     offered_rate: f64,
     delivered_rate: f64,
     delivered_rate_half_width: Option<f64>,
@@ -276,6 +289,20 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("simulated: {} x {}, seed {}; means with 95 % intervals", runs.len(), runs.duration(), scenario.run.seed);
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
+    for (name, f) in &flows {
+        let all = [
+            of(f.lost, "were lost"),
+            of(f.duplicated, "arrived twice"),
+            of(f.corrupted, "arrived with a bit turned"),
+            of(f.reordered, "overtook"),
+        ];
+        let all = all.into_iter().flatten().map(|(n, what)| format!("{} {what}", show::percent(n, f.sent + f.lost)));
+        let all: Vec<String> = all.collect();
+        if !all.is_empty() {
+            say!("on the link, of the packets of {name}: {}", all.join(", "));
+        }
+    }
     Ok(runs.exit())
 }
 
@@ -299,6 +326,10 @@ fn json(name: &str, f: &Simulated) -> Json {
         offered: f.offered,
         delivered: f.sent,
         dropped: f.dropped,
+        lost: f.lost,
+        duplicated: f.duplicated,
+        corrupted: f.corrupted,
+        reordered: f.reordered,
         offered_rate: f.offered_rate.map_or(0.0, |e| e.mean),
         delivered_rate: f.sent_rate.map_or(0.0, |e| e.mean),
         delivered_rate_half_width: f.sent_rate.and_then(|e| e.half_width),

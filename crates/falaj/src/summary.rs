@@ -81,6 +81,8 @@ impl Flow {
         sum.offered += more.offered;
         sum.sent += more.sent;
         sum.sent_bytes += more.sent_bytes;
+        sum.lost += more.lost;
+        sum.lost_bytes += more.lost_bytes;
         sum.dropped_full += more.dropped_full;
         sum.dropped_large += more.dropped_large;
         sum.dropped_by_discipline += more.dropped_by_discipline;
@@ -89,11 +91,11 @@ impl Flow {
     }
 
     fn loss(&self) -> f64 {
-        self.counters.dropped() as f64 / self.counters.offered.max(1) as f64
+        (self.counters.dropped() + self.counters.lost) as f64 / self.counters.offered.max(1) as f64
     }
 
     fn rate(&self, elapsed: Span) -> f64 {
-        self.counters.sent_bytes as f64 * 8e9 / elapsed.0.max(1) as f64
+        self.counters.delivered_bytes() as f64 * 8e9 / elapsed.0.max(1) as f64
     }
 }
 
@@ -164,8 +166,19 @@ impl Summary {
 
     /// As people read it, on standard error: standard output is the command's.
     pub(crate) fn tell(&self) {
-        let header =
-            ["flow", "offered", "sent", "dropped", "rate", "queueing p50", "max", "release error p50", "p99", "max"];
+        let header = [
+            "flow",
+            "offered",
+            "sent",
+            "dropped",
+            "lost",
+            "rate",
+            "queueing p50",
+            "max",
+            "release error p50",
+            "p99",
+            "max",
+        ];
         let rows = self.flows.iter().map(|named| {
             let Flow { counters, delay, release } = &named.flow;
             vec![
@@ -173,6 +186,7 @@ impl Summary {
                 counters.offered.to_string(),
                 counters.sent.to_string(),
                 counters.dropped().to_string(),
+                counters.lost.to_string(),
                 show::rate(named.flow.rate(self.elapsed)),
                 show::span(delay.quantile(0.5)),
                 show::span(delay.max()),
@@ -200,7 +214,7 @@ impl Summary {
         }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
-            let lost = show::percent(counters.dropped(), counters.offered);
+            let lost = show::percent(counters.dropped() + counters.lost, counters.offered);
             let name = worst.full_name(&self.ways);
             eprintln!("worst flow: {name}: {lost} lost, queueing max {}", show::span(delay.max()));
         }
@@ -220,7 +234,7 @@ impl Summary {
         let flow = |named: &Named| {
             let c = &named.flow.counters;
             json!({
-                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(),
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "lost": c.lost,
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
             })

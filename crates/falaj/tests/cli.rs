@@ -531,6 +531,10 @@ fn bad_options() {
         (&["run", "--rate", "10", "--", "true"], "write `10mbit` or `10kbit`"),
         (&["run", "--delay", "1m", "--", "true"], "write `1min` or `1ms`"),
         (&["run", "--queue", "10", "--", "true"], "write `10p` for packets"),
+        (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for so many of a hundred"),
+        (&["run", "--down-jitter", "5", "--", "true"], "write `5ms` or `5s`"),
+        (&["run", "--preset", "lt", "--", "true"], "a similar value exists: 'lte'"),
+        (&["run", tenants, "--up-dup", "1%", "--", "true"], "cannot be used with '--up-dup <PERCENT>'"),
         (&["run", tenants, "--rate", "1mbit", "--", "true"], "cannot be used with '--rate <RATE>'"),
         (&["run"], "<COMMAND>"),
         (&["simulate"], "sim"),
@@ -596,7 +600,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `delay`, `down`, `flow`, `mtu`, `rate`, `scheduler`, `up`"
+                "allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
@@ -942,6 +946,38 @@ fn the_picture_of_the_curves_is_up_to_date() {
     }
     let there = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(there == drawn, "docs/figures/curves.svg is out of date: run this test with UPDATE_EXPECT=1");
+}
+
+/// A link that loses packets and delays each by another time, and one whose rate nobody knows beforehand.
+#[test]
+fn what_a_link_does_to_packets_is_said() {
+    let radio = "[link.radio]\nrate = \"10mbit\"\ndelay = \"20ms\"\nloss = \"5%\"\njitter = \"4ms\"\n";
+    let traffic = "[traffic.calls]\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n[run]\nduration = \"8s\"\n";
+    let name = file("radio.toml", &format!("{radio}{traffic}"));
+    let plan = falaj(&["plan", name]);
+    for line in [
+        "  the link loses packets: bounds hold for those that arrive, and they have used its time all the same\n",
+        "  on the link a packet is 16.0 ms to 24.0 ms on its way, beyond delay <=\n",
+    ] {
+        assert!(plan.out.contains(line), "{}", plan.out);
+    }
+    let sim = falaj(&["sim", name, "--json"]);
+    let sim: serde_json::Value = serde_json::from_str(&sim.out).unwrap();
+    let of = |key: &str| sim["flows"][0][key].as_u64().unwrap();
+    assert_eq!((of("offered"), of("dropped")), (of("delivered") + of("lost"), 0));
+    assert!((600..1000).contains(&of("lost")), "5 % of 16000: {sim}");
+    let said = falaj(&["sim", name]).out;
+    assert!(said.contains("on the link, of the packets of all: ") && said.contains(" were lost"), "{said}");
+
+    // 500 B are 11 cells, 583 B.
+    let cells = falaj(&["plan", file("cells.toml", &format!("{radio}cells = \"atm\"\n{traffic}"))]).out;
+    assert!(cells.contains("packets to 1696 B") && cells.contains("1.17 Mbit/s"), "{cells}");
+
+    let bucket = file("bucket.toml", &format!("{radio}burst = \"15kB\"\n{traffic}"));
+    let plan = falaj(&["plan", bucket]).out;
+    assert!(plan.contains("the link is a token bucket, and bounds are known for links that serialise"), "{plan}");
+    let presets = falaj(&["presets"]).out;
+    assert!(presets.contains("lte: mobile") && presets.contains("  source: "), "{presets}");
 }
 
 /// Done as it says. Live runs are left out, they never print the same twice.

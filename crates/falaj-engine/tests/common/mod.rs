@@ -7,14 +7,26 @@ pub mod model;
 
 use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
+use falaj_engine::framing::{Cells, Framing};
+use falaj_engine::impair::Impairments;
+use falaj_engine::impair::distribution::{Distribution, Table};
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::jitter::Jitter;
+use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
+use falaj_engine::impair::profile::Profile;
+use falaj_engine::impair::reorder::Reorder;
+use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use rand_core::Rng;
+use std::sync::Arc;
 
 /// One packet: when, whose, how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,11 +79,8 @@ pub fn virtual_links(dice: &mut Dice, serve: &'static str, preset: &'static str)
     if beyond {
         scheduler.set("start", Value::Choice(dice.one_of(&["continue", "second", "rotate"])));
     }
-    PipeSpec {
-        kind: "virtual-links",
-        setup: Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows },
-        delay: Span::ZERO,
-    }
+    let setup = Setup { rate: Rate::from_mbit(1000), largest, scheduler, flows };
+    PipeSpec::new("virtual-links", setup, Span::ZERO)
 }
 
 /// Any discipline of the registry at an odd rate.
@@ -96,6 +105,90 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
     spec
 }
 
+/// Lets the link do some of all that it can do to packets.
+pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
+    let event = |dice: &mut Dice| Event {
+        probability: Probability::of(dice.from(0, 10), 20),
+        correlation: Probability::of(dice.from(0, 10).saturating_sub(5), 7),
+    };
+    let span = |dice: &mut Dice| Span(dice.from(1, 500));
+    let wanted = |dice: &mut Dice| dice.from(0, 1) == 0;
+    spec.seed = dice.from(0, 1 << 40);
+    let framing = Framing { overhead: -(dice.from(0, 2) as i32), cells: Cells::None, largest: spec.setup.largest };
+    spec.framing = wanted(dice).then_some(framing);
+    let rate = |dice: &mut Dice| Rate(dice.from(0, 3).min(1) * dice.from(100_000_000, 2_000_000_000));
+    spec.capacity = match dice.from(0, 5) {
+        0 => Capacity::TokenBucket(dice.from(1, 100)),
+        1 => {
+            let steps =
+                vec![(Time(0), rate(dice)), (Time(dice.from(1, 500)), rate(dice)), (Time(777), Rate(900_000_001))];
+            Capacity::Steps(Arc::new(Steps::new(steps, Some(Span(dice.from(1_000, 2_000)))).expect("a good trace")))
+        }
+        2 => {
+            let at = vec![Time(5), Time(60), Time(60), Time(dice.from(60, 90))];
+            let all = Opportunities::new(at, Span(dice.from(90, 200)), dice.from(1, 20) as u32);
+            Capacity::Opportunities(Arc::new(all.expect("a good trace")))
+        }
+        _ => Capacity::Serialise,
+    };
+    spec.impairments = Impairments {
+        loss: wanted(dice).then(|| match dice.from(0, 4) {
+            0 => Loss::Random(event(dice)),
+            1 => Loss::GilbertElliott(GilbertElliott {
+                to_bad: Probability::of(1, dice.from(2, 30)),
+                to_good: Probability::of(1, dice.from(1, 8)),
+                loss_bad: Probability::of(dice.from(0, 4), 4),
+                loss_good: Probability::of(dice.from(0, 1), 50),
+            }),
+            2 => Loss::FourStates(FourStates {
+                p13: Probability::of(1, dice.from(3, 30)),
+                p31: Probability::of(1, dice.from(2, 8)),
+                p32: Probability::of(dice.from(0, 1), 3),
+                p23: Probability::of(1, 3),
+                p14: Probability::of(dice.from(0, 1), 40),
+            }),
+            3 => Loss::Every(dice.from(1, 20)),
+            _ => Loss::Numbers([2..=3, 7..=7, 11..=19].into()),
+        }),
+        duplicate: wanted(dice).then(|| event(dice)),
+        corrupt: wanted(dice).then(|| event(dice)),
+        reorder: wanted(dice).then(|| Reorder { event: event(dice), gap: dice.from(1, 5) }),
+        jitter: wanted(dice).then(|| Jitter {
+            amount: span(dice),
+            distribution: match dice.from(0, 2) {
+                0 => Distribution::Uniform,
+                1 => Distribution::Pareto,
+                _ => Distribution::Table(Table::new(&[-300, -10, 0, 20, 400]).expect("they differ")),
+            },
+            correlation: event(dice).correlation,
+            keeps_order: wanted(dice),
+        }),
+        profile: wanted(dice).then(|| {
+            let (first, most) = (span(dice), Span(500 + dice.from(0, 500)));
+            let points = vec![
+                (Probability::NEVER, Span(0)),
+                (Probability::of(1, 3), first),
+                (Probability::of(2, 3), first),
+                (Probability::of(2, 3), Span(500)),
+                (Probability::ALWAYS, most),
+            ];
+            Profile::new(points, Probability::of(dice.from(15, 20), 20), wanted(dice)).expect("a distribution")
+        }),
+        slots: wanted(dice).then(|| {
+            let least = span(dice);
+            Slots { least, most: least + Span(dice.from(0, 300)), packets: dice.from(1, 9), bytes: dice.from(1, 99) }
+        }),
+    };
+    accepted(spec);
+}
+
+/// On a link whose time is divided, a packet's time is known.
+pub fn accepted(spec: &mut PipeSpec) {
+    if spec.refused().is_some() {
+        (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+    }
+}
+
 /// Gives some of the flows disciplines of their own, if the one above lets them.
 pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
     let undivided = spec.clone();
@@ -105,7 +198,7 @@ pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
         }
         let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
         let setup = Setup { flows, ..spec.setup.clone() };
-        let mut below = PipeSpec { setup, ..spec.clone() };
+        let mut below = PipeSpec::new(spec.kind, setup, spec.delay);
         let entry = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
         become_kind(dice, &mut below, entry);
         for flow in &mut below.setup.flows {
@@ -150,6 +243,7 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         (_, Kind::Bytes) => Some(Value::Bytes(dice.from(largest, 20 * largest))),
         (_, Kind::Limit) => Some(Value::Limit(Limit::Packets(dice.from(1, 60) as u32))),
         (_, Kind::Count { min, max }) => Some(Value::Count(dice.from(min, max.min(min + 19)))),
+        (_, Kind::Probability) => Some(Value::Probability(Probability::of(dice.from(0, 20), 20))),
         (_, Kind::Choice(words)) => Some(Value::Choice(dice.one_of(words))),
     };
     let mut all = |params: &'static [Param]| {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
 use nix::errno::Errno;
@@ -29,7 +30,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{Port, Received, classified};
+use crate::port::{Port, Received, classified, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -335,6 +336,10 @@ impl Port for PacketPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.reader.socket.send(unit)
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        turn(unit, corrupt);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

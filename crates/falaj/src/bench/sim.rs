@@ -69,7 +69,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
     };
     let feed = |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, stream: f.into() };
     Experiment {
-        pipes: vec![PipeSpec { kind, setup, delay: Span::ZERO }],
+        pipes: vec![PipeSpec::new(kind, setup, Span::ZERO)],
         feeds: (0..flows).map(feed).collect(),
         duration: Span(packets * 4_000),
     }

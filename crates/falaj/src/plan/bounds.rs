@@ -48,10 +48,16 @@ impl Served {
 /// More are not drawn: the line below them is as good.
 const MOST_TURNS: u64 = 100;
 
-/// Asks the discipline; refused if it does not accept the setup.
-pub(crate) fn served(kind: &str, setup: &Setup) -> Result<Served, Refusals> {
-    let (turns, shared) = registry::build(kind, setup, Finer(setup))?;
-    Ok(Served { promises: tree::promises(kind, setup)?, turns, shared })
+/// Asks the direction's discipline, with this setup; refused if it does not accept it.
+pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
+    let kind = direction.scheduler.kind;
+    let (mut turns, shared) = registry::build(kind, setup, Finer(setup))?;
+    let mut promises = tree::promises(kind, setup)?;
+    if let Some(none) = direction.pipe().no_promise() {
+        promises.fill_with(|| Err(none.clone()));
+        turns.fill(None);
+    }
+    Ok(Served { promises, turns, shared })
 }
 
 /// How flows are served in turns, unless some are divided; and the one queue of a discipline
@@ -191,17 +197,23 @@ const HORIZONTAL: &str = "h(envelope, service)";
 /// The same from a flow's turns.
 const TURNS: &str = "h(envelope, turns of Q at C)";
 
-/// The sources of one direction of a link.
-pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<&Source> {
-    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).collect()
+/// The sources of one direction of a link, with rates and sizes as its packets cost.
+pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Source> {
+    let direction = scenario.links[link].direction(towards);
+    let costs = |s: &Source| {
+        let size = direction.cost(s.size);
+        let rate = (u128::from(s.rate.0) * u128::from(size)).div_ceil(u128::from(s.size.max(1)));
+        Source { rate: Rate(u64::try_from(rate).unwrap_or(u64::MAX)), size, ..s.clone() }
+    };
+    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).map(costs).collect()
 }
 
 /// All flows of one direction, to which these sources send.
-pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec<Outlook>> {
-    let served = served(direction.scheduler.kind, &direction.setup)?;
+pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<Outlook>> {
+    let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
-        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).copied().collect::<Vec<_>>());
+        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
@@ -250,7 +262,7 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[&Source]) -> Result<Vec
 fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>> {
     let mut setup = direction.setup.clone();
     setup.flows.truncate(1);
-    let served = served(direction.scheduler.kind, &setup)?;
+    let served = served(direction, &setup)?;
     Ok(served.promises.first().and_then(|p| p.as_ref().ok()).filter(|p| p.rate.0 > 0).map(|p| (p.rate, p.latency)))
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Args {
 
 /// What one direction of a link promises to each of its flows.
 pub(crate) fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>> {
-    Ok(bounds::served(direction.scheduler.kind, &direction.setup)?.promises)
+    Ok(bounds::served(direction, &direction.setup)?.promises)
 }
 
 /// One direction of a link, planned.

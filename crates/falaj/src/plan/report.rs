@@ -2,6 +2,7 @@
 
 use super::Way;
 use super::bounds::{Envelope, Outlook, sources_named};
+use crate::impairments;
 use crate::show::{self, say};
 use falaj_sched::promise::{Bound, NoPromise};
 use falaj_sched::rate::{BIT_NANOS, Rate};
@@ -37,6 +38,9 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     });
     say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
     say!("  delay <= holds for packets that find room in the queue");
+    for line in impairments::promises(direction) {
+        say!("  {line}");
+    }
     for flow in &way.flows {
         say!("\n  {}", flow.name);
         for (what, text) in details(flow) {

@@ -54,7 +54,7 @@ pub(crate) fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
 /// What everybody is promised, as far as somebody needs it; `None`: the
 /// discipline does not accept the setup.
 fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
-    let served = served(direction.scheduler.kind, &direction.setup).ok()?;
+    let served = served(direction, &direction.setup).ok()?;
     if served.shared.is_some() {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
@@ -90,7 +90,7 @@ fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
             Kind::Bytes => (setup.largest.into(), Value::Bytes),
             Kind::Rate => (setup.rate.0 / 1000, |v| Value::Rate(Rate(v))),
             Kind::Count { .. } => (1, Value::Count),
-            Kind::Limit | Kind::Choice(_) => return None,
+            Kind::Limit | Kind::Probability | Kind::Choice(_) => return None,
         };
         let (least, most) = if let Kind::Count { min, max } = param.kind { (min, max) } else { (1, u64::MAX) };
         Some(Share { name: param.name, of, step: step.max(1), least, most, value })
@@ -115,6 +115,7 @@ fn written(value: Value) -> String {
         Value::Bytes(v) => format!("\"{v}B\""),
         Value::Limit(v) => format!("\"{v}\""),
         Value::Count(v) => v.to_string(),
+        Value::Probability(v) => format!("\"{v}\""),
         Value::Choice(v) => format!("\"{v}\""),
     }
 }

@@ -8,6 +8,7 @@ use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::params::{FlowSetup, Kind, Param, Refusals, Setup, Value, Values};
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::{Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Entry, Visitor};
@@ -71,6 +72,7 @@ pub(super) fn needed(param: &Param, setup: &Setup) -> Value {
         Kind::Bytes => Value::Bytes(setup.largest.into()),
         Kind::Limit => Value::Limit(Limit::Packets(FULL)),
         Kind::Count { min, max } => Value::Count(flows.clamp(min, max)),
+        Kind::Probability => Value::Probability(Probability::ALWAYS),
         Kind::Choice(words) => Value::Choice(words[0]),
     }
 }
@@ -133,7 +135,7 @@ impl Run<'_> {
                 registry::build(entry.kind, &setup, AtStation { setup: &setup, controller, drive }).map_err(why)
             }
             What::Engine(entry) => {
-                let spec = PipeSpec { kind: entry.kind, setup: setup(entry, self.flowsets)?, delay: Span::ZERO };
+                let spec = PipeSpec::new(entry.kind, setup(entry, self.flowsets)?, Span::ZERO);
                 let engine = Engine::new(&[spec]).map_err(|(_, refused)| why(refused))?;
                 let bed = InEngine { engine, now: Time::ZERO, out: Vec::new(), sending: None, gone: Vec::new() };
                 Ok(go(controller, bed, drive))
@@ -271,6 +273,8 @@ impl InEngine {
             match output {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
+                // Of links that do something to packets.
+                Output::Copy(_) | Output::Corrupt(_) => {}
             }
         }
     }

@@ -138,7 +138,7 @@ fn spec(entry: &'static Entry, flowsets: &Flowsets, limit: Limit) -> Result<Pipe
         let value = drive::needed(param, &setup);
         setup.scheduler.set(param.name, value);
     }
-    Ok(PipeSpec { kind: entry.kind, setup, delay: Span::ZERO })
+    Ok(PipeSpec::new(entry.kind, setup, Span::ZERO))
 }
 
 /// All that are sent are kept until they have been looked at.

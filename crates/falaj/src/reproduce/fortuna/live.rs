@@ -233,12 +233,12 @@ fn lost(losses: Losses) -> Vec<Lost> {
 
 fn tenant(kind: char, offered: u64, simulated: &Simulated, measured: &Measured, flow: usize, duration: Span) -> Tenant {
     let live = &measured.flows[0][flow];
-    let rate = live.link.counters.sent_bytes as f64 * 8.0 / duration.as_secs_f64();
+    let rate = live.link.counters.delivered_bytes() as f64 * 8.0 / duration.as_secs_f64();
     Tenant {
         kind,
         offered: offered * 1_000_000,
         simulated: View::of(simulated.sent, simulated.sent_rate.map_or(0.0, |e| e.mean), &simulated.delay),
-        measured: View::of(live.link.counters.sent, rate, &live.link.delay),
+        measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
         release_error_p99_ns: live.link.release_error.quantile(0.99).map(|s| s.0),
         end_to_end_p50_ns: live.received.p50,
         end_to_end_p99_ns: live.received.p99,

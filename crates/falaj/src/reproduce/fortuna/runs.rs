@@ -198,7 +198,7 @@ pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'
         let maxima: Vec<f64> = flows.iter().filter_map(|r| r.delay.max()).map(|s| s.as_micros_f64()).collect();
         let promise = engine.promise(PipeId(0), FlowId(f as u32)).ok();
         Some(Ours {
-            out: of(flows.iter().map(|r| r.sent_rate(duration) / 1e6).collect())?,
+            out: of(flows.iter().map(|r| r.delivered_rate(duration) / 1e6).collect())?,
             offered: of(flows.iter().map(|r| r.offered_rate(duration) / 1e6).collect())?.mean,
             avg: of(flows.iter().filter_map(|r| r.delay.mean_nanos()).map(|ns| ns / 1e3).collect())?,
             max: maxima.iter().copied().fold(0.0, f64::max),

@@ -1,0 +1,94 @@
+//! What happens to a packet with a probability: to each for itself, or in runs.
+
+use crate::chance::Chance;
+use falaj_sched::probability::Probability;
+use falaj_sched::queue::FlowId;
+
+/// Where the draws of a pipe begin.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chances {
+    pub(crate) seed: u64,
+    pub(crate) pipe: u32,
+}
+
+/// The draws for one packet and one thing that may happen to it.
+#[derive(Clone, Copy)]
+pub(crate) struct Draw {
+    pub(crate) chances: Chances,
+    pub(crate) of: u64,
+    pub(crate) flow: FlowId,
+    pub(crate) number: u64,
+    pub(crate) left: u64,
+}
+
+/// The elements of sources are small numbers.
+const IMPAIRMENTS: u64 = 1 << 63;
+
+impl Draw {
+    fn stream(&self, stream: u64) -> Chance {
+        Chance::new(self.chances.seed, IMPAIRMENTS | u64::from(self.chances.pipe) << 8 | self.of, stream)
+    }
+    /// The packet's own, whatever happened to others.
+    #[inline]
+    pub(crate) fn independent(&self) -> u64 {
+        self.stream(1 + u64::from(self.flow.0)).draw(self.number)
+    }
+    /// In the order in which packets leave; several for each of them.
+    #[inline]
+    pub(crate) fn in_turn(&self, which: u64) -> u64 {
+        self.at(8 * (self.left + 1) + which)
+    }
+    /// What does not belong to a packet.
+    #[inline]
+    pub(crate) fn at(&self, index: u64) -> u64 {
+        self.stream(0).draw(index)
+    }
+}
+
+/// What happens to packets with a probability.
+///
+/// With a correlation, a packet fares as the one before it with that
+/// probability, and otherwise by a draw of its own. So the mean stays what it
+/// is, and the correlation of neighbours is the one asked for; `k` packets
+/// apart it is its `k`th power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// How often it happens.
+    pub probability: Probability,
+    /// How often a packet fares as the one before it.
+    pub correlation: Probability,
+}
+
+impl Event {
+    /// Of each packet for itself.
+    pub fn independent(probability: Probability) -> Event {
+        Event { probability, correlation: Probability::NEVER }
+    }
+}
+
+/// An event and how the last packet fared.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Happening {
+    event: Event,
+    last: Option<bool>,
+}
+
+impl Happening {
+    pub(crate) fn new(event: Event) -> Happening {
+        Happening { event, last: None }
+    }
+
+    #[inline]
+    pub(crate) fn happens(&mut self, draw: Draw) -> bool {
+        let Event { probability, correlation } = self.event;
+        if correlation == Probability::NEVER {
+            return probability.hits(draw.independent());
+        }
+        let happens = match self.last {
+            Some(last) if correlation.hits(draw.in_turn(0)) => last,
+            _ => probability.hits(draw.in_turn(1)),
+        };
+        self.last = Some(happens);
+        happens
+    }
+}

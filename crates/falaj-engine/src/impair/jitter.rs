@@ -1,0 +1,111 @@
+//! By how much the delay of each packet differs from the link's.
+
+use super::distribution::Distribution;
+use super::event::Draw;
+use falaj_sched::probability::Probability;
+use falaj_sched::time::Span;
+
+/// Delays that differ: the link's delay is their mean.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Jitter {
+    /// Uniform: as much as this less or more. Otherwise the standard deviation.
+    pub amount: Span,
+    /// How delays are distributed.
+    pub distribution: Distribution,
+    /// How often a packet's delay is that of the one before it; otherwise it
+    /// is drawn. Mean and deviation are the same with and without.
+    pub correlation: Probability,
+    /// Packets wait for those before them instead of overtaking.
+    pub keeps_order: bool,
+}
+
+/// The most that jitter may be: far beyond any link, and far below where
+/// products of it would overflow.
+pub const JITTER_MAX: Span = Span::from_secs(3600);
+
+impl Jitter {
+    /// The least and the greatest delay that may be drawn.
+    pub fn range(&self, delay: Span) -> (Span, Span) {
+        let offsets = Offsets::new(self, delay);
+        let of = |offset: i64| Span(delay.0.saturating_add_signed(offset));
+        match offsets.by {
+            By::Range(amount) => (Span(delay.0.saturating_sub(amount)), Span(delay.0.saturating_add(amount))),
+            By::Table(table) => (of(table[0]), of(*table.last().expect("a table has points"))),
+        }
+    }
+
+    /// Mean and deviation of what is drawn, in nanoseconds, where a part of it
+    /// would be less than nothing and is nothing; `None` where no part is.
+    pub fn cut(&self, delay: Span) -> Option<(f64, f64)> {
+        let delay_ns = delay.0 as f64;
+        let points: Vec<f64> = match Offsets::new(self, delay).by {
+            By::Range(amount) => {
+                let amount = amount as f64;
+                (0..=4096).map(|i| delay_ns + amount * (f64::from(i) / 2048.0 - 1.0)).collect()
+            }
+            By::Table(table) => table.iter().map(|&offset| delay_ns + offset as f64).collect(),
+        };
+        if points[0] >= 0.0 {
+            return None;
+        }
+        let cut: Vec<f64> = points.into_iter().map(|p| p.max(0.0)).collect();
+        Some(super::distribution::moments(&cut))
+    }
+}
+
+#[derive(Debug)]
+enum By {
+    Range(u64),
+    /// What is added to the delay, at equal steps of probability.
+    Table(Box<[i64]>),
+}
+
+/// Jitter at work: no floating point from here on.
+#[derive(Debug)]
+pub(crate) struct Offsets {
+    delay: Span,
+    by: By,
+    correlation: Probability,
+    pub(crate) keeps_order: bool,
+    last: Option<Span>,
+}
+
+impl Offsets {
+    pub(crate) fn new(jitter: &Jitter, delay: Span) -> Offsets {
+        let amount = jitter.amount.min(JITTER_MAX);
+        let by = match jitter.distribution.standard() {
+            None => By::Range(amount.0),
+            Some(standard) => By::Table(standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect()),
+        };
+        Offsets { delay, by, correlation: jitter.correlation, keeps_order: jitter.keeps_order, last: None }
+    }
+
+    #[inline]
+    pub(crate) fn delay(&mut self, draw: Draw) -> Span {
+        if self.correlation == Probability::NEVER {
+            return self.of(draw.independent());
+        }
+        let delay = match self.last {
+            Some(last) if self.correlation.hits(draw.in_turn(0)) => last,
+            _ => self.of(draw.in_turn(1)),
+        };
+        self.last = Some(delay);
+        delay
+    }
+
+    /// The inverse of the distribution function, at `draw` of 2^64.
+    #[inline]
+    fn of(&self, draw: u64) -> Span {
+        let scaled = |n: u64| u128::from(draw) * u128::from(n);
+        let offset = match &self.by {
+            By::Range(amount) => (scaled(2 * amount + 1) >> 64) as i64 - *amount as i64,
+            By::Table(table) => {
+                let at = scaled(table.len() as u64 - 1);
+                let (i, part) = ((at >> 64) as usize, i128::from(at as u64 >> 32));
+                let (a, b) = (i128::from(table[i]), i128::from(table[i + 1]));
+                (a + (((b - a) * part) >> 32)) as i64
+            }
+        };
+        Span(self.delay.0.saturating_add_signed(offset))
+    }
+}

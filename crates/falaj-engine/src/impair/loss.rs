@@ -1,0 +1,149 @@
+//! Which packets a link loses.
+
+use super::event::{Draw, Event, Happening};
+use falaj_sched::probability::Probability;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// Which packets are lost.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Loss {
+    /// With a probability.
+    Random(Event),
+    /// By the model of Gilbert and Elliott.
+    GilbertElliott(GilbertElliott),
+    /// By a Markov chain of four states.
+    FourStates(FourStates),
+    /// Every so many, of each flow: the last of them.
+    Every(u64),
+    /// Those with these numbers, of each flow; counted from 1, in order, apart from each other.
+    Numbers(Arc<[RangeInclusive<u64>]>),
+}
+
+impl Loss {
+    /// The part of all packets that is lost in the long run; of a list, none.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Loss::Random(event) => event.probability.as_f64(),
+            Loss::GilbertElliott(model) => {
+                let bad = model.bad();
+                (1.0 - bad) * model.loss_good.as_f64() + bad * model.loss_bad.as_f64()
+            }
+            Loss::FourStates(chain) => chain.mean(),
+            Loss::Every(n) => 1.0 / *n as f64,
+            Loss::Numbers(_) => 0.0,
+        }
+    }
+}
+
+/// A good and a bad state, each with a loss of its own. The state changes
+/// behind each packet, and is what it is in the long run from the first packet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GilbertElliott {
+    /// From good to bad; above zero.
+    pub to_bad: Probability,
+    /// From bad to good; above zero.
+    pub to_good: Probability,
+    /// How often a packet is lost in the bad state.
+    pub loss_bad: Probability,
+    /// How often a packet is lost in the good state.
+    pub loss_good: Probability,
+}
+
+impl GilbertElliott {
+    /// How often the state is bad.
+    fn bad(&self) -> f64 {
+        let (to_bad, to_good) = (self.to_bad.as_f64(), self.to_good.as_f64());
+        to_bad / (to_bad + to_good)
+    }
+}
+
+/// Gaps, in which packets arrive but for single ones, and bursts, in which
+/// packets are lost but for some. Numbered as in netem: 1 arrives in a gap, 2
+/// arrives in a burst, 3 is lost in a burst, 4 is lost in a gap, and the next
+/// is 1 again. A chain begins in state 1. What leads out of one state is 1 at
+/// most in all, and where `p32` is above zero, so is `p23`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FourStates {
+    /// From a gap into a burst.
+    pub p13: Probability,
+    /// From a burst into a gap.
+    pub p31: Probability,
+    /// Of a burst's packets, from a lost one to one that arrives.
+    pub p32: Probability,
+    /// And back.
+    pub p23: Probability,
+    /// A single loss in a gap.
+    pub p14: Probability,
+}
+
+impl FourStates {
+    /// The part that is lost in the long run: the balance of each state's ways in and out.
+    fn mean(&self) -> f64 {
+        let [p13, p31, p32, p23, p14] = [self.p13, self.p31, self.p32, self.p23, self.p14].map(Probability::as_f64);
+        if p31 == 0.0 {
+            // A burst without an end.
+            return if p13 == 0.0 { p14 / (1.0 + p14) } else { p23 / (p23 + p32) };
+        }
+        let (one, three) = (1.0, p13 / p31);
+        let two = if p32 == 0.0 { 0.0 } else { three * p32 / p23 };
+        let four = one * p14;
+        (three + four) / (one + two + three + four)
+    }
+}
+
+/// Losses, and what they remember.
+#[derive(Debug)]
+pub(crate) enum Losing {
+    Random(Happening),
+    GilbertElliott { model: GilbertElliott, stationary: Probability, bad: Option<bool> },
+    FourStates { chain: FourStates, state: u8 },
+    Every(u64),
+    Numbers(Arc<[RangeInclusive<u64>]>),
+}
+
+impl Losing {
+    pub(crate) fn new(loss: Loss) -> Losing {
+        match loss {
+            Loss::Random(event) => Losing::Random(Happening::new(event)),
+            Loss::GilbertElliott(model) => {
+                Losing::GilbertElliott { model, stationary: Probability::from_f64(model.bad()), bad: None }
+            }
+            Loss::FourStates(chain) => Losing::FourStates { chain, state: 1 },
+            Loss::Every(n) => Losing::Every(n),
+            Loss::Numbers(numbers) => Losing::Numbers(numbers),
+        }
+    }
+
+    pub(crate) fn loses(&mut self, draw: Draw) -> bool {
+        match self {
+            Losing::Random(event) => event.happens(draw),
+            Losing::GilbertElliott { model, stationary, bad } => {
+                let now = bad.unwrap_or_else(|| stationary.hits(draw.in_turn(2)));
+                let change = if now { model.to_good } else { model.to_bad };
+                *bad = Some(now != change.hits(draw.in_turn(0)));
+                let loss = if now { model.loss_bad } else { model.loss_good };
+                loss.hits(draw.in_turn(1))
+            }
+            Losing::FourStates { chain, state } => {
+                let draw = draw.in_turn(0);
+                *state = match *state {
+                    1 if chain.p14.hits(draw) => 4,
+                    1 if chain.p14.or(chain.p13).hits(draw) => 3,
+                    2 if chain.p23.hits(draw) => 3,
+                    3 if chain.p32.hits(draw) => 2,
+                    3 if chain.p32.or(chain.p31).hits(draw) => 1,
+                    4 => 1,
+                    same => same,
+                };
+                *state >= 3
+            }
+            Losing::Every(n) => (draw.number + 1).is_multiple_of(*n),
+            Losing::Numbers(numbers) => {
+                let number = draw.number + 1;
+                let after = numbers.partition_point(|range| *range.end() < number);
+                numbers.get(after).is_some_and(|range| range.contains(&number))
+            }
+        }
+    }
+}

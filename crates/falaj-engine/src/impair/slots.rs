@@ -1,0 +1,74 @@
+//! Delivery in slots, as of a medium that is ours now and then: what has come
+//! meanwhile is delivered together at the next one.
+
+use super::event::Draw;
+use falaj_sched::time::{Span, Time};
+
+/// When there are slots, and what each takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slots {
+    /// The shortest time from one to the next; above zero.
+    pub least: Span,
+    /// The longest; at least the shortest.
+    pub most: Span,
+    /// Packets in each; above zero.
+    pub packets: u64,
+    /// Bytes in each, as the link accounts them; one packet is always taken.
+    pub bytes: u64,
+}
+
+/// Slots, and how full the one is that packets enter now.
+///
+/// Slot `k` lies at `k` times the mean of both times, and a draw of its own
+/// moves it by a quarter of their difference at most: so none depends on those
+/// before it, neighbours keep both limits, and an idle link costs nothing.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    slots: Slots,
+    period: u64,
+    spread: u64,
+    /// The first slot that the last packet might have had, but for an overtaking one.
+    first: u64,
+    /// The one that it has.
+    slot: u64,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Gate {
+    pub(crate) fn new(slots: Slots) -> Gate {
+        let (least, most) = (slots.least.0.max(1), slots.most.0.max(slots.least.0.max(1)));
+        // Rounded so that neighbours stay within both.
+        let spread = (most - least) / 4;
+        Gate { slots, period: least + 2 * spread, spread, first: 0, slot: 0, packets: 0, bytes: 0 }
+    }
+
+    fn time(&self, slot: u64, draw: Draw) -> Time {
+        let moved = (u128::from(draw.at(slot)) * u128::from(2 * self.spread + 1)) >> 64;
+        Time(slot.saturating_mul(self.period).saturating_add(moved as u64))
+    }
+
+    /// When a packet that is due then is delivered.
+    pub(crate) fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> Time {
+        // The first one that is not before; what moves it is at most `2 spread`.
+        let mut first = due.0.saturating_sub(2 * self.spread) / self.period;
+        while self.time(first, draw) < due {
+            first += 1;
+        }
+        if first < self.first {
+            // It overtook, and goes with those before.
+            return self.time(first, draw);
+        }
+        self.first = first;
+        let bytes = u64::from(bytes);
+        let full = self.packets >= self.slots.packets || self.bytes.saturating_add(bytes) > self.slots.bytes;
+        if first > self.slot {
+            (self.slot, self.packets, self.bytes) = (first, 0, 0);
+        } else if full && self.packets > 0 {
+            (self.slot, self.packets, self.bytes) = (self.slot + 1, 0, 0);
+        }
+        self.packets += 1;
+        self.bytes += bytes;
+        self.time(self.slot, draw)
+    }
+}

@@ -1,0 +1,121 @@
+//! Reads how a link turns bytes into time: its rate, and what else there may be.
+
+use crate::diagnostics::Problem;
+use crate::impair::Given;
+use crate::keys;
+use crate::place;
+use crate::read::{Datum, Fields, Got, get};
+use crate::trace::{self, Trace};
+use falaj_engine::account::Account;
+use falaj_sched::capacity::{Capacity, Opportunities, Steps};
+use falaj_sched::params::Value;
+use falaj_sched::rate::Rate;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The keys that say what a link carries; the one nearest to a direction counts.
+const OWN: [&str; 2] = ["rate", "trace"];
+/// Those, and the one by which others say it.
+pub(crate) const CARRIES: [&str; 4] = ["rate", "trace", "preset", "profile"];
+
+/// A packet of a mahimahi trace.
+const PACKET: u32 = 1500;
+
+/// The rate, or the mean of what changes, and the capacity; `None`: something
+/// is wrong, which was said.
+pub(crate) fn capacity(
+    tables: &[&Fields<'_>],
+    account: Option<Account>,
+    bw: Option<Rate>,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<(Rate, Capacity)> {
+    let first = tables.iter().position(|t| OWN.iter().any(|key| t.means(key))).unwrap_or(0);
+    let nearest = &tables[first..];
+    let own = tables.get(first)?;
+    if let (Some(_), Some(trace)) = (own.field("rate"), own.field("trace")) {
+        problems.push(
+            Problem::error(trace.name_at.clone(), format!("{} has a rate and a trace of it", own.what))
+                .help("leave out `rate`, or `trace`"),
+        );
+        return None;
+    }
+    let burst = value("burst", tables, problems);
+    if own.means("trace") {
+        let given = Given::read("trace", nearest, problems).ok()??;
+        if let Some(field) = tables.iter().find_map(|t| t.field("burst")) {
+            problems.push(
+                Problem::error(field.name_at.clone(), "a link with a trace is no token bucket")
+                    .help("leave out `burst`, or write a `rate` in place of the `trace`"),
+            );
+            return None;
+        }
+        return traced(&given, account?, beside, problems);
+    }
+    // What a profile says counts only where nothing else does.
+    let silent = tables.iter().all(|t| OWN.iter().all(|key| !t.means(key)));
+    let rate = match bw.filter(|_| silent) {
+        Some(bw) => bw,
+        None => match value("rate", nearest, problems).ok()? {
+            Some(Value::Rate(rate)) => rate,
+            _ => return None,
+        },
+    };
+    match burst.ok()? {
+        Some(Value::Bytes(_)) if rate.is_unlimited() => {
+            let at = tables.iter().find_map(|t| t.field("burst")).map_or(0..0, |f| f.name_at.clone());
+            problems.push(
+                Problem::error(at, "an unlimited link needs no tokens").help("write a `rate`, or leave out `burst`"),
+            );
+            None
+        }
+        Some(Value::Bytes(bytes)) => Some((rate, Capacity::TokenBucket(bytes))),
+        _ => Some((rate, Capacity::Serialise)),
+    }
+}
+
+fn value(name: &str, tables: &[&Fields<'_>], problems: &mut Vec<Problem>) -> Result<Option<Value>, ()> {
+    let key = keys::DIRECTION.iter().find(|k| k.name == name).ok_or(())?;
+    match get(tables, key, problems) {
+        Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => Ok(Some(value)),
+        Got::Absent => Ok(None),
+        _ => Err(()),
+    }
+}
+
+fn traced(given: &Given<'_>, account: Account, beside: &Path, problems: &mut Vec<Problem>) -> Option<(Rate, Capacity)> {
+    let field = given.fields.field("file")?;
+    let Some(Datum::Name(name)) = field.datum else { return None };
+    let trace = place::read(beside, name, field, trace::parse, trace::FORM, problems).ok()?;
+    let repeat = given.values.span("repeat");
+    let mut refuse = |key: &str, what: String, help: &str| {
+        problems.push(Problem::error(given.at(key), format!("{}: {what}", given.fields.what)).help(help.to_owned()));
+        None
+    };
+    match trace {
+        Trace::Steps(steps) => {
+            let last = steps.last()?.0;
+            if let Some(repeat) = repeat.filter(|repeat| last.0 >= repeat.0) {
+                let what = format!(
+                    "it begins anew after {repeat}, before its last line at {}",
+                    falaj_sched::time::Span(last.0)
+                );
+                return refuse("repeat", what, "write a longer time");
+            }
+            match Steps::new(steps, repeat) {
+                Some(steps) => Some((steps.mean(), Capacity::Steps(Arc::new(steps)))),
+                None if repeat.is_some() => {
+                    refuse("file", "its rate is always zero".into(), "a link that carries nothing is none")
+                }
+                None => refuse("file", "its rate is zero in the end".into(), "add a line, or `repeat`"),
+            }
+        }
+        Trace::Packets { at, period } => {
+            if repeat.is_some() {
+                return refuse("repeat", "a mahimahi trace repeats where it ends".into(), "leave out `repeat`");
+            }
+            let all = Opportunities::new(at, period, account.from_ip(PACKET).max(1))?;
+            Some((all.mean(), Capacity::Opportunities(Arc::new(all))))
+        }
+    }
+}

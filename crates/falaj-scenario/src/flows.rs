@@ -1,0 +1,192 @@
+//! Reads the flows of a direction.
+
+use crate::diagnostics::Problem;
+use crate::divided::{self, Parts};
+use crate::keys::{self, Key};
+use crate::link::{name_is_fit, not_a_table, values};
+use crate::model::{Bucket, Flow, Need};
+use crate::nearest;
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::units::quoted;
+use falaj_engine::classifier::Match;
+use falaj_sched::params::{FlowSetup, Value};
+use falaj_sched::registry::Entry;
+use std::ops::Range;
+use toml::de::{DeTable, DeValue};
+
+/// Where the flows of a direction are.
+pub(crate) enum FlowTable<'a> {
+    Given(&'a DeTable<'a>),
+    Absent,
+    Wrong,
+}
+
+pub(crate) fn flow_table<'a>(tables: &[&Fields<'a>]) -> FlowTable<'a> {
+    match tables.iter().find_map(|t| t.field("flow")) {
+        None if tables.iter().any(|t| t.means("flow")) => FlowTable::Wrong,
+        None => FlowTable::Absent,
+        Some(field) => match field.datum {
+            // `[link.x.flow]` with nothing in it.
+            Some(Datum::Table(table)) if table.is_empty() => FlowTable::Absent,
+            Some(Datum::Table(table)) => FlowTable::Given(table),
+            _ => FlowTable::Wrong,
+        },
+    }
+}
+
+/// One flow as read.
+pub(crate) struct FlowRead<'a> {
+    pub(crate) fields: Fields<'a>,
+    pub(crate) flow: Flow,
+    pub(crate) setup: FlowSetup,
+    pub(crate) parts: Parts<'a>,
+}
+
+/// The flows of a direction or the parts of a flow, if all of them are whole.
+pub(crate) fn read_flows<'a>(
+    table: &'a DeTable<'a>,
+    keys: &'static [Key],
+    entry: Option<&'static Entry>,
+    elsewhere: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<FlowRead<'a>>> {
+    let own: Vec<Key> = entry.map_or(&[][..], |e| e.flow).iter().map(Key::from).collect();
+    let mut flows = Vec::new();
+    let mut whole = true;
+    for (name, value) in table {
+        name_is_fit(name.get_ref(), name.span(), "flow", problems);
+        let DeValue::Table(table) = value.get_ref() else {
+            problems.push(not_a_table("flow", name.get_ref(), value.span(), "match = \"any\""));
+            whole = false;
+            continue;
+        };
+        let what = format!("flow {}", quoted(name.get_ref()));
+        let known: Vec<Key> = keys.iter().chain(&own).copied().collect();
+        let fields = fields(table, value.span(), what, &known, elsewhere, problems);
+        match flow(name.get_ref(), keys, fields, &own, problems) {
+            Some(flow) => flows.push(flow),
+            None => whole = false,
+        }
+    }
+    whole.then_some(flows)
+}
+
+fn flow<'a>(
+    name: &str,
+    keys: &'static [Key],
+    fields: Fields<'a>,
+    own: &[Key],
+    problems: &mut Vec<Problem>,
+) -> Option<FlowRead<'a>> {
+    let mut matches = None;
+    let mut limit = None;
+    let mut need = Some(Need::default());
+    let mut envelope = Some(Vec::new());
+    for key in keys {
+        match (key.name, get(&[&fields], key, problems)) {
+            ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
+            ("queue", Got::Given(Datum::Value(Value::Limit(l))) | Got::Default(Datum::Value(Value::Limit(l)))) => {
+                limit = Some(l);
+            }
+            ("need", Got::Given(Datum::Table(table))) => {
+                let at = fields.field("need").map_or(0..0, |f| f.at.clone());
+                need = read_need(table, at, &fields.what, problems);
+            }
+            ("need", Got::Wrong) => need = None,
+            ("envelope", Got::Given(Datum::Tables(tables))) => {
+                envelope = read_envelope(&tables, &fields, problems);
+            }
+            ("envelope", Got::Wrong) => envelope = None,
+            _ => {}
+        }
+    }
+    let values = values(&[&fields], own.iter().copied(), problems);
+    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
+    let parts = match divided::parts(&fields, problems) {
+        Ok(parts) => parts,
+        Err(()) => return None,
+    };
+    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?), parts })
+}
+
+fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
+    let fields = fields(table, at, format!("the need of {flow}"), keys::NEED, &[], problems);
+    let values = values(&[&fields], keys::NEED.iter().copied(), problems)?;
+    let rate = match values.get("rate") {
+        Some(Value::Rate(rate)) => Some(rate),
+        _ => None,
+    };
+    Some(Need { rate, delay: values.span("delay") })
+}
+
+/// The token buckets of a flow, of which there is one at least.
+fn read_envelope<'a>(
+    tables: &[(&'a DeTable<'a>, Range<usize>)],
+    flow: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Bucket>> {
+    if tables.len() > keys::BUCKETS_MAX {
+        let at = flow.field("envelope").map_or(flow.at.clone(), |f| f.at.clone());
+        let why = format!("the envelope of {} has {} token buckets", flow.what, tables.len());
+        problems.push(Problem::error(at, why).help(format!("at most {}; the lowest ones decide", keys::BUCKETS_MAX)));
+        return None;
+    }
+    let read = tables.iter().map(|(table, at)| {
+        let fields = fields(table, at.clone(), format!("the envelope of {}", flow.what), keys::ENVELOPE, &[], problems);
+        let values = values(&[&fields], keys::ENVELOPE.iter().copied(), problems)?;
+        match (values.get("rate"), values.bytes("burst")) {
+            (Some(Value::Rate(rate)), Some(burst)) => Some(Bucket { rate, burst }),
+            _ => None,
+        }
+    });
+    // All of them first, to find all that is wrong.
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// The one flow of a direction that names none.
+pub(crate) fn all<'a>(
+    tables: &[&Fields<'a>],
+    entry: &'static Entry,
+    problems: &mut Vec<Problem>,
+) -> Option<FlowRead<'a>> {
+    let first = tables.first()?;
+    let none = Fields::none(first.at.clone(), first.what.clone());
+    let required: Vec<&str> =
+        entry.flow.iter().map(Key::from).filter(|k| k.fallback == keys::Fallback::Required).map(|k| k.name).collect();
+    if !required.is_empty() {
+        let name = first.what.as_str();
+        problems.push(
+            Problem::error(first.at.clone(), format!("{name} has no flows, and `{}` cannot do without", entry.kind))
+                .help(format!("add flows `[link.NAME.flow.FLOW]` with `match` and {}", nearest::list(required))),
+        );
+        return None;
+    }
+    let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
+    let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
+    let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
+    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), parts: None })
+}
+
+/// Warns of packets without a flow and of flows without packets.
+pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &mut Vec<Problem>) {
+    if flows.is_empty() {
+        return;
+    }
+    match flows.iter().position(|f| f.flow.matches.iter().any(Match::is_any)) {
+        None => problems.push(
+            Problem::warning(
+                owner.at.clone(),
+                format!("no flow of {} takes the packets that match no rule", owner.what),
+            )
+            .label("they are dropped")
+            .help("a last flow with `match = \"any\"` takes them"),
+        ),
+        Some(n) => {
+            let taker = &flows[n].flow.name;
+            problems.extend(flows[n + 1..].iter().map(|flow| {
+                Problem::warning(flow.fields.at.clone(), format!("no packet reaches {}", flow.fields.what))
+                    .help(format!("flow {} before it takes every packet; put that one last", quoted(taker)))
+            }));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Links that many people know by a name, each with its source.
+
+use std::sync::LazyLock;
+use toml::de::DeTable;
+
+/// A link by a name.
+#[derive(Debug, Clone, Copy)]
+pub struct Preset {
+    /// As written in a scenario.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub doc: &'static str,
+    /// Where its numbers are from.
+    pub source: &'static str,
+    /// The keys of a link, with `up` and `down`.
+    pub keys: &'static str,
+}
+
+const WEBPAGETEST: &str = "the profile of WebPageTest, its round-trip time halved each way";
+
+/// All of them, the slowest first.
+pub const PRESETS: [Preset; 11] = [
+    Preset {
+        name: "dial",
+        doc: "a telephone modem",
+        source: WEBPAGETEST,
+        keys: "delay = '60ms'\nup = { rate = '30kbit' }\ndown = { rate = '49kbit' }",
+    },
+    Preset {
+        name: "edge",
+        doc: "mobile, EDGE",
+        source: WEBPAGETEST,
+        keys: "delay = '420ms'\nup = { rate = '200kbit' }\ndown = { rate = '240kbit' }",
+    },
+    Preset {
+        name: "2g",
+        doc: "mobile, the second generation at its best",
+        source: WEBPAGETEST,
+        keys: "delay = '400ms'\nup = { rate = '256kbit' }\ndown = { rate = '280kbit' }",
+    },
+    Preset {
+        name: "3g",
+        doc: "mobile, the third generation",
+        source: WEBPAGETEST,
+        keys: "delay = '150ms'\nup = { rate = '768kbit' }\ndown = { rate = '1.6mbit' }",
+    },
+    Preset {
+        name: "3g-fast",
+        doc: "mobile, the third generation at its best; what Lighthouse calls slow 4G",
+        source: "Lighthouse, docs/throttling.md: 1.6 Mbit/s, 750 kbit/s, 150 ms there and back",
+        keys: "delay = '75ms'\nup = { rate = '750kbit' }\ndown = { rate = '1.6mbit' }",
+    },
+    Preset {
+        name: "4g",
+        doc: "mobile, the fourth generation",
+        source: WEBPAGETEST,
+        keys: "delay = '85ms'\nrate = '9mbit'",
+    },
+    Preset {
+        name: "lte",
+        doc: "mobile, the fourth generation at its best",
+        source: WEBPAGETEST,
+        keys: "delay = '35ms'\nrate = '12mbit'",
+    },
+    Preset {
+        name: "dsl",
+        doc: "a telephone line",
+        source: WEBPAGETEST,
+        keys: "delay = '25ms'\nup = { rate = '384kbit' }\ndown = { rate = '1.5mbit' }",
+    },
+    Preset {
+        name: "cable",
+        doc: "a cable modem",
+        source: WEBPAGETEST,
+        keys: "delay = '14ms'\nup = { rate = '1mbit' }\ndown = { rate = '5mbit' }",
+    },
+    Preset {
+        name: "geo",
+        doc: "a geostationary satellite",
+        source: "its orbit: 239 ms to 278 ms up and down at the speed of light; 25 and 3 Mbit/s are what the FCC asked of broadband from 2015 on",
+        keys: "delay = '260ms'\nup = { rate = '3mbit' }\ndown = { rate = '25mbit' }",
+    },
+    Preset {
+        name: "leo",
+        doc: "satellites in low orbit, such as Starlink",
+        source: "Ookla's medians for Starlink in the USA, first quarter of 2023: 104.7 and 14.8 Mbit/s, from 38 ms there and back",
+        keys: "delay = '20ms'\nup = { rate = '14.8mbit' }\ndown = { rate = '104.7mbit' }",
+    },
+];
+
+/// Their names.
+pub(crate) const NAMES: [&str; PRESETS.len()] = {
+    let mut names = [""; PRESETS.len()];
+    let mut n = 0;
+    while n < names.len() {
+        names[n] = PRESETS[n].name;
+        n += 1;
+    }
+    names
+};
+
+/// A link's table as it is in a file.
+type Whole = toml::Spanned<DeTable<'static>>;
+
+/// The table of a preset; it has `up` and `down` where they differ.
+pub(crate) fn table(name: &str) -> Option<&'static DeTable<'static>> {
+    static TABLES: LazyLock<Vec<Option<Whole>>> =
+        LazyLock::new(|| PRESETS.iter().map(|preset| DeTable::parse(preset.keys).ok()).collect());
+    let n = PRESETS.iter().position(|preset| preset.name == name)?;
+    Some(TABLES.get(n)?.as_ref()?.get_ref())
+}
+
+/// A line for each, for a terminal: name, what it is; below it its keys and its source.
+pub fn presets() -> String {
+    let lines = |p: &Preset| {
+        let keys = p.keys.replace('\'', "\"").replace('\n', ", ");
+        format!("{}: {}\n  {keys}\n  source: {}\n", p.name, p.doc, p.source)
+    };
+    PRESETS.iter().map(lines).collect::<Vec<_>>().join("\n")
+}

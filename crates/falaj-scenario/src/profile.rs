@@ -1,0 +1,146 @@
+//! Reads profiles of extra air time, as dummynet takes them.
+
+use crate::diagnostics::Problem;
+use crate::impair::Given;
+use crate::place::{self, At, words_of_lines};
+use crate::read::{Datum, Fields};
+use crate::units::{parse_fraction, parse_rate, parse_span, quoted};
+use falaj_engine::impair::profile::Profile;
+use falaj_sched::probability::Probability;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use std::path::Path;
+
+/// What such a file is.
+const FORM: &str = "lines of two words: `name`, `bw`, `samples`, `loss-level`, then `prob delay`, and points of probability and milliseconds; `#` begins a comment";
+
+/// A file as it was read.
+#[derive(Debug)]
+struct Read {
+    bw: Option<Rate>,
+    loss_level: Probability,
+    points: Vec<(Probability, Span)>,
+}
+
+/// The profile of a direction and the rate in it, if there is one; `Err`: something is wrong, which was said.
+pub(crate) fn profile(
+    tables: &[&Fields<'_>],
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Result<Option<(Profile, Option<Rate>)>, ()> {
+    let Some(given) = Given::read("profile", tables, problems)? else { return Ok(None) };
+    let field = given.fields.field("file").ok_or(())?;
+    let Some(Datum::Name(name)) = field.datum else { return Err(()) };
+    let read = place::read(beside, name, field, parse, FORM, problems)?;
+    let occupies = given.values.choice("occupies") != Some("no");
+    let profile = Profile::new(read.points, read.loss_level, occupies).ok_or(())?;
+    Ok(Some((profile, read.bw)))
+}
+
+/// The parser lets nothing pass that is no distribution.
+fn parse(text: &str) -> Result<Read, At> {
+    let mut read = Read { bw: None, loss_level: Probability::ALWAYS, points: Vec::new() };
+    // Which of the words of a point is the probability.
+    let mut order: Option<usize> = None;
+    let mut last = At::START;
+    for line in words_of_lines(text) {
+        let [(at, first), (behind, second)] = &line[..] else {
+            let (at, _) = &line[0];
+            return Err(at.says(format!("a line has two words, and this has {}", line.len())));
+        };
+        last = at.clone();
+        let units = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
+        match (*first, *second) {
+            ("name", _) => {}
+            // Their samples are for a table of so many entries; here lines between points are exact.
+            ("samples", n) if n.parse::<u64>().is_ok_and(|n| n > 0) => {}
+            ("samples", n) => return Err(behind.says(format!("{} is no number of samples", quoted(n)))),
+            ("bw", rate) => read.bw = Some(bandwidth(rate).map_err(|e| units(behind, e))?),
+            ("loss-level", p) => read.loss_level = parse_fraction(p).map_err(|e| units(behind, e))?,
+            ("prob", "delay") => order = Some(0),
+            ("delay", "prob") => order = Some(1),
+            _ => {
+                let Some(order) = order else {
+                    return Err(at.says(format!("{} is none of the words that begin a profile", quoted(first))));
+                };
+                let (p, delay) =
+                    if order == 0 { (line[0].clone(), line[1].clone()) } else { (line[1].clone(), line[0].clone()) };
+                let probability = parse_fraction(p.1).map_err(|e| units(&p.0, e))?;
+                let time = parse_span(&format!("{}ms", delay.1)).map_err(|e| units(&delay.0, e))?;
+                if read.points.is_empty() && probability != Probability::NEVER {
+                    return Err(p.0.says(format!("there is a gap from a probability of 0 to {}", p.1)));
+                }
+                if let Some(before) = read.points.last() {
+                    let what = if probability < before.0 { "probability" } else { "delay" };
+                    if probability < before.0 || time < before.1 {
+                        return Err(at.says(format!("the {what} is below that of the line before")));
+                    }
+                }
+                read.points.push((probability, time));
+            }
+        }
+    }
+    match read.points.last() {
+        None => Err(last.says("the profile has no points")),
+        Some(end) if end.0 != Probability::ALWAYS => {
+            Err(last.says(format!("there is a gap from a probability of {} to 1", end.0.as_f64())))
+        }
+        Some(_) => Ok(read),
+    }
+}
+
+/// As dummynet writes it: `1Mbit/s`, `300KByte/s`; 0 is unlimited.
+fn bandwidth(text: &str) -> Result<Rate, crate::units::Unreadable> {
+    if text.bytes().all(|b| b == b'0') {
+        return Ok(Rate::UNLIMITED);
+    }
+    parse_rate(&text.replace("KByte/s", "kB/s").replace("Byte/s", "B/s"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_profile_of_dummynet() {
+        let text = "# from a talk\nname wifi\nbw 54Mbit/s\nsamples 100\nloss-level 0.9\nprob delay\n0 0.25\n0.5 0.25\n0.5 2\n1.0 12.125\n";
+        let read = parse(text).unwrap();
+        let p = |n| Probability::of(n, 10);
+        let us = Span::from_micros;
+        assert_eq!(read.points, [(p(0), us(250)), (p(5), us(250)), (p(5), us(2000)), (p(10), us(12_125))]);
+        assert_eq!((read.bw, read.loss_level), (Some(Rate::from_mbit(54)), p(9)));
+        let other = parse("delay prob\n0 0\n3 1").unwrap();
+        assert_eq!((other.bw, other.loss_level, other.points.len()), (None, p(10), 2));
+        assert_eq!(bandwidth("0").unwrap(), Rate::UNLIMITED);
+        assert_eq!(bandwidth("300KByte/s").unwrap(), Rate(2_400_000));
+        let many: String = (0..=5000).map(|n| format!("{} {n}\n", f64::from(n) / 5000.0)).collect();
+        assert_eq!(parse(&format!("prob delay\n{many}")).unwrap().points.len(), 5001);
+        for (text, what) in [
+            ("", "1:1: the profile has no points"),
+            ("prob delay\n0.1 5\n1 6", "2:1: there is a gap from a probability of 0 to 0.1"),
+            ("delay prob\n5 0\n6 0.75", "3:1: there is a gap from a probability of 0.75 to 1"),
+            ("prob delay\n0 5\n1 4", "3:1: the delay is below that of the line before"),
+            ("prob delay\n0 5\n0.5 6\n0.4 7", "4:1: the probability is below that of the line before"),
+            ("prob delay\n0 5 6", "2:1: a line has two words, and this has 3"),
+            ("0 5", "1:1: `0` is none of the words that begin a profile"),
+            (
+                "prob delay\n0 1s",
+                "2:3: `1sms`: `sms` is not a unit of time; did you mean `ms`? units of time: ns, us, ms, s, min, h",
+            ),
+            ("loss-level 2", "1:12: `2` is more than 1; write a number from 0 to 1"),
+            ("samples none", "1:9: `none` is no number of samples"),
+        ] {
+            assert_eq!(parse(text).unwrap_err().in_file("a"), format!("a:{what}"), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_distribution_or_refused(text in "(prob delay\n)?([01.]{1,3} [0-9.]{1,4}\n){0,6}|\\PC{0,40}") {
+            if let Ok(read) = parse(&text) {
+                prop_assert!(Profile::new(read.points, read.loss_level, true).is_some());
+            }
+        }
+    }
+}
