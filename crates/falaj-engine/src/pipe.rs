@@ -386,28 +386,36 @@ impl<S: Server> Of<S> {
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.server.take(queue, start, &mut self.wire);
-        let emit = Emit {
+        if self.impairer.is_some() {
+            return self.send_impaired(packet, start, sent.end, out);
+        }
+        out.push(Output::Emit(self.emit(packet, start, sent.end)));
+        sent.end
+    }
+
+    #[inline]
+    fn emit(&self, packet: Packet, start: Time, end: Time) -> Emit {
+        Emit {
             pipe: self.id,
             flow: packet.flow,
             handle: packet.handle,
             bytes: packet.bytes,
             arrival: packet.arrival,
             start,
-            end: sent.end,
-            due: sent.end + self.spec.delay,
-        };
-        match &mut self.impairer {
-            None => {
-                out.push(Output::Emit(emit));
-                sent.end
-            }
-            Some(impairer) => {
-                let flow = emit.flow.index();
-                let free = impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
-                self.wire.hold(free - sent.end);
-                free
-            }
+            end,
+            due: end + self.spec.delay,
         }
+    }
+
+    /// On a link that does something to packets, which may occupy it beyond the `end`.
+    #[cold]
+    fn send_impaired(&mut self, packet: Packet, start: Time, end: Time, out: &mut Vec<Output>) -> Time {
+        let emit = self.emit(packet, start, end);
+        let flow = packet.flow.index();
+        let Some(impairer) = &mut self.impairer else { return end };
+        let free = impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+        self.wire.hold(free - end);
+        free
     }
 
     fn finish(&mut self, queue: FlowId, now: Time) {

@@ -116,19 +116,6 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_a_unit_of_its_own() {
-        for size in [100, 65_536] {
-            let mut pool = Pool::new(size, 3 * (BESIDE + size));
-            let first = kept(&mut pool, 7, 80).unwrap();
-            let second = pool.copy(first).unwrap();
-            pool.unit_mut(second)[3] = 8;
-            assert_eq!((pool.unit(first)[3], pool.unit(second)[3]), (7, 8));
-            pool.release(first);
-            assert_eq!(pool.unit(second)[4..], [7; 76]);
-        }
-    }
-
-    #[test]
     fn short_units_take_little() {
         let mut pool = Pool::new(65_536, 1 << 20);
         let handles: Vec<u32> = (0..1000).map_while(|i| kept(&mut pool, i as u8, 60)).collect();

@@ -194,23 +194,11 @@ impl Releases {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gso::Train;
+    use crate::units::tests::unit_of;
     use falaj_engine::PipeId;
     use falaj_sched::queue::FlowId;
 
     const SLACK: Span = Span::from_micros(20);
-
-    /// A unit of as many packets as this, as a TCP connection would make it.
-    fn unit_of(units: &mut Units, packets: u32) -> u32 {
-        let mut unit = vec![0; 12 + 14 + 20 + 20];
-        (unit[0], unit[1], unit[4], unit[6]) = (1, 1, 100, 34);
-        (unit[24], unit[26], unit[58]) = (0x08, 0x45, 0x50);
-        unit.resize(unit.len() + 100 * packets as usize, 0);
-        units.buffer()[..unit.len()].copy_from_slice(&unit);
-        let train = Train::of(&unit);
-        assert_eq!(train.map_or(1, |t| t.packets()), packets as usize);
-        units.keep(unit.len(), 0, train).expect("memory")
-    }
 
     struct Scene {
         units: Units,

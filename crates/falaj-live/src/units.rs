@@ -96,6 +96,12 @@ impl Units {
         packet
     }
 
+    /// Nothing is kept.
+    #[cfg(test)]
+    fn is_empty(&self) -> bool {
+        self.about.iter().all(|about| about.left == 0)
+    }
+
     /// The packets that the engine has not decided on.
     pub(crate) fn undecided(&self) -> impl Iterator<Item = Packet> {
         self.packets.iter().copied().filter(|packet| packet.number != DECIDED)
@@ -172,5 +178,54 @@ impl Units {
         if *left == 0 {
             self.pool.release(unit);
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A unit of as many packets as this, as a TCP connection would make it.
+    pub(crate) fn unit_of(units: &mut Units, packets: u32) -> u32 {
+        let mut unit = vec![0; 12 + 14 + 20 + 20];
+        (unit[0], unit[1], unit[4], unit[6]) = (1, 1, 100, 34);
+        (unit[24], unit[26], unit[58]) = (0x08, 0x45, 0x50);
+        unit.resize(unit.len() + 100 * packets as usize, 0);
+        units.buffer()[..unit.len()].copy_from_slice(&unit);
+        let train = Train::of(&unit);
+        assert_eq!(train.map_or(1, |t| t.packets()), packets as usize);
+        units.keep(unit.len(), 0, train).expect("memory")
+    }
+
+    fn handles(units: &mut Units, unit: u32, packets: u32) -> Vec<u32> {
+        let (arrival, flow, bytes) = (Time::ZERO, FlowId(0), 154);
+        let packet = |index| Packet { unit, index, number: index.into(), arrival, flow, bytes };
+        (0..packets).map(|index| units.packet(packet(index))).collect()
+    }
+
+    #[test]
+    fn a_packet_that_is_corrupted_or_doubled_leaves_its_train_as_it_is() {
+        let (mut units, mut cut) = (Units::new(65_536, 1 << 20), Vec::new());
+        let train = unit_of(&mut units, 3);
+        let handles = handles(&mut units, train, 3);
+        let whole = units.part(train, 0, 3, &mut cut).to_vec();
+        let second = units.part(train, 1, 2, &mut cut).to_vec();
+
+        assert_eq!(units.separate(handles[1], &mut cut), Some(train));
+        let (port, bytes) = units.bytes_of(handles[1]);
+        assert_eq!((port, &*bytes), (0, &second[..]));
+        bytes[100] ^= 1;
+        let copy = units.copy(handles[1], &mut cut).expect("memory");
+        assert_eq!(units.part(copy.unit, 0, 1, &mut cut)[100], second[100] ^ 1, "a copy of what it is now");
+        assert_eq!(units.part(train, 0, 3, &mut cut), whole);
+
+        // All of them go their way, and their memory comes back.
+        units.gone(copy.unit, 1);
+        for handle in handles {
+            let unit = units.decided(handle).unit;
+            units.gone(unit, 1);
+        }
+        assert_eq!(units.undecided().count(), 0);
+        assert!(units.is_empty());
     }
 }

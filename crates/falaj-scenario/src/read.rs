@@ -397,6 +397,7 @@ fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
             Holds::Value(Kind::Rate) | Holds::FiniteRate => units::parse_rate(&number).err(),
             Holds::Value(Kind::Limit) => units::parse_limit(&number).err(),
             Holds::Value(Kind::Probability) => units::parse_probability(&number).err(),
+            Holds::Overhead => units::parse_overhead(&number).err(),
             _ => units::parse_size(&number).err(),
         };
         if let Some(mut error) = error {

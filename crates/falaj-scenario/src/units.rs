@@ -207,7 +207,15 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
 pub fn parse_overhead(text: &str) -> Result<i32, Unreadable> {
     let trimmed = text.trim();
     let (size, sign) = trimmed.strip_prefix('-').map_or((trimmed, 1), |size| (size, -1));
-    let bytes = i32::try_from(parse_size(size)?).ok().filter(|n| *n <= 65_535);
+    let whole = |error| match sign {
+        1 => error,
+        // The sign belongs to what is quoted.
+        _ => Unreadable::new(
+            format!("{} is no number of bytes", quoted(text)),
+            format!("write a number and a unit, as in `-14B`; {SIZE_UNITS}"),
+        ),
+    };
+    let bytes = i32::try_from(parse_size(size).map_err(whole)?).ok().filter(|n| *n <= 65_535);
     bytes.map(|n| sign * n).ok_or_else(|| {
         Unreadable::new(format!("{} is out of range", quoted(text)), "write a size from `-65535B` to `65535B`")
     })

@@ -3035,34 +3035,34 @@ fn what_is_no_overhead() {
     errors_of_link(
         "overhead = \"-14\"\ncells = \"aal5\"\n",
         expect![[r#"
-        error: `overhead`: `14` is a number without a unit
-         --> a.toml:3:12
-          |
-        3 | overhead = "-14"
-          |            ^^^^^
-          |
-          = help: write `14B`; units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)
+            error: `overhead`: `-14` is no number of bytes
+             --> a.toml:3:12
+              |
+            3 | overhead = "-14"
+              |            ^^^^^
+              |
+              = help: write a number and a unit, as in `-14B`; units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)
 
-        error: `cells`: `aal5` is not one of the words allowed
-         --> a.toml:4:9
-          |
-        4 | cells = "aal5"
-          |         ^^^^^^
-          |
-          = help: allowed: `none`, `atm`, `ptm`
-    "#]],
+            error: `cells`: `aal5` is not one of the words allowed
+             --> a.toml:4:9
+              |
+            4 | cells = "aal5"
+              |         ^^^^^^
+              |
+              = help: allowed: `none`, `atm`, `ptm`
+        "#]],
     );
     errors_of_link(
         "overhead = -14\n",
         expect![[r#"
-        error: `overhead`: `-14` is negative
-         --> a.toml:3:12
-          |
-        3 | overhead = -14
-          |            ^^^
-          |
-          = help: write a number and a unit, as in `1500B`
-    "#]],
+            error: `overhead`: `-14` is no number of bytes
+             --> a.toml:3:12
+              |
+            3 | overhead = -14
+              |            ^^^
+              |
+              = help: write a number and a unit, as in `-14B`; units of size: B, kB, MB, GB (thousands); KiB, MiB, GiB (1024)
+        "#]],
     );
     errors_of_link(
         "overhead = \"1MB\"\n",

@@ -600,7 +600,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `burst`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
+                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
