@@ -9,6 +9,7 @@ use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId, Prepared, Why};
 use falaj_sched::params::{FlowSetup, Kind, Param, Setup, Value, Values};
+use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{ENTRIES, entry};
@@ -47,6 +48,7 @@ impl Bytes<'_> {
             Kind::Span => Value::Span(Span(airtime.0 * self.below(40) + self.below(5))),
             Kind::Limit => Value::Limit(self.limit()),
             Kind::Choice(words) => Value::Choice(self.one_of(words)),
+            Kind::Probability => Value::Probability(Probability::of(self.below(4), 4)),
         }
     }
     /// Values for some of these; the others have their defaults, or are missing.
@@ -113,6 +115,7 @@ impl Watch {
                 }
                 // It did not get in.
                 Output::Drop(d) => assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle)),
+                Output::Copy(_) | Output::Corrupt(_) => panic!("this link does nothing to packets"),
             }
         }
     }
