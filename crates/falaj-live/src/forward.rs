@@ -18,6 +18,7 @@
 use crate::clock::Clock;
 use crate::poll::Watch;
 use crate::port::{Port, Received};
+use crate::priority;
 use crate::record::Recorder;
 use crate::release::Releases;
 use crate::tap::Tap;
@@ -37,6 +38,11 @@ use std::os::fd::BorrowedFd;
 const NEAR: Span = Span::from_micros(4);
 /// How long `others` may have to wait under load.
 const LOOK: Span = Span::from_millis(1);
+/// A thread before all others that never sleeps is stopped by the kernel for the twentieth part of a second in each
+/// second, so that the others get something too. It leaves them as much in small pieces instead: one for so long awake,
+/// when nothing is due before it is over, or at last in twice that time.
+const AWAKE: Span = Span::from_millis(1);
+const REST: Span = Span::from_micros(50);
 /// What a port's turn takes of the processor, if it has so much to read.
 const TURN: Span = Span::from_micros(20);
 
@@ -259,6 +265,8 @@ impl Forwarder {
         self.watch_others.set(others.iter().copied());
         let spins = self.options.timer == Timer::Spin;
         let sleeps = self.options.timer == Timer::Sleep;
+        let before_others = priority::is_before_others();
+        let mut slept = self.clock.now();
         let mut looked = Time::ZERO;
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
@@ -276,6 +284,18 @@ impl Forwarder {
             had_turn &= !released;
             if !released {
                 spinning = Some(now);
+            }
+            if before_others && !sleeps && now.since(slept) >= AWAKE {
+                let rest = self.releases.next().since(now) > REST || now.since(slept) >= AWAKE + AWAKE;
+                if rest {
+                    self.watch_others.look(REST)?;
+                    slept = self.clock.now();
+                    spinning = None;
+                    if let Some(i) = (0..others.len()).find(|&i| self.watch_others.is_readable(i)) {
+                        return Ok(Woken::Readable(i));
+                    }
+                    continue;
+                }
             }
             if had_turn && !sleeps && self.releases.next().since(now) < NEAR {
                 std::hint::spin_loop();
@@ -299,6 +319,7 @@ impl Forwarder {
                 self.waiting.iter().enumerate().for_each(|(i, waiting)| self.watch.heed(i, waiting.is_none()));
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
+                    slept = self.clock.now();
                     spinning = None;
                     self.note_what_woke(wake, deadline);
                 }

@@ -15,6 +15,13 @@ pub enum Rank {
     Link,
 }
 
+/// Does this thread run before ordinary ones?
+pub(crate) fn is_before_others() -> bool {
+    // SAFETY: the call has no preconditions and concerns this thread alone.
+    let policy = unsafe { libc::sched_getscheduler(0) };
+    policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
+}
+
 /// Keeps this process's memory where it is, as far as it is used: a page that has
 /// to be fetched makes everything behind it late. Where that is not allowed,
 /// nothing happens.

@@ -21,7 +21,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Release error: the instant at which a packet is handed to the kernel, less the one at which it was due;
 never negative. CPU: of the link's thread, of one core. Rate: what was received under overload, from the
-first datagram to the last, less what was asked for. Sleeping, packets may be late by --slack on purpose.
+first datagram to the last, less what was asked for; left out where the sender itself found no
+processor to send so much. Sleeping, packets may be late by --slack on purpose.
 
 Example:
   falaj bench release --seconds 10")]
@@ -85,8 +86,9 @@ struct Row {
 
 impl Row {
     /// What was received from the first datagram to the last, of what was asked for, less 1.
+    /// Nothing is known of it where the sender had no time to send what was asked for.
     fn rate_error(&self) -> Option<f64> {
-        let (asked, received) = (self.rate?, &self.flow.received);
+        let (asked, received) = (self.rate.filter(|_| self.flow.unsent <= 1)?, &self.flow.received);
         let seconds = received.between? as f64 / 1e9;
         Some((received.datagrams as f64 - 1.0) * FRAME * 8.0 / seconds / asked - 1.0)
     }
