@@ -109,13 +109,14 @@ fn tell(scenario: &Scenario, replayed: &Replayed, packets: usize, unmatched: u64
     if unmatched > 0 {
         say!("{unmatched} packets matched no rule");
     }
-    let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
+    let header = ["flow", "offered", "delivered", "dropped", "lost", "delay mean", "p50", "p99", "max", "backlog max"];
     let row = |(name, c, delay): (String, &Counters, &Meter)| {
         vec![
             name,
             format!("{} p", c.offered),
-            format!("{} p", c.sent),
+            format!("{} p", c.delivered()),
             show::percent(c.dropped(), c.offered),
+            show::percent(c.lost, c.offered),
             delay.mean_nanos().map_or(show::DASH.into(), show::nanos),
             show::span(delay.quantile(0.5)),
             show::span(delay.quantile(0.99)),
@@ -137,7 +138,7 @@ fn tell_json(
     let row = |(name, c, delay): (String, &Counters, &Meter)| {
         let nanos = |share| delay.quantile(share).map(|s| s.0);
         json!({
-            "flow": name, "offered": c.offered, "delivered": c.sent, "dropped": c.dropped(),
+            "flow": name, "offered": c.offered, "delivered": c.delivered(), "dropped": c.dropped(), "lost": c.lost,
             "delay_mean_ns": delay.mean_nanos(), "delay_p50_ns": nanos(0.5), "delay_p99_ns": nanos(0.99),
             "delay_max_ns": delay.max().map(|s| s.0), "max_backlog_packets": c.max_backlog,
         })
