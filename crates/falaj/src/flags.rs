@@ -1,10 +1,12 @@
 //! A link told by flags: the same words for both directions, or behind `up-` and `down-` for one.
 
-use crate::file;
 use crate::link::default_queue;
-use anyhow::Result;
+use crate::show::note;
+use anyhow::{Result, anyhow};
 use clap::builder::PossibleValuesParser;
-use falaj_scenario::{PRESETS, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate, parse_span};
+use falaj_scenario::{
+    PRESETS, Problem, SIMPLE, Scenario, parse_limit, parse_mtu, parse_probability, parse_rate, parse_span,
+};
 use std::fmt::Write;
 
 /// A value of the scenario file, as it was written; found good.
@@ -120,7 +122,7 @@ impl Flags {
         for (way, keys, _) in &ways {
             let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
         }
-        let known = file::parse_quietly(&text, "flags")?;
+        let known = read(&text)?.0;
         for ((way, _, queue), direction) in ways.iter().zip([&known.links[0].up, &known.links[0].down]) {
             let given = queue.as_ref().or(self.both.queue.as_ref());
             let queue = given.map_or_else(
@@ -129,6 +131,24 @@ impl Flags {
             );
             let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = \"{queue}\"\n");
         }
-        Ok((file::parse(&text, "flags")?, text))
+        let (scenario, mut warnings) = read(&text)?;
+        // Both ways may look unlikely alike.
+        warnings.dedup();
+        warnings.iter().for_each(|warning| note!("warning: {warning}"));
+        Ok((scenario, text))
     }
+}
+
+/// Reads the file that nobody wrote: what is wrong with it, or unlikely, is told without its lines.
+fn read(text: &str) -> Result<(Scenario, Vec<String>)> {
+    match falaj_scenario::parse(text, "flags") {
+        Ok((scenario, warnings)) => Ok((scenario, warnings.problems().iter().map(in_words).collect())),
+        // The last is the one of the flow, and so the plainest.
+        Err(errors) => Err(anyhow!(errors.problems().last().map(in_words).unwrap_or_default())),
+    }
+}
+
+fn in_words(problem: &Problem) -> String {
+    let title = problem.title.strip_prefix("flow `all`: ").unwrap_or(&problem.title);
+    if problem.help.is_empty() { title.to_owned() } else { format!("{title}: {}", problem.help.join(", ")) }
 }
