@@ -89,9 +89,10 @@ impl PacketSocket {
 
     /// Waits until an interface that was just brought up, and so its peer, sends what it is given; until then the kernel
     /// throws it away. Not for long: on a machine that is so busy the first packets may be lost.
-    pub(crate) fn await_carrier(socket: &OwnedFd, interface: &str) {
+    /// Any socket of its network namespace does to ask by.
+    pub(crate) fn await_carrier(socket: BorrowedFd<'_>, interface: &str) {
         for _ in 0..1000 {
-            if sys::flags(socket.as_fd(), interface).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0) {
+            if sys::flags(socket, interface).is_ok_and(|flags| flags & libc::IFF_RUNNING != 0) {
                 return;
             }
             std::thread::sleep(Duration::from_millis(1));

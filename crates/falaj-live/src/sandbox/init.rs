@@ -96,7 +96,7 @@ impl Init {
                 control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
                     .map_err(|errno| (Step::HandOver, errno))?;
                 self.link()?;
-                network.configure()?;
+                network.complete_veth()?;
             }
         }
         if self.own_users {

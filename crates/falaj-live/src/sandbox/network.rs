@@ -4,7 +4,7 @@
 //! solicitations) would ride on the emulated link and disturb what is measured on it, so it is settled beforehand.
 
 use std::fs;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -105,8 +105,18 @@ impl Network {
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
         self.configure()?;
-        PacketSocket::await_carrier(&socket, OUTER);
+        PacketSocket::await_carrier(socket.as_fd(), OUTER);
         Ok(socket)
+    }
+
+    /// Brings the second end of a pair of veth interfaces up, and waits until both send what they are given.
+    pub(super) fn complete_veth(&mut self) -> Result<(), Failure> {
+        self.configure()?;
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
+        let socket =
+            socket.map_err(|error| (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default())))?;
+        PacketSocket::await_carrier(socket.as_fd(), INTERFACE);
+        Ok(())
     }
 
     /// Brings the interface up and gives it addresses, neighbours and routes.
