@@ -108,6 +108,18 @@ struct Lag {
     before: Vec<i128>,
 }
 
+/// Flows may be ahead by what they owe of their old share: three more packets under QFQ, one under WF2Q+ (and a
+/// part of the one on the wire).
+fn nobody_lags_after_changes(lag: &Lag, kind: &str, largest: u32, of: &str) {
+    for (f, &worst) in lag.worst.iter().enumerate() {
+        let bound = match kind {
+            "qfq" => lag.qfq_bound(f, largest, 3 * largest),
+            _ => 2 * lag.wf2q_bound(f, largest, largest) + lag.sum,
+        };
+        assert!(worst <= bound, "{of}, {kind}: flow {f} lags by {}", worst / lag.sum);
+    }
+}
+
 impl Lag {
     fn new(weights: &[u64]) -> Lag {
         let n = weights.len();
@@ -664,17 +676,7 @@ fn the_largest_packet_grows_while_packets_wait() {
                 (0..n).for_each(|f| (0..10_000).for_each(|_| lag.arrive(f)));
                 emits(&out).iter().for_each(|e| lag.depart(e.flow.index(), e.bytes));
                 out.clear();
-                for f in 0..n {
-                    let bound = match kind {
-                        "qfq" => lag.qfq_bound(f, largest, 3 * largest),
-                        _ => 2 * lag.wf2q_bound(f, largest, largest) + lag.sum,
-                    };
-                    assert!(
-                        lag.worst[f] <= bound,
-                        "seed {seed}, {kind}: {f} of {weights:?}: {}",
-                        lag.worst[f] / lag.sum
-                    );
-                }
+                nobody_lags_after_changes(&lag, kind, largest, &format!("seed {seed}, {weights:?}"));
                 largest = (largest * dice.from(1, 9) as u32).min(1 << 17);
                 if dice.from(0, 1) == 0 {
                     weights[dice.from(0, n as u64 - 1) as usize] = any_weight(&mut dice);
@@ -754,19 +756,7 @@ fn weights_change_while_packets_wait() {
                     lag.depart(e.flow.index(), e.bytes);
                 }
                 out.clear();
-                for f in 0..n {
-                    // Flows may be ahead by what they owe of their old share: three more packets
-                    // under QFQ, one under WF2Q+ (and a part of the one on the wire).
-                    let bound = match kind {
-                        "qfq" => lag.qfq_bound(f, largest, 3 * largest),
-                        _ => 2 * lag.wf2q_bound(f, largest, largest) + lag.sum,
-                    };
-                    assert!(
-                        lag.worst[f] <= bound,
-                        "seed {seed}, {kind}: {f} of {weights:?}: {}",
-                        lag.worst[f] / lag.sum
-                    );
-                }
+                nobody_lags_after_changes(&lag, kind, largest, &format!("seed {seed}, {weights:?}"));
                 let sum = lag.sum;
                 fluid += (lag.served * i128::from(kept)) as f64 / sum as f64 - lag.own[0] as f64;
                 let sigma = (f64::from(largest) / kept as f64).log2().ceil().exp2();

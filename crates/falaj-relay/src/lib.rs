@@ -25,6 +25,7 @@ pub use pipes::RelayFlow;
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Protocol};
+use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_scenario::Link;
 use falaj_sched::params::Refusals;
@@ -77,6 +78,8 @@ pub enum Error {
     Listen(SocketAddr, io::Error),
     /// The link's discipline refuses its setup.
     Refused(Refusals),
+    /// Streams were asked for, and the link does to packets what no stream bears.
+    Breaks,
 }
 
 impl fmt::Display for Error {
@@ -84,6 +87,10 @@ impl fmt::Display for Error {
         match self {
             Error::Listen(at, error) => write!(f, "cannot listen at {at}: {error}"),
             Error::Refused(refused) => refused.fmt(f),
+            Error::Breaks => f.write_str(
+                "a stream comes whole and in order: a link that loses, doubles, corrupts or reorders packets takes \
+                 datagrams alone (--udp)",
+            ),
         }
     }
 }
@@ -244,6 +251,11 @@ impl Relay {
     /// The address is taken or not ours; the link cannot be.
     pub fn new(spec: &Spec, link: &Link) -> Result<Relay, Error> {
         let directions = [&link.up, &link.down];
+        let breaks =
+            |i: &Impairments| i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some();
+        if spec.carries.tcp && directions.into_iter().any(|d| breaks(&d.impairments)) {
+            return Err(Error::Breaks);
+        }
         let (sender, messages) = sync_channel(WAITING);
         let core = Core {
             pipes: Pipes::new(link).map_err(Error::Refused)?,

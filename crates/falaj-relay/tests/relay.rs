@@ -1,6 +1,6 @@
 //! A relay between sockets of the loopback interface.
 
-use falaj_relay::{Carries, Relay, Report, Spec};
+use falaj_relay::{Carries, Error, Relay, Report, Spec};
 use falaj_scenario::Scenario;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -323,4 +323,24 @@ fn one_protocol_alone() {
     let refused = (0..2).map(|_| datagrams.send(b"x").and_then(|_| datagrams.recv(&mut [0; 9]))).any(|r| r.is_err());
     assert!(refused);
     relay.end();
+}
+
+#[test]
+fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
+    let text = "[link.l]\nrate = \"unlimited\"\nduplicate = \"100%\"\n[link.l.down]\nduplicate = \"0%\"\n\
+                [link.l.flow.all]\nmatch = \"any\"\nqueue = \"10p\"\n";
+    let (link, _) = falaj_scenario::parse(text, "doubles.toml").unwrap();
+    let spec = |udp, tcp| Spec { carries: Carries { udp, tcp }, ..Spec::new(ANY.into(), echo()) };
+    for (udp, tcp) in [(true, true), (false, true)] {
+        assert!(matches!(Relay::new(&spec(udp, tcp), &link.links[0]), Err(Error::Breaks)));
+    }
+    let relay = Running::with(&spec(true, false), &link);
+    let client = client(relay.address);
+    client.send(b"once").unwrap();
+    for _ in 0..2 {
+        let mut answer = [0; 9];
+        assert_eq!(client.recv(&mut answer).unwrap(), 8);
+        assert_eq!(&answer[..8], b"onceonce");
+    }
+    assert_eq!(relay.end().flows[0][0].counters.duplicated, 1);
 }

@@ -120,9 +120,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.stats {
         summary.tell();
     }
-    if let Some(file) = &args.json.json {
-        summary.write(file)?;
-    }
+    args.json.write(&summary)?;
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
 

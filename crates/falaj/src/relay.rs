@@ -6,7 +6,7 @@ use crate::measure::only_link;
 use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use falaj_live::priority::{Rank, be_punctual};
 use falaj_relay::{Carries, Relay, Spec};
 use falaj_sched::time::Span;
@@ -61,15 +61,6 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
     let link = &scenario.links[only_link(&scenario)?];
-    let breaks = [&link.up, &link.down].into_iter().any(|d| {
-        let i = &d.impairments;
-        i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some()
-    });
-    if breaks && !args.udp {
-        bail!(
-            "a stream comes whole and in order: a link that loses, doubles, corrupts or reorders packets takes --udp"
-        );
-    }
     args.fail_if.check(link)?;
     args.asked.tell(&scenario);
     let relay = Relay::new(
@@ -93,8 +84,6 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let summary = Summary::new(link, elapsed, report.flows, report.losses.map(|(n, why)| (n, why.to_owned())).into());
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();
-    if let Some(file) = &args.json.json {
-        summary.write(file)?;
-    }
+    args.json.write(&summary)?;
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }

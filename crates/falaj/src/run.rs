@@ -182,9 +182,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     // The sides first: the kernel removes one interface after the other, and these are waited for.
     drop(sandbox);
     drop(out);
-    if let Some(file) = &args.json.json {
-        summary.write(file)?;
-    }
+    args.json.write(&summary)?;
     let failed = args.fail_if.judge(&summary)?;
     let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
     // A command that failed has said so already.

@@ -261,7 +261,7 @@ impl Summary {
     }
 
     /// Writes JSON to a file, or to standard output if that is `-`.
-    pub(crate) fn write(&self, to: &Path) -> Result<()> {
+    fn write(&self, to: &Path) -> Result<()> {
         let text = serde_json::to_string_pretty(&self.json())?;
         if to == Path::new("-") {
             say!("{text}");
@@ -276,7 +276,14 @@ impl Summary {
 pub(crate) struct JsonFile {
     /// At the end, write what the link did as JSON to this file; `-`: to standard output.
     #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
+    json: Option<PathBuf>,
+}
+
+impl JsonFile {
+    /// Writes it, if that was asked for.
+    pub(crate) fn write(&self, summary: &Summary) -> Result<()> {
+        self.json.as_deref().map_or(Ok(()), |file| summary.write(file))
+    }
 }
 
 /// `QUANTITY [of FLOW] COMPARISON VALUE`.
