@@ -6,7 +6,9 @@
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
+//! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
@@ -25,6 +27,11 @@ pub mod fairness;
 pub mod framing;
 pub mod impair;
 pub mod key;
+pub mod lookup;
+pub mod network;
 pub mod pipe;
+pub mod rules;
+pub mod table;
+pub mod term;
 
 pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};

@@ -1,4 +1,4 @@
-//! From a link of a scenario to an engine with ports.
+//! From the links of a scenario to an engine with ports.
 
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
@@ -8,67 +8,64 @@ use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Sandbox};
-use falaj_engine::{Engine, PipeId};
-use falaj_scenario::{Direction, Link, Towards};
-use falaj_sched::params::Refusals;
+use falaj_engine::PipeId;
+use falaj_engine::network::{Network, NetworkSpec};
+use falaj_scenario::Towards;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 
-fn engine(link: &Link) -> Result<Engine, Refusals> {
-    Engine::new(&[link.up.pipe(), link.down.pipe()]).map_err(|(_, refused)| refused)
-}
-
-fn flows(link: &Link) -> [usize; 2] {
-    [link.up.flows.len(), link.down.flows.len()]
-}
-
-/// The link between the two sides of a sandbox, whose TAPs it takes.
-pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Options) -> io::Result<Forwarder> {
-    between(link, clock, options, |d, from| {
+/// The links between the two sides of a sandbox, whose TAPs it takes.
+pub fn to_sandbox(spec: &NetworkSpec, sandbox: &mut Sandbox, clock: Clock, options: Options) -> io::Result<Forwarder> {
+    between(spec, clock, options, |from| {
         if let Some(socket) = sandbox.packet(from) {
-            return packet_port(socket, d);
+            return packet_port(socket);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
-        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+        Ok(Box::new(TapPort::new(from, tap)))
     })
 }
 
-/// The link between two existing interfaces: up from the first to the second.
+/// The links between two existing interfaces: up from the first to the second.
 pub fn to_interfaces(
-    link: &Link,
+    spec: &NetworkSpec,
     sockets: &[Arc<PacketSocket>; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    between(link, clock, options, |d, from| packet_port(&sockets[from.index()], d))
+    between(spec, clock, options, |from| packet_port(&sockets[from.index()]))
 }
 
-fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {
-    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?, d.classifier(), d.account)))
+fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {
+    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?)))
 }
 
-/// The link between two ports, each made for what comes in there.
+/// The links between two ports.
 fn between(
-    link: &Link,
+    spec: &NetworkSpec,
     clock: Clock,
     options: Options,
-    mut port: impl FnMut(&Direction, End) -> io::Result<Box<dyn Port>>,
+    mut port: impl FnMut(End) -> io::Result<Box<dyn Port>>,
 ) -> io::Result<Forwarder> {
-    let engine = engine(link).map_err(io::Error::other)?;
+    let network = Network::new(spec).map_err(|(_, refused)| io::Error::other(refused))?;
     let mut ports = Vec::new();
     for (towards, from) in [(Towards::Up, End::Near), (Towards::Down, End::Far)] {
-        let port = port(link.direction(towards), from)?;
+        let port = port(from)?;
         ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: from.other().index() });
     }
-    Ok(Forwarder::new(clock, engine, &flows(link), ports, options))
+    Ok(Forwarder::new(clock, network, ports, options))
 }
 
 /// The link behind loopback sockets, one for each source; where the sources
 /// must send to is written into their plans.
-pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock, options: Options) -> io::Result<Forwarder> {
-    let engine = engine(link).map_err(io::Error::other)?;
+pub fn to_loopback(
+    spec: &NetworkSpec,
+    plans: &mut [EndPlan; 2],
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let network = Network::new(spec).map_err(|(_, refused)| io::Error::other(refused))?;
     let mut ports: Vec<Attached> = Vec::new();
     for from in [0, 1] {
         let [near, far] = &mut *plans;
@@ -78,9 +75,7 @@ pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock, options:
             let receiving = receiving.expect("what one end sends the other receives");
             // A free port, found by having it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-            let towards = if sending.flow.pipe == pipe_of(Towards::Up) { Towards::Up } else { Towards::Down };
-            let d = link.direction(towards);
-            let port = RelayPort::new(receiving.at, FlowId(sending.flow.flow), d.account)?;
+            let port = RelayPort::new(receiving.at, FlowId(sending.flow.flow))?;
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
                 // Loopback carries it over IPv4: the payload makes up for the shorter header.
@@ -92,5 +87,5 @@ pub fn to_loopback(link: &Link, plans: &mut [EndPlan; 2], clock: Clock, options:
             ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }
-    Ok(Forwarder::new(clock, engine, &flows(link), ports, options))
+    Ok(Forwarder::new(clock, network, ports, options))
 }

@@ -170,6 +170,11 @@ impl Units {
         (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
     }
 
+    /// One of its packets does not come to the engine.
+    pub(crate) fn refused(&mut self, unit: u32) {
+        self.about[unit as usize].undecided -= 1;
+    }
+
     /// So many of its packets were handed over or dropped.
     #[inline]
     pub(crate) fn gone(&mut self, unit: u32, packets: u32) {

@@ -2,11 +2,11 @@
 //! namespace. Nothing depends on how fast the machine is, but for the limits on
 //! CPU time, which are wide.
 
-use falaj_engine::account::Account;
 use falaj_engine::engine::{Corrupt, Unit};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
+use falaj_engine::key::Key;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
@@ -129,6 +129,9 @@ impl Port for Memory {
             }
         }
     }
+    fn key(&self, _: &[u8]) -> Key {
+        Key::default()
+    }
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         corrupt.turn(&mut unit[5..]);
     }
@@ -156,7 +159,7 @@ fn link(rate: Rate, delay: Span, memory: usize) -> io::Result<(Forwarder, [Outsi
     let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
     let options = Options { memory, ..Options::default() };
-    Ok((Forwarder::new(clock, engine(rate, delay), &[1, 1], ports, options), [near, far]))
+    Ok((Forwarder::new(clock, engine(rate, delay), ports, options), [near, far]))
 }
 
 /// Forwards until nothing is on its way any more.
@@ -267,7 +270,7 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: 1 - i as usize };
         let ports = [(0, near_port), (1, far_port)].map(attached).into();
         let options = Options { when_full, ..Options::default() };
-        let mut forwarder = Forwarder::new(clock, engine, &[1, 1], ports, options);
+        let mut forwarder = Forwarder::new(clock, engine, ports, options);
         for number in 0..SENT {
             near.push(ask::NOTHING, number, 1000)?;
             far.push(ask::NOTHING, number, 100)?;
@@ -351,12 +354,11 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
     let mut ways = Vec::new();
     for (i, receiver) in receivers.iter().enumerate() {
         receiver.set_nonblocking(true)?;
-        let port = RelayPort::new(receiver.local_addr()?, FLOW, Account::L2)?;
+        let port = RelayPort::new(receiver.local_addr()?, FLOW)?;
         ways.push(port.address()?);
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }
-    let mut forwarder =
-        Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), &[1, 1], ports, Options::default());
+    let mut forwarder = Forwarder::new(clock, engine(Rate::from_bits(100_000_000), delay), ports, Options::default());
     for number in 0..50_u8 {
         for &way in &ways {
             sender.send_to(&[number; 200], way)?;
@@ -372,7 +374,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
             assert_eq!(buffer[..200], [number; 200]);
         }
         assert_eq!(receiver.recv(&mut buffer).map_err(|e| e.kind()), Err(io::ErrorKind::WouldBlock));
-        assert_eq!(forwarder.counters(PipeId(i as u32), FLOW).sent_bytes, 50 * 242);
+        assert_eq!(forwarder.counters(PipeId(i as u32), FLOW).sent_bytes, 50 * 228);
     }
     Ok(())
 }
@@ -413,7 +415,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let (far, far_port) = Outside::port(clock)?;
     let attached = |(i, port)| Attached { port: Box::new(port), pipe: PipeId(0), leaves_at: 1 - i as usize };
     let ports = [(0, near_port), (1, far_port)].map(attached).into();
-    let mut forwarder = Forwarder::new(clock, engine(), &[1], ports, Options::default());
+    let mut forwarder = Forwarder::new(clock, engine(), ports, Options::default());
     for number in 0..N {
         near.push(ask::NOTHING, number, 100)?;
         if number % 16 == 0 {

@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `units` | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that say which packets are a flow's |
+//! | `rules`, `tables` | rules that say which links packets pass, and what they look up |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
@@ -62,8 +63,10 @@ mod presets;
 mod profile;
 mod read;
 pub mod reference;
+mod rules;
 mod schema;
 mod syntax;
+mod tables;
 mod trace;
 mod traffic;
 mod units;
@@ -72,7 +75,7 @@ mod unlikely;
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use matching::{TERMS, parse_match};
-pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
+pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Rule, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;

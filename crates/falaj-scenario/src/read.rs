@@ -19,6 +19,8 @@ pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
     Name(&'a str),
+    /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
+    Raw(&'a Spanned<DeValue<'a>>),
     Numbers(Vec<RangeInclusive<u64>>),
     Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
@@ -259,6 +261,12 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             other => other.map(|b| Datum::Value(Value::Bytes(b))),
         },
         (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Name, DeValue::String(text)) if text.is_empty() => {
+            Err(Unreadable::new("an empty name", "write one that tells what it is"))
+        }
+        (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => Ok(Datum::Raw(value)),
+        (Holds::Headers, DeValue::String(text)) => return rule(key, text, &at, problems).map(Datum::Rules),
         (Holds::File, DeValue::String(text)) if text.is_empty() => {
             Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
         }
@@ -268,7 +276,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
         (Holds::Rules, DeValue::String(text)) => {
-            return rule(key, text, &at, problems).map(|m| Datum::Rules(vec![m]));
+            return rule(key, text, &at, problems).map(Datum::Rules);
         }
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
         (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
@@ -307,7 +315,8 @@ fn rules(
         }
     });
     // All of them first, to find all that is wrong.
-    read.collect::<Vec<_>>().into_iter().collect()
+    let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
+    Some(all?.concat())
 }
 
 fn tables<'a>(
@@ -330,15 +339,19 @@ fn tables<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
+fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Vec<Match>> {
     parse_match(text)
         .map_err(|mut error| {
-            // Without escapes, the text lies in the file as it is, after its quote.
-            let plain = at.len() == text.len() + 2;
-            let part = error.at.take().filter(|_| plain).map(|part| at.start + 1 + part.start..at.start + 1 + part.end);
-            problems.push(at_value(key, error, &part.unwrap_or(at.clone())));
+            let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
+            problems.push(at_value(key, error, &part));
         })
         .ok()
+}
+
+/// The place in the file of a part of a text: without escapes, it lies there as it is, after its quote.
+pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
+    let plain = at.len() == text.len() + 2;
+    if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
 }
 
 /// What to write for a key.
@@ -362,6 +375,10 @@ fn advice(key: &Key) -> String {
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
+        Holds::Name => ("a name in quotes", "\"web\""),
+        Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),
+        Holds::Headers => ("a rule in quotes", "\"tcp src 10.1.0.7 dport 443\""),
+        Holds::Entries => ("a text in quotes", "\"slow\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
             return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));

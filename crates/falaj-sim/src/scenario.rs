@@ -18,10 +18,11 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     let feed = |(i, s): (usize, &Source)| Feed {
         pipe: pipe_of(s.link, s.towards),
         flow: FlowId(s.flow as u32),
+        key: s.key,
         source: s.spec(),
         stream: i as u64,
     };
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().map(feed).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));
-    Experiment { pipes: scenario.links.iter().flat_map(|l| [l.up.pipe(), l.down.pipe()]).collect(), feeds, duration }
+    Experiment { network: scenario.network(), feeds, duration }
 }

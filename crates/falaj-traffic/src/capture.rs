@@ -62,11 +62,13 @@ pub enum Verdict {
     Waiting,
 }
 
-const WHYS: [(Why, &str); 4] = [
+const WHYS: [(Why, &str); 6] = [
     (Why::QueueFull, "queue-full"),
     (Why::TooLarge, "too-large"),
     (Why::Discipline, "discipline"),
     (Why::Lost, "lost"),
+    (Why::Rule, "rule"),
+    (Why::Unmatched, "unmatched"),
 ];
 
 impl fmt::Display for Verdict {

@@ -2,7 +2,7 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
-use crate::measure::{only_link, warn_of_spinning};
+use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -90,16 +90,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let mtus = [a.socket.mtu()?, b.socket.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
-    let link = &scenario.links[only_link(&scenario)?];
-    args.fail_if.check(link)?;
+    let links = live_links(&scenario)?;
+    args.fail_if.check(links)?;
     args.asked.tell(&scenario);
-    warn_of_spinning(link);
-    warn_of_mtu(link, &ends, mtus);
+    links.iter().for_each(warn_of_spinning);
+    warn_of_mtu(links, &ends, mtus);
 
     let signals = Signals::take()?;
     let sockets = [Arc::clone(&a.socket), Arc::clone(&b.socket)];
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_interfaces(link, &sockets, clock, args.pace.options())?;
+    let mut forwarder = attach::to_interfaces(&scenario.network(), &sockets, clock, args.pace.options())?;
     args.recording.begin(&mut forwarder, &text)?;
     priority::be_punctual(Rank::Link);
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
@@ -116,7 +116,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     args.recording.end(&mut forwarder);
     let unread = sockets.iter().map(|socket| socket.unread()).sum();
-    let summary = of_forwarder(link, &forwarder, Some(unread));
+    let summary = of_forwarder(&scenario, &forwarder, Some(unread));
     if args.stats {
         summary.tell();
     }
@@ -125,8 +125,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// What an interface sends may be more than the link takes.
-fn warn_of_mtu(link: &Link, ends: &[End<'_>], mtus: [u32; 2]) {
-    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([link.up.mtu, link.down.mtu]) {
+fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [u32; 2]) {
+    let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
+    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)]) {
         if mtu > takes {
             note!(
                 "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",

@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{only_link, warn_of_spinning};
+use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -126,11 +126,12 @@ fn peer(command: OsString) -> Result<Side> {
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (scenario, text) = args.link.scenario(1500)?;
-    let link = &scenario.links[only_link(&scenario)?];
-    args.fail_if.check(link)?;
+    let links = live_links(&scenario)?;
+    args.fail_if.check(links)?;
     args.asked.tell(&scenario);
-    warn_of_spinning(link);
-    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    links.iter().for_each(warn_of_spinning);
+    let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
+    let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
     let ways = way_out::ways(args.internet.wish(), args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let mut sandbox = Sandbox::start(Spec {
         mtu,
@@ -154,18 +155,18 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
+    let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, args.pace.options())?;
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let live = Live::new(link, args.live);
+    let live = Live::new(links, args.live);
     let exit = forward(&mut forwarder, &mut sandbox, &mut signals, live)?;
     args.recording.end(&mut forwarder);
     if out.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
-    let summary = of_forwarder(link, &forwarder, sandbox.unread());
+    let summary = of_forwarder(&scenario, &forwarder, sandbox.unread());
     let lost = sandbox.unread().unwrap_or(0);
     if lost > 0 {
         note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");

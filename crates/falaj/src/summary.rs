@@ -3,9 +3,10 @@
 use crate::show::{self, say};
 use anyhow::{Context, Result};
 use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
-use falaj_scenario::{Link, parse_rate, parse_span};
+use falaj_scenario::{Link, Scenario, parse_rate, parse_span};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -39,8 +40,8 @@ impl FailIf {
     }
 
     /// Says at once what could only be said at the end: a condition of a flow that there is not.
-    pub(crate) fn check(&self, link: &Link) -> Result<()> {
-        let nothing = Summary::new(link, Span::ZERO, [Vec::<Flow>::new(), Vec::new()], Vec::new());
+    pub(crate) fn check(&self, links: &[Link]) -> Result<()> {
+        let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<Flow>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
     }
 }
@@ -65,14 +66,14 @@ impl From<RelayFlow> for Flow {
     }
 }
 
-/// What a forwarder's link did until now; `unread` is what was lost before it, if anybody knows.
-pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
-    let mut flows = forwarder.flows().into_iter();
-    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+/// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
+pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary::new(link, elapsed, [up, down], losses.into())
+    let names = scenario.rules.iter().map(|rule| rule.name.clone());
+    let rules = names.zip(forwarder.taken().iter().copied()).collect();
+    Summary { rules, ..Summary::new(&scenario.links, elapsed, forwarder.flows(), losses.into()) }
 }
 
 impl Flow {
@@ -99,9 +100,9 @@ impl Flow {
     }
 }
 
-/// A direction of the link: what was asked for.
+/// A direction of a link: what was asked for.
 struct Way {
-    name: &'static str,
+    name: String,
     rate: Rate,
     delay: Span,
 }
@@ -113,39 +114,44 @@ struct Named {
 }
 
 impl Named {
-    fn full_name(&self, ways: &[Way; 2]) -> String {
+    fn full_name(&self, ways: &[Way]) -> String {
         format!("{} {}", ways[self.way].name, self.name)
     }
 }
 
-/// What a link did.
+/// What links did.
 pub(crate) struct Summary {
     elapsed: Span,
-    ways: [Way; 2],
+    ways: Vec<Way>,
     flows: Vec<Named>,
+    /// What each rule has taken.
+    rules: Vec<(String, Taken)>,
     losses: Vec<(u64, String)>,
 }
 
 impl Summary {
-    /// Of a link that ran for so long; `losses` are those outside its queues.
+    /// Of links that ran for so long, by direction and flow; `losses` are those outside their queues.
     pub(crate) fn new<F: Into<Flow>>(
-        link: &Link,
+        links: &[Link],
         elapsed: Span,
-        measured: [Vec<F>; 2],
+        measured: Vec<Vec<F>>,
         losses: Vec<(u64, String)>,
     ) -> Summary {
-        let directions = [("up", &link.up), ("down", &link.down)];
-        let ways = directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay });
-        let mut flows = Vec::new();
-        for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
-            let mut measured = measured.into_iter();
-            for flow in &direction.flows {
-                let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
-                flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
+        let (mut ways, mut flows) = (Vec::new(), Vec::new());
+        let mut measured = measured.into_iter();
+        for link in links {
+            for (name, direction) in [("up", &link.up), ("down", &link.down)] {
+                let mut measured = measured.next().into_iter().flatten();
+                for flow in &direction.flows {
+                    let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
+                    flows.push(Named { way: ways.len(), name: flow.name.clone(), flow: flow_measured });
+                }
+                let name = if links.len() > 1 { format!("{} {name}", link.name) } else { name.to_owned() };
+                ways.push(Way { name, rate: direction.setup.rate, delay: direction.delay });
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, losses }
+        Summary { elapsed, ways, flows, rules: Vec::new(), losses }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -212,6 +218,10 @@ impl Summary {
                 given(release.max()),
             );
         }
+        if !self.rules.is_empty() {
+            let rows = self.rules.iter().map(|(name, taken)| rule_row(name, taken));
+            eprintln!("{}", show::table(&RULE_HEADER, rows));
+        }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
             let lost = show::percent(counters.dropped() + counters.lost, counters.offered);
@@ -255,6 +265,7 @@ impl Summary {
             "elapsed_ns": self.elapsed.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "rules": self.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
         })
@@ -269,6 +280,19 @@ impl Summary {
         }
         fs::write(to, text + "\n").with_context(|| format!("cannot write {}", to.display()))
     }
+}
+
+/// What is told of rules.
+pub(crate) const RULE_HEADER: [&str; 3] = ["rule", "packets", "bytes (IP)"];
+
+/// A rule in a table of them.
+pub(crate) fn rule_row(name: &str, taken: &Taken) -> Vec<String> {
+    vec![name.to_owned(), taken.packets.to_string(), taken.bytes.to_string()]
+}
+
+/// A rule as JSON.
+pub(crate) fn rule_json(name: &str, taken: &Taken) -> Json {
+    json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 
 /// `--json FILE` of commands whose standard output is somebody else's.
@@ -457,7 +481,7 @@ mod tests {
             flow
         };
         let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
-        Summary::new(&scenario.links[0], Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+        Summary::new(&scenario.links, Span::from_secs(1), vec![vec![flow(100, 0)], vec![flow(900, 2)]], lost)
     }
 
     #[test]

@@ -21,8 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use falaj_engine::Corrupt;
-use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
+use falaj_engine::key::Key;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -30,7 +29,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{Port, Received, classified, turn};
+use crate::port::{self, Port, Received, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -310,14 +309,12 @@ fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
-    classifier: Classifier,
-    account: Account,
 }
 
 impl PacketPort {
-    /// Packets are classified and accounted as the link behind the port wants them.
-    pub fn new(reader: PacketReader, classifier: Classifier, account: Account) -> PacketPort {
-        PacketPort { reader, classifier, account }
+    /// Of the interface that is read there.
+    pub fn new(reader: PacketReader) -> PacketPort {
+        PacketPort { reader }
     }
 }
 
@@ -332,11 +329,15 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
+        Ok(Some(port::received(&buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.reader.socket.send(unit)
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        port::key(unit)
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {

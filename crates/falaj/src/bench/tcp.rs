@@ -311,7 +311,6 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
-    let link = &scenario.links[0];
     let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
     let seconds = how.seconds.to_string();
@@ -332,7 +331,7 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
         Join::Veth => None,
-        _ => Some(attach::to_sandbox(link, &mut sandbox, clock, how.options)?),
+        _ => Some(attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?),
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
