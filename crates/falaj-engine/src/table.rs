@@ -88,7 +88,9 @@ impl Table {
             let (a, b) = (pair[0].2 as usize, pair[1].2 as usize);
             return Err((a.min(b), a.max(b)));
         }
-        let four = innermost(four)?.into_iter().map(|(from, value)| (from as u32, value)).collect();
+        // Behind the last address of IPv4 there is none.
+        let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
+        let four = innermost(four)?.into_iter().filter_map(within).collect();
         Ok(Table { name: name.to_owned(), four, six: innermost(six)?, numbers })
     }
 
@@ -161,7 +163,6 @@ fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Vec<(u128, Option<u32
         open.push((high, value));
     }
     close(&mut open, None, &mut set);
-    // Behind the last address of IPv4 there is none.
     Ok(out)
 }
 

@@ -14,6 +14,7 @@ use falaj_engine::key::Key;
 use falaj_engine::rules::{self, Target, To};
 use falaj_engine::table::Field;
 use falaj_sched::params::{Value, Values};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -41,9 +42,10 @@ pub(crate) fn read<'a>(
     };
     let names: Vec<String> = all.iter().enumerate().map(named).collect();
     let mut out = Vec::new();
+    let mut before = BTreeSet::new();
     for (n, (table, at)) in all.iter().enumerate() {
         let what = format!("rule {}", quoted(&names[n]));
-        if names[..n].contains(&names[n]) {
+        if !before.insert(&names[n]) {
             let at = table.get("name").map_or(at.clone(), Spanned::span);
             problems.push(Problem::error(at, format!("a second {what}")).help("give each another name"));
         }

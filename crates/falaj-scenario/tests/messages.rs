@@ -3077,3 +3077,110 @@ fn what_is_no_overhead() {
     "#]],
     );
 }
+
+/// How files with rules begin.
+const TWO: &str = "[link.slow]\nrate = \"1mbit\"\n[link.fast]\nrate = \"1gbit\"\n";
+
+#[test]
+fn rules_that_lead_nowhere() {
+    errors(
+        &format!(
+            "{TWO}{}",
+            r#"[table.customers]
+"10.1.0.0/16" = "slwo"
+"10.2.0.1/16" = "fast"
+[table.odd]
+"1-5" = ""
+"5" = ""
+[[rule]]
+name = "web"
+match = "tcp src table custmers ( dport 80,443 or flags sny )"
+to = "fats"
+[[rule]]
+match = "udp src table customer"
+to = ["slow", "drop"]
+[[rule]]
+to = { skip-to = "wbe" }
+[[rule]]
+to = { skip-to = "web" }
+[[rule]]
+name = "web"
+to = { by = "src" }
+[[rule]]
+to = "drop"
+then = "on"
+[[rule]]
+too = "slow"
+"#
+        ),
+        expect![[""]],
+    );
+}
+
+#[test]
+fn tables_that_lead_nowhere() {
+    errors(
+        &format!(
+            "{TWO}{}",
+            r#"[table.customers]
+"10.1.0.0/16" = "slwo"
+"10.2.0.0/16" = 5
+[table.twice]
+"10.0.0.0/8" = ""
+"10.0.0.0/8 " = ""
+[[rule]]
+to = { table = "customers", by = "source" }
+[[rule]]
+to = { table = "customrs" }
+"#
+        ),
+        expect![[""]],
+    );
+}
+
+#[test]
+fn rules_that_are_hardly_meant() {
+    warnings(
+        &format!(
+            "{TWO}{}",
+            r#"[table.numbers]
+"5" = ""
+[table.nobodys]
+"10.0.0.0/8" = ""
+[[rule]]
+match = "tcp src table numbers"
+to = "slow"
+[[rule]]
+match = "udp"
+to = "slow"
+[[rule]]
+match = "udp dport 53"
+to = "drop"
+"#
+        ),
+        expect![[""]],
+    );
+    warnings(
+        &format!("{TWO}[[rule]]\nname = \"all\"\nto = \"slow\"\n[[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"),
+        expect![[""]],
+    );
+}
+
+#[test]
+fn sources_that_rules_lead_nowhere() {
+    let traffic = |headers: &str| {
+        format!(
+            "{TWO}[[rule]]\nmatch = \"udp dport 5\"\nto = \"slow\"\n[[rule]]\nmatch = \"tcp\"\nto = \"fast\"\n\
+             [[rule]]\nto = \"drop\"\n[traffic.a]\n{headers}\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n"
+        )
+    };
+    errors(&traffic("headers = \"udp dport 6\""), expect![[""]]);
+    errors(&traffic("headers = \"udp dport 5,6\""), expect![[""]]);
+    errors(&traffic("headers = \"udp dport 5-6\""), expect![[""]]);
+    errors(&traffic("link = \"slow\"\nheaders = \"udp dport 5\""), expect![[""]]);
+    let good = traffic("headers = \"udp dport 5\"");
+    let (scenario, _) = falaj_scenario::parse(&good, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let source = &scenario.traffic[0];
+    let key = source.key.expect("it goes by the rules");
+    assert_eq!((source.link, key.ports.map(|p| p.1), key.length), (0, Some(5), Some(486)));
+}

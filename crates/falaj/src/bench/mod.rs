@@ -4,6 +4,7 @@
 //! times are the thread's own, so that a busy machine changes them little.
 
 mod io;
+mod path;
 mod release;
 mod sched;
 mod sim;
@@ -27,6 +28,8 @@ enum What {
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
     Sched(sched::Args),
+    /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
+    Path(path::Args),
     /// How far behind its share the worst served flow falls, by discipline.
     Wfi(sched::wfi::Args),
     /// TCP through an emulated link beside the kernel's own ways, in one run.
@@ -41,6 +44,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
+        What::Path(args) => path::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
