@@ -68,7 +68,7 @@ fn lists_and_blocks_come_apart() {
     assert_eq!(apart("not dport 80,443"), ["not dport 80 not dport 443"]);
     assert_eq!(apart("( udp or tcp dport 80 ) ip6"), ["ip6 udp", "ip6 tcp dport 80"]);
     assert_eq!(apart("(udp or tcp) and (sport 1 or dport 1)").len(), 4);
-    assert_eq!(apart("not ( udp dport 53 or icmp )"), ["not udp not icmp", "not icmp not dport 53"]);
+    assert_eq!(apart("not ( udp dport 53 or icmp )"), ["not udp not icmp", "not dport 53 not icmp"]);
     assert_eq!(apart("not not udp"), ["udp"]);
     // Sides that exclude the rest fall away.
     assert_eq!(apart("tcp ( src 10.0.0.0/8 or icmp )"), ["tcp src 10.0.0.0/8"]);
