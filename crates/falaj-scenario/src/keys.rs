@@ -656,7 +656,7 @@ pub const TO: &[Key] = &[
 
 /// `[table.NAME]`: as many as there are, each of this kind.
 pub const LOOKED_UP: &[Key] = &[key(
-    "\"10.1.0.0/16\"",
+    "ENTRY",
     Holds::Entries,
     Otherwise("none"),
     "an address, a prefix, a number or a range of numbers, in quotes; its text is where rules lead, or empty",
