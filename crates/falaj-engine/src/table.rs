@@ -61,7 +61,7 @@ pub struct Table {
     name: String,
     /// From this on it is this entry, or none.
     four: Vec<(u32, Option<u32>)>,
-    six: Vec<(u128, Option<u32>)>,
+    six: Steps,
     numbers: Vec<(u16, u16, u32)>,
 }
 
@@ -134,14 +134,17 @@ impl Table {
     }
 }
 
+/// From where on it is which entry.
+type Steps = Vec<(u128, Option<u32>)>;
+
 /// Ranges that lie within each other or apart, as the innermost of each point: from where on it is which.
-fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Vec<(u128, Option<u32>)>, (usize, usize)> {
+fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)> {
     // The outer one first.
     ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
     if let Some(pair) = ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
         return Err((pair[0].2 as usize, pair[1].2 as usize));
     }
-    let mut out: Vec<(u128, Option<u32>)> = Vec::new();
+    let mut out = Steps::new();
     let mut set = |from: u128, value: Option<u32>| match out.last_mut() {
         Some(last) if last.0 == from => last.1 = value,
         _ => out.push((from, value)),

@@ -20,7 +20,7 @@ impl Dice {
     }
     fn below(&mut self, n: u64) -> u64 {
         self.1 += 1;
-        (u128::from(self.0.draw(self.1)) * u128::from(n) >> 64) as u64
+        ((u128::from(self.0.draw(self.1)) * u128::from(n)) >> 64) as u64
     }
     fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize].clone()

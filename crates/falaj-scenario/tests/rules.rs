@@ -189,11 +189,8 @@ proptest! {
             4 => (format!("( ( {a} ) ( {b} ) or {c} )"), |a, b, c| (a && b) || c),
             _ => (format!("not ( not ( {a} ) not ( {b} ) ) ( any or {c} )"), |a, b, _| a || b),
         };
-        let matches = match parse_match(&mean.0) {
-            Ok(matches) => matches,
-            // It says that nothing matches, and then nothing does.
-            Err(_) => Vec::new(),
-        };
+        // Where it says that nothing matches, nothing does.
+        let matches = parse_match(&mean.0).unwrap_or_default();
         let take = |matches: &[Match], key: &Key| matches.iter().any(|m| m.takes(key));
         let [a, b, c] = [a, b, c].map(|text| parse_match(text).expect("a rule"));
         for key in keys() {
