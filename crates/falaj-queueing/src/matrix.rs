@@ -24,9 +24,7 @@ pub(crate) fn from_rows(what: &'static str, rows: &[Vec<f64>]) -> Result<Mat<f64
 /// The Kronecker product.
 pub(crate) fn kron(a: &Mat<f64>, b: &Mat<f64>) -> Mat<f64> {
     let (rows, columns) = (b.nrows(), b.ncols());
-    Mat::from_fn(a.nrows() * rows, a.ncols() * columns, |i, j| {
-        a[(i / rows, j / columns)] * b[(i % rows, j % columns)]
-    })
+    Mat::from_fn(a.nrows() * rows, a.ncols() * columns, |i, j| a[(i / rows, j / columns)] * b[(i % rows, j % columns)])
 }
 
 /// The Kronecker sum: two chains side by side.
@@ -116,7 +114,10 @@ pub(crate) fn check_within(what: &'static str, m: &Mat<f64>) -> Result<(), Refus
             return Err(Refused::Shape { what, why: format!("row {} has a negative rate", i + 1) });
         }
         if sum > 1e-9 * most {
-            return Err(Refused::Shape { what, why: format!("the rates of row {} sum up to {sum}, above zero", i + 1) });
+            return Err(Refused::Shape {
+                what,
+                why: format!("the rates of row {} sum up to {sum}, above zero", i + 1),
+            });
         }
     }
     Ok(())

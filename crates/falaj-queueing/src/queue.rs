@@ -127,7 +127,6 @@ impl Queue {
         });
         PhaseType { start, within }
     }
-
 }
 
 /// The queue as a quasi-birth-death process: the level is how many are there.
