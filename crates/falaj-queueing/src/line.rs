@@ -80,7 +80,7 @@ impl Service {
         self.per_container + self.per_packet * packets
     }
 
-    fn draw(&self, packets: u64, chance: &mut Chance) -> f64 {
+    pub(crate) fn draw(&self, packets: u64, chance: &mut Chance) -> f64 {
         let mean = self.mean(packets as f64);
         let varies = match self.shape {
             Shape::Exponential => Exp1.sample(chance),

@@ -130,12 +130,16 @@ pub(crate) fn poisson(mean: f64) -> Vec<f64> {
     }
     let last = (mean + 10.0 * mean.sqrt() + 40.0) as usize;
     let mut logarithm = -mean;
-    (0..=last)
+    let mut weights: Vec<f64> = (0..=last)
         .map(|m| {
             if m > 0 {
                 logarithm += (mean / m as f64).ln();
             }
             logarithm.exp()
         })
-        .collect()
+        .collect();
+    // What the logarithms rounded on their way.
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|w| *w /= sum);
+    weights
 }

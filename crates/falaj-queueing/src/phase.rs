@@ -132,6 +132,14 @@ impl PhaseType {
         at_zero + dot(&solve_row(&shifted, &self.start), &self.exits())
     }
 
+    /// The same, `factor` times as long.
+    pub fn scaled(&self, factor: f64) -> Result<PhaseType, Refused> {
+        let factor = positive("the factor of a distribution", factor)?;
+        let n = self.order();
+        let within = Mat::from_fn(n, n, |i, j| self.within[(i, j)] / factor);
+        Ok(PhaseType { start: self.start.clone(), within })
+    }
+
     /// What is left of it when somebody looks at a random time.
     pub fn residual(&self) -> PhaseType {
         let mean = self.mean();

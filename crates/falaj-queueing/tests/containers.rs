@@ -71,7 +71,7 @@ fn fill_has_its_closed_form() {
     let alone = Policy::new(1, Some(1.0)).unwrap().fill(5.0).unwrap();
     assert_eq!((alone.size, alone.wait, alone.full), (1.0, 0.0, 1.0));
     // Without a timeout, and with one that never matters.
-    let (never, late) = (Policy::new(160, None).unwrap(), Policy::new(160, Some(1.0)).unwrap());
+    let (never, late) = (Policy::new(160, None).unwrap(), Policy::new(160, Some(2e-3)).unwrap());
     close(late.fill(8e5).unwrap().wait, never.fill(8e5).unwrap().wait, 1e-12, "late");
 }
 

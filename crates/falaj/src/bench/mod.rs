@@ -4,6 +4,8 @@
 //! times are the thread's own, so that a busy machine changes them little.
 
 mod io;
+#[cfg(feature = "queueing")]
+mod queueing;
 mod release;
 mod sched;
 mod sim;
@@ -33,6 +35,9 @@ enum What {
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
     Release(release::Args),
+    /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
+    #[cfg(feature = "queueing")]
+    Queueing(queueing::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -44,6 +49,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
+        #[cfg(feature = "queueing")]
+        What::Queueing(args) => queueing::main(args),
         What::Io(args) => io::main(args),
     }
 }

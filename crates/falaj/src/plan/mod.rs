@@ -6,8 +6,11 @@
 //! | [`solve`] | what a flow needs and is not promised, and what would do |
 //! | [`whatif`] | the scenario with other values |
 //! | [`report`] | text and JSON |
+//! | `aggregate` | `plan aggregate`: sizes of containers |
 //! | `draw` | the curves and their distances, as SVG |
 
+#[cfg(feature = "queueing")]
+mod aggregate;
 mod bounds;
 #[cfg(feature = "plots")]
 mod draw;
@@ -28,7 +31,10 @@ use whatif::{Changed, Set};
 
 /// What `plan` takes.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 A flow may say what it needs, and the plan is refused where the promise is worse. It may
 also say what it sends at most, which bounds its delay and its backlog:
   [link.uplink.flow.voice]
@@ -45,10 +51,15 @@ Examples:
   falaj plan uplink.toml
   falaj plan uplink.toml --need voice.delay=3ms
   falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
-  falaj plan uplink.toml --svg plan.svg")]
+  falaj plan uplink.toml --svg plan.svg"
+)]
 pub(crate) struct Args {
+    #[cfg(feature = "queueing")]
+    #[command(subcommand)]
+    what: Option<What>,
     /// The scenario.
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
     #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = whatif::parse_set)]
     need: Vec<Set>,
@@ -61,6 +72,13 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[cfg(feature = "queueing")]
+#[derive(clap::Subcommand)]
+enum What {
+    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual machines.
+    Aggregate(aggregate::Args),
 }
 
 /// What one direction of a link promises to each of its flows.
@@ -86,8 +104,13 @@ impl Way<'_> {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let name = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read the scenario {name}"))?;
+    #[cfg(feature = "queueing")]
+    if let Some(What::Aggregate(args)) = &args.what {
+        return aggregate::main(args);
+    }
+    let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the scenario {name}"))?;
     let (mut changed, mut scenario) = Changed::new(text, &name)?;
     if !args.need.is_empty() {
         scenario = changed.set("--need", &args.need, true)?;
