@@ -1,11 +1,12 @@
 //! One server, first come first served, Markovian arrivals and services: MAP/MAP/1, and so MAP/PH/1 and PH/PH/1.
 
 use crate::arrivals::Arrivals;
-use crate::matrix::{dot, identity, kron, poisson, row_sums, row_times, solve_column, solve_row};
+use crate::matrix::{dot, identity, kron, poisson, row_sums, row_times, solve_row};
 use crate::phase::PhaseType;
 use crate::qbd::{Method, Qbd, Solved};
 use crate::refused::{Refused, stable};
 use faer::Mat;
+use faer::linalg::solvers::Solve;
 
 /// A queue in its steady state.
 #[derive(Clone, Debug)]
@@ -37,17 +38,26 @@ impl Queue {
         let qbd = blocks(arrivals, service);
         let solved = qbd.solve(method)?;
         let n = qbd.order();
-        let frozen = kron(&arrivals.silent, &identity(service.order()));
-        let down = kron(&identity(arrivals.order()), &service.heard);
-        let boundary = frozen + &solved.r * &down;
-        let left = identity(n) - &solved.r;
-        let visits = solve_column(&left, &vec![1.0; n]);
+        let m = service.order();
+        // B1 + R A2, where A2 has a service's departures in blocks along its diagonal.
+        let mut boundary = kron(&arrivals.silent, &identity(m));
+        for i in 0..n {
+            for j in 0..n {
+                let block = j - j % m;
+                boundary[(i, j)] += (0..m).map(|p| solved.r[(i, block + p)] * service.heard[(p, j % m)]).sum::<f64>();
+            }
+        }
+        let left = (identity(n) - &solved.r).partial_piv_lu();
+        let visits = left.solve(Mat::from_fn(n, 1, |_, _| 1.0));
+        let visits: Vec<f64> = visits.col(0).iter().copied().collect();
         // One of the equations follows from the others; the sum over all levels stands in its place.
         let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { visits[i] } else { boundary[(i, j)] });
         let mut right = vec![0.0; n];
         right[0] = 1.0;
         let empty = solve_row(&with_sum, &right);
-        let busy = solve_row(&left, &row_times(&empty, &solved.r));
+        let once = row_times(&empty, &solved.r);
+        let busy = left.solve_transpose(Mat::from_fn(n, 1, |i, _| once[i]));
+        let busy: Vec<f64> = busy.col(0).iter().copied().collect();
         let number = dot(&busy, &visits);
         let idle: f64 = empty.iter().sum();
         let off = (idle - (1.0 - load)).abs();

@@ -21,8 +21,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::process::ExitCode;
 
-const SOURCE: &str =
-    "Packet aggregation between a driver domain and its virtual machines, and its dimensioning (IFIP, 2013), Figures 1-4";
+const SOURCE: &str = "Packet aggregation between a driver domain and its virtual machines, and its dimensioning (IFIP, 2013), Figures 1-4";
 const SETTING: &str = "A container costs 5.72 us and 0.533 us for each packet, which is what 80 Kp/s one by one and 800 Kp/s in \
                        containers of 62 come to over two transfers; nothing else is fitted. The way through the card is in none of it.";
 
