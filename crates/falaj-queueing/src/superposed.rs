@@ -168,8 +168,10 @@ impl Superposed {
             let wait = self.queue(self.size)?.mean_wait();
             return Ok(Mean { wait, error: 1e-8 * wait, from: vec![(self.size, wait)] });
         }
-        let sizes: Vec<usize> =
-            SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest()).collect();
+        let fitting = SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest());
+        let mut sizes: Vec<usize> = fitting.collect();
+        // The largest say most; more than six terms follow the rounding.
+        sizes.drain(..sizes.len().saturating_sub(6));
         if sizes.len() < 3 {
             let count: usize = self.streams.iter().map(|s| s.count).sum();
             let why = format!("{count} streams have too many phases for matrices up to {}", effort.largest());
@@ -188,10 +190,8 @@ fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
     let at = |from: &[(usize, f64)], powers: &dyn Fn(usize) -> f64| interpolate(from, size, powers);
     let whole = |n: usize| n as f64;
     let halves = |n: usize| if n < 2 { n as f64 } else { 0.5 * (n + 1) as f64 };
-    // The largest sizes say most; more than six terms follow the rounding.
-    let last = &from[from.len().saturating_sub(6)..];
-    let fewer = &last[1..];
-    let (series, half) = (at(last, &whole), at(last, &halves));
+    let fewer = &from[1..];
+    let (series, half) = (at(&from, &whole), at(&from, &halves));
     // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum has held it.
     let error = 2.0 * ((series - half).abs() + (half - at(fewer, &halves)).abs());
     Mean { wait: half, error, from }
