@@ -272,8 +272,12 @@ impl Packer {
 
     /// Lets go what was due by `now`.
     pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
-        while let Some((slot, due)) = self.due.first().filter(|&(_, due)| due <= now) {
-            self.close(slot, due, Left::Timeout, out);
+        while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
+            // Of equals the older one: places are given anew in any order.
+            let equals = |open: &Open| open.packets > 0 && open.opened + self.policy.timeout == due;
+            let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));
+            let oldest = slots.min_by_key(|&slot| self.open[slot].number).unwrap_or(first);
+            self.close(oldest, due, Left::Timeout, out);
         }
     }
 

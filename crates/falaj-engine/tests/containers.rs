@@ -283,7 +283,7 @@ fn containers_fill_as_the_formula_says() {
                 let mut packer = Packer::new(policy, 0).unwrap();
                 let mut chance = Chance::new(7, most.into(), timeout);
                 let (mut at, mut came, mut waited, mut containers) = (0.0, 0.0, 0.0, 0u32);
-                let packets = 400_000;
+                let packets = 200_000;
                 for _ in 0..packets {
                     // Uniform on (0, 1].
                     let unit = ((chance.next_u64() >> 11) as f64 + 1.0) / (1u64 << 53) as f64;
@@ -296,7 +296,7 @@ fn containers_fill_as_the_formula_says() {
                     packer.offer(&[1; 60], now, &mut left).unwrap();
                     came += now.0 as f64;
                 }
-                packer.flush(packer.next_due(), &mut |c| waited += c.left.0 as f64 * f64::from(c.packets));
+                packer.flush(Time(at as u64), &mut |c| waited += c.left.0 as f64 * f64::from(c.packets));
                 let mean = rate * timeout as f64;
                 let (mut size, mut wait, mut fewer, mut log_of_one) = (1.0, 0.0, 0.0, -mean);
                 for j in 1..most {
