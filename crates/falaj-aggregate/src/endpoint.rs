@@ -12,6 +12,7 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,6 +28,7 @@ const MORE: usize = 5;
 /// Who woke.
 const BY_PEER: u64 = 0;
 const BY_LINE: u64 = 1;
+const BY_ALARM: u64 = 2;
 
 /// A socket for each side to find the other by.
 pub fn line() -> io::Result<[OwnedFd; 2]> {
@@ -50,6 +52,10 @@ pub struct Endpoint {
     woken: OwnedFd,
     /// Kept open for `woken`.
     _own: (OwnedFd, OwnedFd),
+    /// Wakes this side at an instant.
+    alarm: OwnedFd,
+    /// That instant, in nanoseconds of CLOCK_MONOTONIC.
+    alarm_at: Option<u64>,
     /// Wakes the peer each time, awake or not.
     always_ring: bool,
     gone: bool,
@@ -120,8 +126,11 @@ impl Endpoint {
         epoll::add(&woken, &own, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
         // Told once: who knows that the peer is gone need not be woken for it again.
         epoll::add(&woken, &line, EventData::new_u64(BY_LINE), EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)?;
+        let alarm = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
         let _own = (own, line);
-        Ok(Endpoint { writer, reader, bell, woken, _own, always_ring: false, gone: false, rung: 0 })
+        let (alarm_at, always_ring, gone, rung) = (None, false, false, 0);
+        Ok(Endpoint { writer, reader, bell, woken, _own, alarm, alarm_at, always_ring, gone, rung })
     }
 
     /// Wakes the peer for each string from now on, as if it could not be seen to be awake.
@@ -204,13 +213,23 @@ impl Endpoint {
         Ok(rest.empty)
     }
 
+    /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
+        if at == self.alarm_at {
+            return Ok(());
+        }
+        self.alarm_at = at;
+        // All zero would be never.
+        let it_value = timespec(at.map_or(0, |at| at.max(1)));
+        let new = Itimerspec { it_interval: timespec(0), it_value };
+        timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &new)?;
+        Ok(())
+    }
+
     /// Waits to be woken, for `timeout` at most.
     pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
-        let timeout = timeout.map(|t| Timespec {
-            tv_sec: i64::try_from(t.0 / 1_000_000_000).unwrap_or(i64::MAX),
-            tv_nsec: (t.0 % 1_000_000_000) as i64,
-        });
-        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 2];
+        let timeout = timeout.map(|t| timespec(t.0));
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
         match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
             Ok(n) => {
                 self.gone |= events[..n].iter().any(|event| event.data.u64() == BY_LINE);
@@ -225,6 +244,10 @@ impl Endpoint {
     pub fn is_gone(&self) -> bool {
         self.gone
     }
+}
+
+fn timespec(nanos: u64) -> Timespec {
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
 fn broken(broken: Broken) -> io::Error {
