@@ -49,7 +49,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SIZE", default_value = "64B", value_parser = parse_size)]
     size: u64,
     /// Packets a second at which delays are measured, with a comma between; 0: none.
-    #[arg(long, value_delimiter = ',', default_value = "80e3,200e3,800e3", value_parser = per_second)]
+    #[arg(long, value_delimiter = ',', allow_hyphen_values = true, default_value = "80e3,200e3,800e3", value_parser = per_second)]
     rates: Vec<f64>,
     /// What a crossing costs the reader: of each container, and of each packet.
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
@@ -127,7 +127,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 /// What is compared.
 fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
-    let least = ADDRESS + LENGTH + args.size as usize - ADDRESS.min(args.size as usize);
+    let least = LENGTH + args.size as usize;
     ensure!((22..=9000).contains(&args.size), "--size: a packet here has 22 B to 9 kB");
     ensure!(
         (least as u64..=1 << 16).contains(&args.bytes),
