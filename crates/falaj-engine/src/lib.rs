@@ -8,6 +8,7 @@
 //! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
+//! | [`container`] | packets that cross a boundary together |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
@@ -20,6 +21,7 @@ pub mod adversary;
 pub mod calendar;
 pub mod chance;
 pub mod classifier;
+pub mod container;
 pub mod engine;
 pub mod fairness;
 pub mod framing;

@@ -1,5 +1,6 @@
 //! From a link of a scenario to an engine with ports.
 
+use crate::aggregate::Guest;
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
@@ -31,6 +32,29 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Opt
             return packet_port(socket, d);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+    })
+}
+
+/// The link between the near side of a sandbox and a guest that has the far side's TAP.
+///
+/// # Errors
+/// The near side has no TAP.
+pub fn to_guest(
+    link: &Link,
+    sandbox: &mut Sandbox,
+    guest: Guest,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let mut guest = Some(guest);
+    between(link, clock, options, |d, from| {
+        if from == End::Far
+            && let Some(guest) = guest.take()
+        {
+            return Ok(Box::new(guest.port(d.classifier(), d.account)));
+        }
+        let tap = sandbox.take_tap(from).ok_or_else(|| io::Error::other("a link to a guest needs TAP interfaces"))?;
         Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
     })
 }

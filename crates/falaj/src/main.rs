@@ -7,6 +7,7 @@
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
+//! | [`aggregate`] | of the same name: packets in containers |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
@@ -17,6 +18,7 @@
 //! | [`impairments`] | what a link does to packets, in words |
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod asked;
 mod bench;
 mod bridge;
@@ -96,6 +98,8 @@ enum Command {
     Demo(demo::Args),
     /// A paper's tables and figures, published beside ours.
     Reproduce(reproduce::Args),
+    /// Packets in containers from one process to another: what it saves, and what it delays.
+    Aggregate(aggregate::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
     /// What works on this host and why the rest doesn't, what it costs, and what can honestly be emulated.
@@ -134,6 +138,7 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
+        Command::Aggregate(args) => aggregate::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),

@@ -1,5 +1,6 @@
 //! `falaj run`: a command behind an emulated link.
 
+use crate::aggregate;
 use crate::asked::Asked;
 use crate::link::LinkArgs;
 use crate::live::Live;
@@ -54,6 +55,10 @@ pub(crate) struct Args {
     peer: Option<OsString>,
     #[command(flatten)]
     pace: Pace,
+    /// The far end is another process, and packets cross to it and back in containers: of so many packets, for so long
+    /// at most, or until the reader is idle.
+    #[arg(long, value_name = "62,200us|62,idle")]
+    aggregate: Option<aggregate::Asked>,
     /// The way from the far end to the world.
     #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
     internet: Internet,
@@ -136,6 +141,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         mtu,
         subnet: Subnet::free(),
         routes: !ways.is_empty(),
+        // Containers are for packets: units of many would fill one each.
+        tso: args.aggregate.is_none(),
         resolver: ways.first().and_then(way_out::resolver),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near: Side { command: Some(args.command), ..Side::default() },
@@ -154,7 +161,12 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, args.pace.options())?;
+    let options = args.pace.options();
+    let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
+    let (mut forwarder, guest) = match guest {
+        Some((guest, child)) => (attach::to_guest(link, &mut sandbox, guest, clock, options)?, Some(child)),
+        None => (attach::to_sandbox(link, &mut sandbox, clock, options)?, None),
+    };
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
     sandbox.go(End::Far)?;
@@ -178,6 +190,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         if sandbox.unread().is_none() {
             eprintln!("what was not read in time at the entrance is not known: /proc does not say");
         }
+    }
+    // Without the link its guest ends, and takes no interface along that others wait for.
+    drop(forwarder);
+    if let Some(mut guest) = guest {
+        guest.wait()?;
     }
     // The sides first: the kernel removes one interface after the other, and these are waited for.
     drop(sandbox);

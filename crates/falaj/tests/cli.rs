@@ -840,6 +840,41 @@ fn reference(page: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
 }
 
+/// Between two real processes; what a busy machine decides is not asked for.
+#[test]
+fn packets_cross_in_containers() {
+    let ran = falaj(&["-q", "aggregate", "bench", "--each", "50ms", "--repeat", "1", "--rates", "20e3", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let json = ran.json();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    let [rings, quiet, filled, _] = [0, 1, 2, 3].map(|i| &rows[i]);
+    assert!(number(&rings["wakeups"]) >= 0.999 && number(&quiet["wakeups"]) <= number(&rings["wakeups"]), "{json}");
+    assert!((number(&filled["packets"]) - 62.0).abs() < 1.0, "more came than a container holds: {json}");
+    for row in &rows[4..] {
+        assert!(number(&row["delay"]) > 0.0 && number(&row["delay"]) >= number(&row["waited"]), "{row}");
+    }
+    assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
+}
+
+#[test]
+fn containers_that_cannot_be_are_refused() {
+    for (args, said) in [
+        (&["bench", "--bytes", "60B"][..], "a container that holds a packet of 64 B has 66 B to 64 KiB"),
+        (&["bench", "--size", "10B"], "a packet here has 22 B to 9 kB"),
+        (&["bench", "--packets", "1"], "1 is not in 2..=65536"),
+        (&["bench", "--cost", "1us"], "two times with a comma between"),
+        (&["bench", "--rates", "-5"], "packets a second are a number"),
+        (&["guest", "62"], "would stay for ever"),
+        (&["consumer"], "this command is for falaj's own use"),
+    ] {
+        let ran = falaj(&[&["aggregate"], args].concat());
+        assert!(ran.status == Some(2) && ran.err.contains(said), "{args:?}: {ran:?}");
+    }
+    let ran = falaj(&["run", "--aggregate", "0,200us", "--", "true"]);
+    assert!(ran.status == Some(2) && ran.err.contains("a container holds one packet at least"), "{ran:?}");
+}
+
 /// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.
 #[test]
 fn the_page_of_the_command_line_is_up_to_date() {

@@ -37,6 +37,7 @@ const TESTS: &[Test] = &[
     ("a_delay_delays", delay, Tapless),
     ("a_rate_limits", rate, Tapless),
     ("tcp_passes_a_rate", tcp, Tapless),
+    ("a_far_end_behind_shared_memory", guest, Again::Users),
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
@@ -720,6 +721,25 @@ fn tcp(users: &Users) {
         assert_eq!(ran.out, "whole\n", "{ran:?}");
         assert_eq!(ran.err.contains("no TAP here, veth and packet sockets instead"), users.tapless, "{}", ran.err);
     }
+}
+
+fn guest(users: &Users) {
+    for how in ["1", "62,200us", "62,idle"] {
+        let echo = format!("{} --probe echo 10.77.0.2", me());
+        let flags = ["--aggregate", how, "--delay", "5ms", "--peer", &echo];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());
+        // Containers cost time and gain none.
+        let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+        assert!(times.len() == 5 && times.iter().all(|&ms| ms >= 10.0), "{how}: {times:?}");
+        let serve = format!("{} --probe serve 10.77.0.2", me());
+        let flags = ["--aggregate", how, "--rate", "200mbit", "--peer", &serve];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", "10.77.0.2"]].concat());
+        assert_eq!(ran.out, "whole\n", "{how}: {ran:?}");
+    }
+    // Without a TAP there is nothing to give it.
+    let ran: Ran = without(NO_TAP, &["run", "--aggregate", "62,200us", "--", "true"]).output().unwrap().into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--aggregate needs TAP interfaces"), "{}", ran.err);
 }
 
 fn tapless(_: &Users) {

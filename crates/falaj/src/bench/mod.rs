@@ -74,7 +74,7 @@ fn cpu_nanos() -> u64 {
 }
 
 /// Median of some figures.
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
