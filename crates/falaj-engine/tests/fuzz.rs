@@ -133,7 +133,8 @@ fn scheduler(bytes: &[u8]) -> (u64, u64) {
     bytes.become_kind(&mut spec);
     let Ok(mut engine) = Engine::new(std::slice::from_ref(&spec)) else { return (0, 0) };
     let mut changes = 0;
-    let never_rests = |spec: &PipeSpec| !matches!(spec.kind, "hrr" | "virtual-links");
+    let never_rests =
+        |spec: &PipeSpec| !matches!(spec.kind, "hrr" | "virtual-links" | "shaper" | "cbs" | "tas" | "ats");
     let mut watch =
         Watch { queued: vec![VecDeque::new(); MOST_FLOWS], offered: vec![0; MOST_FLOWS], ..Watch::default() };
     watch.busy_since = never_rests(&spec).then_some(Time::ZERO);

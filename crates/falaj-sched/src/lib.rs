@@ -17,6 +17,7 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
+//! | [`shaper`], [`cbs`], [`tas`], [`ats`] | those that hold packets on purpose |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -29,7 +30,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod arc;
+pub mod ats;
+mod bucket;
 pub mod capacity;
+pub mod cbs;
 pub mod corr;
 pub mod discipline;
 pub mod drr;
@@ -63,9 +67,11 @@ mod round;
 pub mod sced;
 pub mod scfq;
 pub mod sfq;
+pub mod shaper;
 mod shares;
 pub mod spfq;
 pub mod station;
+pub mod tas;
 pub mod time;
 pub mod timer_wheels;
 pub mod tree;

@@ -264,6 +264,21 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
             };
         }
     }
+    if entry.kind == "tas" {
+        // Gates that close within the cycle, and through which every packet fits.
+        let packet = rate.airtime(largest as u32).0.max(1);
+        let mut cycle = 0;
+        for f in &mut spec.setup.flows {
+            let (opens, open) = (dice.from(0, 4 * n * packet), dice.from(packet, 6 * packet));
+            cycle = cycle.max(opens + open);
+            f.values = Values::default().with("opens", Value::Span(Span(opens))).with("open", Value::Span(Span(open)));
+            if dice.from(0, 4) == 0 {
+                f.values = Values::default();
+            }
+        }
+        let cycle = (cycle + dice.from(0, 2 * packet)).max(packet);
+        spec.setup.scheduler = Values::default().with("cycle", Value::Span(Span(cycle)));
+    }
     if entry.kind == "drr+" {
         // Only flows of low latency have a contract, and a packet fits in it.
         for f in &mut spec.setup.flows {
