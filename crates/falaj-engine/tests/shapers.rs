@@ -5,6 +5,7 @@ mod common;
 
 use common::examples::order;
 use common::fraction::Fraction;
+use common::stepwise::{Model, beside, many};
 use common::{Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -85,79 +86,21 @@ fn eligibility_times_are_given_at_arrival() {
     assert_eq!(order(&ats, &with_c), "A1@2 A2@4 B1@8 C1@12 C2@16 C3@20 A3@22 A4@24 B2@26");
 }
 
-/// A discipline as its definition says, looked at in every nanosecond.
-trait Model {
-    fn came(&mut self, f: usize, bytes: u32, first: bool, now: u64);
-    /// Before each decision, and each nanosecond. `waits`: the flows that have a packet, the one on the wire included.
-    fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
-    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
-    fn begin(&mut self, f: usize, bytes: u32, now: u64);
-    /// Its packet has left, and the next one is of so many bytes.
-    fn left(&mut self, f: usize, head: Option<u32>, now: u64);
-}
-
-fn beside(spec: &PipeSpec, mut model: impl Model, dice: &mut Dice, seed: u64) {
-    let arrivals = bursts(dice, spec, 6_000);
-    let sent: Vec<(usize, u64)> =
-        emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(|e| (e.flow.index(), e.start.0)).collect();
-    let n = spec.setup.flows.len();
-    let mut queues = vec![VecDeque::<u32>::new(); n];
-    let (mut next, mut now, mut wire, mut ours) = (0, 0, None::<(usize, u64)>, Vec::new());
-    while next < arrivals.len() || queues.iter().any(|q| !q.is_empty()) {
-        let waits: Vec<bool> = queues.iter().map(|q| !q.is_empty()).collect();
-        model.passes(&waits, wire.map(|(f, _)| f), now);
-        let decide = |model: &mut dyn Model, queues: &[VecDeque<u32>], ours: &mut Vec<(usize, u64)>| {
-            let heads: Vec<_> = queues.iter().map(|q| q.front().copied()).collect();
-            let f = model.choose(&heads, now)?;
-            let bytes = heads[f].expect("it has one");
-            model.begin(f, bytes, now);
-            ours.push((f, now));
-            Some((f, now + u64::from(bytes) * 8))
-        };
-        if let Some((f, _)) = wire.filter(|&(_, end)| end == now) {
-            queues[f].pop_front();
-            model.left(f, queues[f].front().copied(), now);
-            wire = None;
-        }
-        if wire.is_none() {
-            wire = decide(&mut model, &queues, &mut ours);
-        }
-        while arrivals.get(next).is_some_and(|a| a.at.0 == now) {
-            let (f, bytes) = (arrivals[next].flow.index(), arrivals[next].bytes);
-            let fits = match spec.setup.flows[f].limit {
-                Limit::Packets(limit) => queues[f].len() < limit as usize,
-                Limit::Bytes(limit) => u64::from(queues[f].iter().sum::<u32>() + bytes) <= limit,
-            };
-            if fits {
-                model.came(f, bytes, queues[f].is_empty(), now);
-                queues[f].push_back(bytes);
-            }
-            next += 1;
-            if wire.is_none() {
-                wire = decide(&mut model, &queues, &mut ours);
-            }
-        }
-        now += 1;
-    }
-    assert_eq!(sent, ours, "seed {seed}: {spec:?}");
-}
-
-fn many(kind: &'static str, mut model: impl FnMut(&PipeSpec, &mut Dice, u64)) {
-    for seed in 0..250 {
-        let mut dice = Dice::new(seed ^ 0x5a9e);
-        let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
-        become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
-        for f in &mut spec.setup.flows {
-            f.limit = Limit::Packets(dice.from(1, 12) as u32);
-            // Rates at which fractions stay small.
-            for name in ["rate", "idle-slope"] {
-                if f.values.rate(name).is_some() {
-                    f.values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&[100, 125, 250, 300, 500, 1000]))));
-                }
-            }
-        }
-        model(&spec, &mut dice, seed);
-    }
+/// The fifth example of the notes: A's gaps are 2, and 9 for every three; B's 4; C is not regulated. From 8 on all is held.
+#[test]
+fn regulators_restore_gaps_and_priorities_follow() {
+    let flow = |priority, gaps: Option<[u64; 3]>| {
+        let values = Values::default().with("priority", Value::Count(priority));
+        let names = ["min-gap", "mean-gap", "interval"].into_iter().zip(gaps.into_iter().flatten());
+        names.fold(values, |all, (name, gap)| all.with(name, Value::Span(Span(gap * 8))))
+    };
+    let rcsp =
+        |scheduler| pipe("rcsp", scheduler, vec![flow(0, Some([2, 3, 9])), flow(1, Some([4, 4, 8])), flow(2, None)]);
+    let all = [(0, 'A', 1), (0, 'A', 1), (0, 'A', 1), (0, 'A', 1), (0, 'B', 1), (0, 'B', 1), (0, 'C', 3), (30, 'A', 1)];
+    assert_eq!(order(&rcsp(Values::default()), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@10 A5@31");
+    // On a free link the one that would be eligible first goes at once.
+    let release = Values::default().with("idle", Value::Choice("release"));
+    assert_eq!(order(&rcsp(release), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31");
 }
 
 /// Bytes that a rate of the spec brings in a nanosecond.

@@ -4,10 +4,10 @@ use crate::discipline::Discipline;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
-    ets::Ets, ffs::Ffs, fifo::Fifo, hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise,
-    phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus, sced::Sced, scfq::Scfq, sfq::Sfq,
-    shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q,
-    wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
+    ets::Ets, ffs::Ffs, fifo::Fifo, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mtr_ls::MtrLs, mw00::Mw00,
+    packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus, rcsp::Rcsp,
+    sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels,
+    virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -66,6 +66,10 @@ pub const ENTRIES: &[Entry] = &[
     crate::cbs::ENTRY,
     crate::tas::ENTRY,
     crate::ats::ENTRY,
+    crate::mclock::ENTRY,
+    crate::hfsc::ENTRY,
+    crate::htb::ENTRY,
+    crate::rcsp::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -114,6 +118,10 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "cbs" => visitor.visit(Cbs::new(setup)?),
         "tas" => visitor.visit(Tas::new(setup)?),
         "ats" => visitor.visit(Ats::new(setup)?),
+        "mclock" => visitor.visit(MClock::new(setup)?),
+        "hfsc" => visitor.visit(Hfsc::new(setup)?),
+        "htb" => visitor.visit(Htb::new(setup)?),
+        "rcsp" => visitor.visit(Rcsp::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }
