@@ -106,9 +106,9 @@ fn htb_lends_what_the_green_leave() {
         bytes("ceil-burst")(bytes("burst")(rates(&[("rate", rate), ("ceil", ceil)])))
     };
     let htb = pipe("htb", vec![class(500, 500), class(250, 1000)]);
-    // A goes twice on its 4 B and is in debt from 4 on, by 2 at 8 and paid back at 8 ..; B borrows.
+    // A has 4 B at 0, 2 at 4, and none at 8, which is no debt: its third packet is its last overdraft, of 4 B, paid at 16.
     let alone = pipe("htb", vec![class(500, 500), class(250, 250)]);
-    assert_eq!(order(&alone, &AB[..4]), "A1@4 A2@8 A3@16 A4@24");
+    assert_eq!(order(&alone, &AB[..4]), "A1@4 A2@8 A3@12 A4@20");
     let both = order(&htb, &AB);
     assert_eq!(both, "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24 A4@28 B4@32 A5@36 B5@40");
 }

@@ -103,6 +103,19 @@ fn regulators_restore_gaps_and_priorities_follow() {
     assert_eq!(order(&rcsp(release), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31");
 }
 
+/// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period, which begins then; B takes turns with it.
+#[test]
+fn a_credit_lasts_for_a_period() {
+    let period = Values::default().with("period", Value::Span(Span(160)));
+    let credit = Values::default().with("credit", Value::Bytes(6));
+    let netback = pipe("netback", period, vec![credit, Values::default()]);
+    let all = [(2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'A', 3), (2, 'B', 4), (2, 'B', 4), (2, 'B', 4)];
+    assert_eq!(order(&netback, &all), "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28");
+    // The next period begins with the first packet after the last one: at 43.
+    let later = [all.as_slice(), &[(43, 'A', 4), (44, 'A', 4), (61, 'A', 2)]].concat();
+    assert_eq!(order(&netback, &later), "A1@5 B1@9 A2@12 B2@16 B3@20 A3@25 A4@28 A5@47 A6@67 A7@69");
+}
+
 /// Bytes that a rate of the spec brings in a nanosecond.
 fn rate(spec: &PipeSpec, f: usize, name: &str) -> Option<Fraction> {
     Some(Fraction::new(spec.setup.flows[f].values.rate(name)?.0 / 1_000_000, 8_000u64))

@@ -17,7 +17,7 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
-//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`] | those that hold packets on purpose |
+//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`netback`] | those that hold packets on purpose |
 //! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
@@ -55,6 +55,7 @@ mod level_set;
 pub mod mclock;
 pub mod mtr_ls;
 pub mod mw00;
+pub mod netback;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;

@@ -68,6 +68,9 @@ pub const ENTRY: Entry = Entry {
 /// The most packets in an interval: so many eligibility times are kept.
 const MOST: u64 = 4_096;
 
+/// A wait of an hour is none that is worth a promise.
+const LONGEST: Span = Span::from_secs(3_600);
+
 /// Rate-controlled static priority.
 #[derive(Debug, Clone)]
 pub struct Rcsp {
@@ -151,9 +154,12 @@ impl Rcsp {
             if needed == waits {
                 return Ok(Span(u64::try_from(waits).unwrap_or(u64::MAX)) + ROUNDING);
             }
+            if needed > u128::from(LONGEST.0) {
+                break;
+            }
             waits = needed;
         }
-        Err(NoPromise("packets at their least gaps would fill the link: make `min-gap` longer".into()))
+        Err(NoPromise("packets at their least gaps would fill the link, or nearly: make `min-gap` longer".into()))
     }
 }
 

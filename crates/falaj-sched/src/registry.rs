@@ -5,8 +5,8 @@ use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
     ets::Ets, ffs::Ffs, fifo::Fifo, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mtr_ls::MtrLs, mw00::Mw00,
-    packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus, rcsp::Rcsp,
-    sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels,
+    netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus,
+    rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels,
     virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
@@ -70,6 +70,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::hfsc::ENTRY,
     crate::htb::ENTRY,
     crate::rcsp::ENTRY,
+    crate::netback::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -122,6 +123,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "hfsc" => visitor.visit(Hfsc::new(setup)?),
         "htb" => visitor.visit(Htb::new(setup)?),
         "rcsp" => visitor.visit(Rcsp::new(setup)?),
+        "netback" => visitor.visit(Netback::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }
