@@ -158,6 +158,10 @@ fn a_change_prepared_before_another_one_takes_nothing_out() {
             continue;
         }
         become_kind(&mut dice, with, entry);
+        if entry.kind == "fifo" {
+            // One queue for all, in which what the other flow has sent leaves room.
+            with.setup.scheduler.set("queue", Value::Limit(Limit::Packets(30)));
+        }
         let with = with.clone();
         let (first, meanwhile) = (prepare(&engine, &with), prepare(&engine, &with));
         engine.apply(first, Time(2), &mut Vec::new()).unwrap();

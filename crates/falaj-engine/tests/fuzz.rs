@@ -18,6 +18,9 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 const MOST_FLOWS: usize = 8;
+/// They may rest while packets wait.
+const HOLDS: [&str; 11] =
+    ["hrr", "virtual-links", "shaper", "cbs", "tas", "ats", "mclock", "hfsc", "htb", "rcsp", "netback"];
 
 /// Bytes as choices; zeros when they are used up.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);
@@ -133,7 +136,7 @@ fn scheduler(bytes: &[u8]) -> (u64, u64) {
     bytes.become_kind(&mut spec);
     let Ok(mut engine) = Engine::new(std::slice::from_ref(&spec)) else { return (0, 0) };
     let mut changes = 0;
-    let never_rests = |spec: &PipeSpec| !matches!(spec.kind, "hrr" | "virtual-links");
+    let never_rests = |spec: &PipeSpec| !HOLDS.contains(&spec.kind);
     let mut watch =
         Watch { queued: vec![VecDeque::new(); MOST_FLOWS], offered: vec![0; MOST_FLOWS], ..Watch::default() };
     watch.busy_since = never_rests(&spec).then_some(Time::ZERO);

@@ -166,7 +166,9 @@ fn discipline_text(entry: &Entry) -> String {
             .collect();
         row(&mut out, what, if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str());
     }
-    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\" }}\n", entry.kind);
+    let needed = entry.scheduler.iter().filter(|p| p.default.is_none());
+    let needed: String = needed.map(|p| format!(", {} = {}", p.name, sample(&Key::from(p), true))).collect();
+    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n", entry.kind);
     text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
     for param in entry.flow.iter().filter(|p| p.default.is_none()) {
         // Writing to a string never fails.

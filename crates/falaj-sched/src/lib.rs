@@ -17,6 +17,8 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
+//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`netback`] | those that hold packets on purpose |
+//! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -29,7 +31,10 @@ extern crate alloc;
 extern crate std;
 
 pub mod arc;
+pub mod ats;
+mod bucket;
 pub mod capacity;
+pub mod cbs;
 pub mod corr;
 pub mod discipline;
 pub mod drr;
@@ -43,10 +48,14 @@ mod flow_set;
 pub mod gps;
 mod groups;
 mod heap;
+pub mod hfsc;
 pub mod hrr;
+pub mod htb;
 mod level_set;
+pub mod mclock;
 pub mod mtr_ls;
 pub mod mw00;
+pub mod netback;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
@@ -58,14 +67,17 @@ pub mod qfq_plus;
 mod quad_heap;
 pub mod queue;
 pub mod rate;
+pub mod rcsp;
 pub mod registry;
 mod round;
 pub mod sced;
 pub mod scfq;
 pub mod sfq;
+pub mod shaper;
 mod shares;
 pub mod spfq;
 pub mod station;
+pub mod tas;
 pub mod time;
 pub mod timer_wheels;
 pub mod tree;

@@ -118,6 +118,13 @@ impl<D: Discipline + 'static> Tree<D> {
         }
     }
 
+    /// When the first child that holds its packets is to be asked again. One whose gate has closed while others were
+    /// served is found out only when it is chosen: this is asked after that.
+    fn held_until(&self) -> Time {
+        let until = |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
+        self.children.iter().map(until).min().unwrap_or(Time::NEVER)
+    }
+
     /// What a leaf is promised whose child is promised `above`.
     fn below(&self, leaf: FlowId, above: Result<Promise, NoPromise>) -> Result<Promise, NoPromise> {
         let child = &self.children[self.child_of[leaf.index()] as usize];
@@ -230,15 +237,12 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     }
 
     fn next(&mut self, now: Time, _: &Wire) -> Answer {
-        let mut held = Time::NEVER;
         for c in 0..self.children.len() {
             if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
                 self.look(c, now);
             }
-            match self.children[c].offer {
-                Offer::Held(then) => held = held.min(then),
-                Offer::Rejects(_) => return Answer::Drop(FlowId(c as u32)),
-                _ => {}
+            if matches!(self.children[c].offer, Offer::Rejects(_)) {
+                return Answer::Drop(FlowId(c as u32));
             }
         }
         loop {
@@ -253,8 +257,13 @@ impl<D: Discipline + 'static> Server for Tree<D> {
                         return Answer::Drop(f);
                     }
                 }
-                Answer::NotBefore(then) => return Answer::NotBefore(then.min(held)),
-                Answer::Idle if held < Time::NEVER => return Answer::NotBefore(held),
+                answer @ (Answer::NotBefore(_) | Answer::Idle) => {
+                    let then = if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
+                    return match then.min(self.held_until()) {
+                        Time::NEVER => Answer::Idle,
+                        then => Answer::NotBefore(then),
+                    };
+                }
                 answer => return answer,
             }
         }
