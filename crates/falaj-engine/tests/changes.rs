@@ -41,7 +41,7 @@ fn no_change_loses_or_reorders_a_packet() {
                     Output::Drop(d) if d.why == Why::Lost => {
                         assert_eq!(queued[d.flow.index()].pop_front(), Some(d.handle), "seed {seed}: order");
                     }
-                    Output::Copy(_) | Output::Corrupt(_) => {}
+                    Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
                     Output::Drop(d) => assert_eq!(queued[d.flow.index()].pop_back(), Some(d.handle), "seed {seed}"),
                 }
             }

@@ -115,7 +115,7 @@ impl Watch {
                 }
                 // It did not get in.
                 Output::Drop(d) => assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle)),
-                Output::Copy(_) | Output::Corrupt(_) => panic!("this link does nothing to packets"),
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => panic!("this link does nothing to packets"),
             }
         }
     }

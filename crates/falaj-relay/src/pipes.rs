@@ -223,6 +223,8 @@ impl<T: Cargo> Pipes<T> {
                     let handle = self.hold(OnItsWay { item, room: None });
                     self.release(&e, handle);
                 }
+                // A relay has no IP headers, and tells of no packet that it may be marked.
+                Output::Mark(_) => {}
                 Output::Corrupt(corrupt) => {
                     if let Some(way) = &mut self.items[corrupt.handle as usize] {
                         way.item.corrupt(&corrupt);

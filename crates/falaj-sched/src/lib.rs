@@ -7,6 +7,10 @@
 //! | [`capacity`] | links that are a token bucket, or whose rate changes |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
+//! | [`label`] | what is known of a packet beyond its length |
+//! | [`policy`] | what a queue drops or marks before it is full |
+//! | [`managed`] | queues that have such a policy, in front of any station |
+//! | [`draws`] | random numbers by a key and an index |
 //! | [`station`] | queues and the discipline that serves them |
 //! | [`tree`] | a discipline below each flow of another |
 //! | [`probability`] | probabilities as integers |
@@ -32,6 +36,7 @@ pub mod arc;
 pub mod capacity;
 pub mod corr;
 pub mod discipline;
+pub mod draws;
 pub mod drr;
 pub mod drr_plus;
 pub mod drr_plus_plus;
@@ -44,12 +49,15 @@ pub mod gps;
 mod groups;
 mod heap;
 pub mod hrr;
+pub mod label;
 mod level_set;
+pub mod managed;
 pub mod mtr_ls;
 pub mod mw00;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
+pub mod policy;
 pub mod priority;
 pub mod probability;
 pub mod promise;
