@@ -129,6 +129,13 @@ pub trait Discipline: Send + Sized {
         None
     }
 
+    /// Do its own queues hold as much together as they may?
+    #[inline]
+    fn is_full(&self, flows: &Flows<Self::State, Self::Tag>) -> bool {
+        let _ = flows;
+        false
+    }
+
     /// A packet got in; whose first waiting packet has to go for it. True: the head of
     /// that queue is on the wire, and the packet behind it goes.
     #[inline]

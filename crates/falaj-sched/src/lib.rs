@@ -21,6 +21,7 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
+//! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -40,11 +41,13 @@ pub mod draws;
 pub mod drr;
 pub mod drr_plus;
 pub mod drr_plus_plus;
+pub mod dualpi2;
 pub mod edf;
 pub mod ets;
 pub mod ffs;
 pub mod fifo;
 mod flow_set;
+pub mod fq_codel;
 pub mod gps;
 mod groups;
 mod heap;

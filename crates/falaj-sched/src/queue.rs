@@ -233,6 +233,12 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         &mut self.flows
     }
 
+    /// The same, to look at.
+    #[inline]
+    pub(crate) fn seen(&self) -> &Flows<S, T> {
+        &self.flows
+    }
+
     /// Is there room in queue `q` for a packet of so many bytes?
     #[inline]
     pub fn has_room(&self, q: FlowId, bytes: u32) -> bool {

@@ -1,6 +1,8 @@
 //! The disciplines by name. A new one is a new file and one line here.
 
 use crate::discipline::Discipline;
+use crate::dualpi2::DualPi2;
+use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs,
@@ -61,6 +63,8 @@ pub const ENTRIES: &[Entry] = &[
     crate::ffs::ENTRY,
     crate::timer_wheels::ENTRY,
     crate::virtual_links::ENTRY,
+    crate::fq_codel::ENTRY,
+    crate::dualpi2::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -105,6 +109,8 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),
         },
+        "fq_codel" => visitor.visit(FqCodel::new(setup)?),
+        "dualpi2" => visitor.visit(DualPi2::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }

@@ -120,6 +120,8 @@ pub struct Station<D: Discipline> {
     /// The head of this queue is on the wire, but another discipline took it.
     inherited: Option<FlowId>,
     evicted: Option<Packet>,
+    /// The last packet that was lost found no room.
+    full: bool,
 }
 
 impl<D: Discipline> Station<D> {
@@ -127,7 +129,7 @@ impl<D: Discipline> Station<D> {
     pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
-        Station { queues, discipline, inherited: None, evicted: None }
+        Station { queues, discipline, inherited: None, evicted: None, full: false }
     }
 
     /// The queue that the packets of `flow` stand in.
@@ -143,9 +145,6 @@ impl<D: Discipline> Station<D> {
         let is_head = self.queues.push(queue, packet, tag);
         if is_head {
             self.discipline.ready(self.queues.flows(), queue, now);
-        }
-        if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.flows()) {
-            self.evicted = self.throw_out(queue, on_the_wire, now);
         }
         is_head
     }
@@ -200,14 +199,20 @@ impl<D: Discipline + 'static> Managed for Station<D> {
 impl<D: Discipline + 'static> Server for Station<D> {
     #[inline]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
-        if !self.queues.has_room(self.queue_of(packet.flow), packet.bytes) {
+        if !Server::has_room(self, packet.flow, packet.bytes) {
+            self.full = true;
             return Err(Full);
         }
-        Ok(self.admit(packet, now))
+        let is_head = self.admit(packet, now);
+        if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.seen()) {
+            self.evicted = self.throw_out(queue, on_the_wire, now);
+        }
+        Ok(is_head)
     }
 
+    #[inline]
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
-        self.queues.has_room(self.queue_of(leaf), bytes)
+        self.queues.has_room(self.queue_of(leaf), bytes) && !self.discipline.is_full(self.queues.seen())
     }
 
     #[inline]
@@ -250,6 +255,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what is dropped was queued");
+        self.full = false;
         self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, Thrown::Answered, now);
         packet
     }
@@ -318,7 +324,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     #[inline]
     fn by_policy(&self) -> bool {
-        self.discipline.manages_queues()
+        self.discipline.manages_queues() && !self.full
     }
 
     fn seed(&mut self, seed: u64) {

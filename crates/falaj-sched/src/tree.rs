@@ -237,16 +237,17 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let news = child.server.arrive(packet, now);
         let came = news.is_ok();
         child.packets += u32::from(came);
-        let first = child.first;
+        let (first, mut evicted) = (child.first, false);
         if let Some(policies) = &mut self.policies {
             policies.marked = child.server.marked();
             policies.by_policy = child.server.by_policy();
             while let Some(gone) = child.server.evicted() {
+                evicted = true;
                 child.packets -= 1;
                 policies.evicted.push_back(Packet { flow: FlowId(gone.flow.0 + first), ..gone });
             }
         }
-        let news = news?;
+        let news = news? || evicted;
         if !news || matches!(child.offer, Offer::Sending(_)) {
             let (f, packets) = (FlowId(c as u32), child.packets);
             let head = self.heads.flows().head(f);
