@@ -15,7 +15,7 @@ use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES};
 use falaj_sched::time::{Span, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 const PIPE: PipeId = PipeId(0);
 
@@ -95,6 +95,8 @@ fn run(
 #[test]
 fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
     let (mut dropped, mut marked, mut kept) = (0, 0, 0);
+    // By discipline and policy, a seed.
+    let mut broken = BTreeMap::new();
     for seed in 0..2_500 {
         let mut dice = Dice::new(seed ^ 0xa9a9);
         let mut spec = managed(&mut dice);
@@ -135,11 +137,15 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
         }
         for e in emits(&late).iter().filter(|_| !impaired) {
             if let Ok(promise) = engine.promise(PIPE, e.flow) {
-                assert!(e.end - e.arrival <= promise.delay.delay, "seed {seed}: {:?}: {spec:?}", e);
+                let policy = spec.setup.leaves()[e.flow.index()].values.policy().map_or("tail", |p| p.name());
+                if e.end - e.arrival > promise.delay.delay {
+                    broken.insert((spec.kind, policy), seed);
+                }
                 kept += 1;
             }
         }
     }
+    assert!(broken.is_empty(), "delays are longer than promised: {broken:?}");
     assert!(
         dropped > 50_000 && marked > 5_000 && kept > 50_000,
         "{dropped} drops, {marked} marks, {kept} in time mean little"
@@ -238,8 +244,8 @@ fn head_drop_loses_who_waits_longest_and_not_who_is_on_the_wire() {
     assert!(matches!(out[1], Output::Drop(d) if d.handle == 1 && d.why == Why::QueueFull), "{out:?}");
 }
 
-/// Two packets a millisecond where one leaves: the queue grows by a packet a millisecond, so the head is
-/// 5 ms old from 10 ms on, and the first drop is an interval later; the next by the control law.
+/// Two packets a millisecond where one leaves: the packet that goes at n ms came at n/2, so the head is
+/// 5 ms old from 9 ms on, and the first drop is an interval later; the next by the control law.
 #[test]
 fn codel_drops_at_the_instants_of_its_law() {
     let spec = fifo("codel", Values::default(), Limit::Packets(10_000));
@@ -251,7 +257,7 @@ fn codel_drops_at_the_instants_of_its_law() {
         }
         drops.extend(out.drain(..).filter(|o| matches!(o, Output::Drop(_))).map(|_| ms));
     }
-    assert_eq!(drops, [110, 210, 281, 339, 389, 434, 474, 512, 548, 581]);
+    assert_eq!(drops, [109, 209, 280, 338, 388, 433, 473, 511, 547, 580]);
 }
 
 #[test]
@@ -319,13 +325,13 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     let spec = of_its_own("dualpi2", Values::default());
     let mut engine = Engine::new(&[spec]).unwrap();
     let mut out = Vec::new();
-    for ms in 0..2_000u64 {
+    for ms in 0..5_000u64 {
         let mut send = |ecn, handle, bytes| {
             let unit = Unit { flow: FlowId(0), handle, bytes };
             engine.input_labelled(PIPE, unit, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
         };
-        send(Ecn::Ect1, 1, 300);
-        send(Ecn::Not, 0, 800);
+        send(Ecn::Ect1, 1, 200);
+        send(Ecn::Not, 0, 820);
     }
     engine.poll(Time(1 << 50), &mut out);
     let longest =

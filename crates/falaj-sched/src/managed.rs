@@ -17,12 +17,15 @@ use crate::station::{Full, Managed, Server, Station, limits};
 use crate::time::Time;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::format;
 use alloc::vec::Vec;
 
 /// A queue and what keeps it.
 struct Kept {
     /// `None`: tail drop.
     keeper: Option<Keeper>,
+    /// Why nothing is promised to its flow.
+    no_promise: Option<NoPromise>,
     draws: Draws,
     /// Of its packets, the head first.
     ecn: VecDeque<Ecn>,
@@ -47,6 +50,7 @@ impl WithPolicies {
         let of_flow = |f: usize| setup.flows.get(f).and_then(|flow| flow.values.policy());
         let kept = |policy: Option<Policy>| Kept {
             keeper: policy.map(|policy| Keeper::new(policy, link)),
+            no_promise: policy.and_then(|policy| voids(&discipline, policy)),
             draws: Draws::default(),
             ecn: VecDeque::new(),
         };
@@ -241,11 +245,40 @@ impl Server for WithPolicies {
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
-        self.station.promise(leaf)
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise(leaf),
+        }
     }
 
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
-        self.station.promise_behind(leaf, server)
+        match &self.queues[self.station.queue_of(leaf).index()].no_promise {
+            Some(why) => Err(why.clone()),
+            None => self.station.promise_behind(leaf, server),
+        }
+    }
+}
+
+/// Why a discipline can't keep its promise to a flow whose queue has this policy. Who looks at packets when
+/// they arrive counts those that are thrown out later: what is behind them goes as late as if they had been sent.
+fn voids<D: Discipline>(discipline: &D, policy: Policy) -> Option<NoPromise> {
+    let later = matches!(policy, Policy::Head | Policy::CoDel(_));
+    let why = || {
+        let name = policy.name();
+        NoPromise(format!(
+            "the discipline stamps packets when they arrive, and `{name}` drops some later, whose time is lost; \
+             choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`"
+        ))
+    };
+    (later && discipline.only_over_queues()).then(why)
+}
+
+/// What flow `f` of `setup` is promised by its discipline and with the policy of its queue.
+pub(crate) fn service<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Result<Promise, NoPromise> {
+    let policy = setup.flows.get(f.index()).and_then(|flow| flow.values.policy());
+    match policy.and_then(|policy| voids(discipline, policy)) {
+        Some(why) => Err(why),
+        None => discipline.service(f),
     }
 }
 

@@ -205,6 +205,8 @@ impl<D: Discipline + 'static> Server for Station<D> {
         }
         let is_head = self.admit(packet, now);
         if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.seen()) {
+            // What another discipline took is on the wire all the same.
+            let on_the_wire = on_the_wire || self.inherited == Some(queue);
             self.evicted = self.throw_out(queue, on_the_wire, now);
         }
         Ok(is_head)

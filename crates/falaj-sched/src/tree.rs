@@ -196,7 +196,7 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
                 let tree = Tree::new(self.0, discipline)?;
                 return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());
             }
-            Ok(leaves.map(|flow| discipline.service(flow)).collect())
+            Ok(leaves.map(|flow| managed::service(self.0, &discipline, flow)).collect())
         }
     }
     registry::build(kind, setup, Ask(setup))?
