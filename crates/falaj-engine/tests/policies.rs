@@ -322,7 +322,8 @@ fn fq_codel_takes_it_from_the_fattest() {
 /// must be where nothing waits.
 #[test]
 fn dualpi2_keeps_the_scalable_queue_short() {
-    let spec = of_its_own("dualpi2", Values::default());
+    // A classic packet never waits that long, so scalable ones wait for one of them at most.
+    let spec = of_its_own("dualpi2", Values::default().with("shift", Value::Span(Span::from_secs(1))));
     let mut engine = Engine::new(&[spec]).unwrap();
     let mut out = Vec::new();
     for ms in 0..5_000u64 {
@@ -339,7 +340,7 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     let count = |of: &dyn Fn(&Output) -> bool| out.iter().filter(|o| of(o)).count();
     let marks = count(&|o| matches!(o, Output::Mark(m) if m.handle == 1));
     let drops = count(&|o| matches!(o, Output::Drop(d) if d.handle == 0));
-    assert!(longest(1) < 1_200_000, "{} ns", longest(1));
+    assert!(longest(1) <= 1_020_000, "{} ns", longest(1));
     assert!(longest(0) > 10_000_000, "{} ns", longest(0));
     assert!(marks > drops && drops > 20, "{marks} marks, {drops} drops");
     assert_eq!(count(&|o| matches!(o, Output::Drop(d) if d.handle == 1)), 0);

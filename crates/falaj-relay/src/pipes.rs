@@ -203,6 +203,11 @@ impl<T: Cargo> Pipes<T> {
         std::mem::take(&mut self.fates)
     }
 
+    /// Do queues drop what got in, or what they have room for?
+    pub(crate) fn drop_early(&self) -> bool {
+        [0, 1].into_iter().any(|pipe| self.engine.heeds_labels(PipeId(pipe)))
+    }
+
     /// When `poll` will have something, as far as that is known.
     pub(crate) fn next_due(&self) -> Time {
         let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
