@@ -2,6 +2,7 @@
 
 use crate::calendar::Calendar;
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
+use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
@@ -33,6 +34,19 @@ pub enum Output {
     Copy(Emit),
     /// A unit that leaves with a bit turned; its other outputs follow.
     Corrupt(Corrupt),
+    /// A unit is marked as having met congestion (ECN); what becomes of it follows.
+    Mark(Mark),
+}
+
+/// A unit whose ECN bits are to say that it met congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The pipe that marks it.
+    pub pipe: PipeId,
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// The driver's own.
+    pub handle: u32,
 }
 
 /// A unit whose bytes do not arrive as they were.
@@ -101,6 +115,8 @@ pub enum Why {
     Discipline,
     /// The link lost it. It is told when its transmission begins.
     Lost,
+    /// The policy of its queue dropped it, full or not.
+    Policy,
 }
 
 /// The machine.
@@ -164,6 +180,19 @@ impl Engine {
         let i = pipe.0 as usize;
         let due = self.pipes[i].arrive(unit, now, out);
         self.calendar.set(i, due);
+    }
+
+    /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
+    /// Only policies of queues look at that: [`heeds_labels`](Engine::heeds_labels).
+    pub fn input_labelled(&mut self, pipe: PipeId, unit: Unit, label: Label, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        self.pipes[pipe.0 as usize].announce(label);
+        self.input(pipe, unit, now, out);
+    }
+
+    /// Does this pipe look at more than the length of units?
+    pub fn heeds_labels(&self, pipe: PipeId) -> bool {
+        self.pipes[pipe.0 as usize].heeds_labels()
     }
 
     /// Runs all that is due until `now`, each event at its own instant.

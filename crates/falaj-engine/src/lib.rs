@@ -9,6 +9,7 @@
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`container`] | packets that cross a boundary together |
+//! | [`ecn`] | which packets may be marked instead of dropped, and how |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
@@ -22,6 +23,7 @@ pub mod calendar;
 pub mod chance;
 pub mod classifier;
 pub mod container;
+pub mod ecn;
 pub mod engine;
 pub mod fairness;
 pub mod framing;
@@ -29,4 +31,4 @@ pub mod impair;
 pub mod key;
 pub mod pipe;
 
-pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};
+pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Prepared, Unfit, Why};

@@ -5,13 +5,17 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
+use falaj_sched::draws::mix;
+use falaj_sched::label::Label;
+use falaj_sched::managed::WithPolicies;
 use falaj_sched::params::{Refusals, Refused, Setup};
+use falaj_sched::policy;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
@@ -99,6 +103,10 @@ pub struct Counters {
     pub dropped_large: u64,
     /// Packets that the discipline threw away.
     pub dropped_by_discipline: u64,
+    /// Packets that the policy of the queue dropped.
+    pub dropped_by_policy: u64,
+    /// Packets that it marked instead.
+    pub marked: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
     /// Their bytes.
@@ -128,7 +136,7 @@ impl Counters {
 
     /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_large + self.dropped_by_discipline
+        self.dropped_full + self.dropped_large + self.dropped_by_discipline + self.dropped_by_policy
     }
 }
 
@@ -175,8 +183,14 @@ struct Lost {
     large: u64,
     /// Of those that did not get in.
     bytes: u64,
+    /// Those that a policy turned away.
+    early: u64,
     by_discipline: u64,
-    by_discipline_bytes: u64,
+    /// Those that a policy threw out of the queue.
+    by_policy: u64,
+    /// Of both.
+    thrown_bytes: u64,
+    marked: u64,
 }
 
 /// The tallies of a pipe's flows.
@@ -204,7 +218,30 @@ impl Book {
     /// Packets that came.
     fn offered(&self, flow: FlowId) -> u64 {
         let lost = &self.lost[flow.index()];
-        self.tallies[flow.index()].queued + lost.full + lost.large
+        self.tallies[flow.index()].queued + lost.full + lost.large + lost.early
+    }
+
+    /// A packet is thrown out of its queue.
+    #[cold]
+    fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
+        let lost = &mut self.lost[packet.flow.index()];
+        match by_policy {
+            true => lost.by_policy += 1,
+            false => lost.by_discipline += 1,
+        }
+        lost.thrown_bytes += u64::from(packet.bytes);
+        self.tallies[packet.flow.index()].gone(packet.bytes);
+    }
+
+    /// A packet does not get into its queue.
+    #[cold]
+    fn turned_away(&mut self, flow: FlowId, bytes: u32, by_policy: bool) {
+        let lost = &mut self.lost[flow.index()];
+        match by_policy {
+            true => lost.early += 1,
+            false => lost.full += 1,
+        }
+        lost.bytes += u64::from(bytes);
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
@@ -213,11 +250,13 @@ impl Book {
         Counters {
             offered: self.offered(flow),
             offered_bytes: tally.queued_bytes + lost.bytes,
-            sent: tally.gone - lost.by_discipline,
-            sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
+            sent: tally.gone - lost.by_discipline - lost.by_policy,
+            sent_bytes: tally.gone_bytes - lost.thrown_bytes,
             dropped_full: lost.full,
             dropped_large: lost.large,
             dropped_by_discipline: lost.by_discipline,
+            dropped_by_policy: lost.early + lost.by_policy,
+            marked: lost.marked,
             lost: harm.lost,
             lost_bytes: harm.lost_bytes,
             duplicated: harm.duplicated,
@@ -235,6 +274,9 @@ pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
+    /// What is known of the unit that arrives next.
+    fn announce(&mut self, label: Label);
+    fn heeds_labels(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
     fn has_room(&self, flow: FlowId, bytes: u32) -> bool;
@@ -316,6 +358,9 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
             if spec.setup.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(pipe(id, spec, Tree::new(&spec.setup, discipline)?));
             }
+            if policy::any(&spec.setup) {
+                return Ok(pipe(id, spec, WithPolicies::new(&spec.setup, discipline)));
+            }
             Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
@@ -325,7 +370,8 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
     }
 }
 
-fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
+fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<dyn Pipe> {
+    server.seed(mix(spec.seed) ^ u64::from(id.0));
     let flows = spec.setup.leaves().len();
     let mut book = Book::new(flows);
     let impairer = (!spec.impairments.is_none()).then(|| {
@@ -361,14 +407,8 @@ impl<S: Server> Of<S> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
-                    if let Some(impairer) = &mut self.impairer {
-                        impairer.thrown_away(packet.flow);
-                    }
-                    let (flow, bytes) = (packet.flow.index(), packet.bytes);
-                    self.book.tallies[flow].gone(bytes);
-                    self.book.lost[flow].by_discipline += 1;
-                    self.book.lost[flow].by_discipline_bytes += u64::from(bytes);
-                    out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
                 }
                 Answer::NotBefore(then) => {
                     debug_assert!(then > now, "an instant that never comes");
@@ -386,11 +426,30 @@ impl<S: Server> Of<S> {
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.server.take(queue, start, &mut self.wire);
+        if self.server.marked() {
+            self.mark(packet.flow, packet.handle, out);
+        }
         if self.impairer.is_some() {
             return self.send_impaired(packet, start, sent.end, out);
         }
         out.push(Output::Emit(self.emit(packet, start, sent.end)));
         sent.end
+    }
+
+    /// A packet goes that was queued already.
+    fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.thrown_away(packet.flow);
+        }
+        self.book.thrown_out(&packet, by_policy);
+        let why = if by_policy { Why::Policy } else { Why::Discipline };
+        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
+    }
+
+    #[cold]
+    fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
+        self.book.lost[flow.index()].marked += 1;
+        out.push(Output::Mark(Mark { pipe: self.id, flow, handle }));
     }
 
     #[inline]
@@ -480,13 +539,23 @@ impl<S: Server + 'static> Pipe for Of<S> {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
-            let lost = &mut self.book.lost[flow.index()];
-            lost.full += 1;
-            lost.bytes += u64::from(bytes);
-            out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
+            let by_policy = self.server.by_policy();
+            self.book.turned_away(flow, bytes, by_policy);
+            let why = if by_policy { Why::Policy } else { Why::QueueFull };
+            out.push(self.dropped(handle, flow, bytes, why));
+            while let Some(packet) = self.server.evicted() {
+                self.thrown_out(packet, true, out);
+            }
             return self.link.due();
         };
+        // Whoever had to go for it was gone before it came.
+        while let Some(packet) = self.server.evicted() {
+            self.thrown_out(packet, true, out);
+        }
         self.book.tallies[flow.index()].queued(bytes);
+        if self.server.marked() {
+            self.mark(flow, handle, out);
+        }
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -518,6 +587,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn has_room(&self, flow: FlowId, bytes: u32) -> bool {
         self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.server.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.server.heeds_labels()
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {

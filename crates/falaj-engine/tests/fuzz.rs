@@ -116,9 +116,13 @@ impl Watch {
                 Output::Drop(d) if d.why == Why::Discipline => {
                     assert_eq!(self.queued[d.flow.index()].pop_front().map(|p| p.1), Some(d.handle));
                 }
+                // Whoever waits longest, but not who is on the wire.
+                Output::Drop(d) if d.why == Why::Policy => {
+                    assert_eq!(self.queued[d.flow.index()].pop_front().map(|p| p.1), Some(d.handle));
+                }
                 // It did not get in.
                 Output::Drop(d) => assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle)),
-                Output::Copy(_) | Output::Corrupt(_) => panic!("this link does nothing to packets"),
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => panic!("this link does nothing to packets"),
             }
         }
     }

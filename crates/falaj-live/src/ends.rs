@@ -62,6 +62,7 @@ pub fn plan(scenario: &Scenario, link: usize) -> Result<[EndPlan; 2], Unreachabl
             from,
             to,
             traffic: source.spec().into(),
+            ecn: source.ecn as u8,
         });
         plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });
     }

@@ -448,6 +448,8 @@ impl Forwarder {
         let pipe = self.ports[i].pipe;
         let Waiting { unit, received, flow, .. } = arriving;
         let packets = received.packets();
+        let heeds = self.engine.heeds_labels(pipe);
+        let label = heeds.then(|| self.ports[i].port.label(self.units.whole(unit)));
         while arriving.next < packets {
             let bytes = if arriving.next + 1 == packets { received.last } else { received.bytes };
             let bytes = bytes.clamp(1, LONGEST);
@@ -464,7 +466,11 @@ impl Forwarder {
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
-            self.engine.input(pipe, Unit { flow, handle, bytes }, now, &mut self.out);
+            let entering = Unit { flow, handle, bytes };
+            match label {
+                Some(label) => self.engine.input_labelled(pipe, entering, label, now, &mut self.out),
+                None => self.engine.input(pipe, entering, now, &mut self.out),
+            }
         }
         self.note();
     }
@@ -503,6 +509,15 @@ impl Forwarder {
                     self.releases.dropped(unit, &self.units);
                     let (port, bytes) = self.units.bytes_of(corrupt.handle);
                     self.ports[port].port.corrupt(bytes, &corrupt);
+                }
+                Output::Mark(mark) => {
+                    let Some(unit) = self.units.separate(mark.handle, &mut self.cut) else {
+                        self.losses.no_memory += 1;
+                        continue;
+                    };
+                    self.releases.dropped(unit, &self.units);
+                    let (port, bytes) = self.units.bytes_of(mark.handle);
+                    self.ports[port].port.mark(bytes);
                 }
             }
         }

@@ -5,7 +5,9 @@ use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
+use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,6 +56,15 @@ pub trait Port {
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
+    /// What policies of queues look at, of a unit that this port has read; by default nothing is known.
+    fn label(&self, unit: &[u8]) -> Label {
+        let _ = unit;
+        Label::default()
+    }
+    /// Says in a unit that this port has read, and of which it knows that it may, that it met congestion.
+    fn mark(&self, unit: &mut [u8]) {
+        let _ = unit;
+    }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
@@ -102,6 +113,18 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     corrupt.turn(&mut unit[header..]);
 }
 
+/// What is known of the frame behind a virtio-net header.
+pub(crate) fn label(unit: &[u8]) -> Label {
+    ecn::label_of_ethernet(unit.get(Tap::VNET_HEADER..).unwrap_or(&[]))
+}
+
+/// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the bits.
+pub(crate) fn mark(unit: &mut [u8]) {
+    if let Some(frame) = unit.get_mut(Tap::VNET_HEADER..) {
+        ecn::mark_ethernet(frame);
+    }
+}
+
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
@@ -129,6 +152,14 @@ impl Port for TapPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn label(&self, unit: &[u8]) -> Label {
+        label(unit)
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        mark(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -119,6 +119,11 @@ impl Units {
         self.about[unit as usize].port as usize
     }
 
+    /// All bytes of a unit.
+    pub(crate) fn whole(&self, unit: u32) -> &[u8] {
+        self.pool.unit(unit)
+    }
+
     /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it must be.
     #[inline]
     pub(crate) fn part<'a>(&'a self, unit: u32, from: u32, to: u32, cut: &'a mut Vec<u8>) -> &'a [u8] {

@@ -6,6 +6,7 @@ use crate::keys::{self, Key};
 use crate::link::{name_is_fit, not_a_table, values};
 use crate::model::{Bucket, Flow, Need};
 use crate::nearest;
+use crate::queue;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
@@ -85,9 +86,7 @@ fn flow<'a>(
     for key in keys {
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
-            ("queue", Got::Given(Datum::Value(Value::Limit(l))) | Got::Default(Datum::Value(Value::Limit(l)))) => {
-                limit = Some(l);
-            }
+            ("queue", got) => limit = queue::read(got, &fields, problems),
             ("need", Got::Given(Datum::Table(table))) => {
                 let at = fields.field("need").map_or(0..0, |f| f.at.clone());
                 need = read_need(table, at, &fields.what, problems);
@@ -106,7 +105,9 @@ fn flow<'a>(
         Ok(parts) => parts,
         Err(()) => return None,
     };
-    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?), parts })
+    let limit = limit?;
+    let setup = FlowSetup::new(queue::among(values?, limit.policy), limit.limit);
+    Some(FlowRead { fields, flow, setup, parts })
 }
 
 fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
@@ -162,8 +163,7 @@ pub(crate) fn all<'a>(
         return None;
     }
     let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
-    let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
-    let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
+    let limit = queue::unsaid()?.limit;
     Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), parts: None })
 }
 

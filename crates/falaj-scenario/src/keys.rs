@@ -124,6 +124,12 @@ pub const TABLES: &[Table] = &[
         keys: PART,
     },
     Table {
+        word: "queue",
+        header: "queue = { … }",
+        doc: "the queue of a flow, and what it does before it is full; `queue = \"20p\"` is the limit alone",
+        keys: MANAGED,
+    },
+    Table {
         word: "trace",
         header: "trace = { … }",
         doc: "how the rate of a link changes; `trace = \"up.csv\"` is the file alone",
@@ -514,7 +520,68 @@ const RULES: Key = key(
     Required,
     "the packets that belong to it: a rule, or a list of rules of which one must hold",
 );
-const QUEUE: Key = key("queue", Holds::Value(Kind::Limit), Default("20p"), "limit of its queue");
+/// The limit of a queue.
+pub(crate) const LIMIT: Key = key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
+/// The key that decides which others of a queue there are.
+pub(crate) const POLICY: Key = key(
+    "policy",
+    Holds::Value(Kind::Choice(falaj_sched::policy::NAMES)),
+    Default("tail"),
+    "who goes, and when: the last packet or the first where there is no room; or earlier, by RED, gentle RED, CoDel or PIE",
+);
+
+/// `queue = { … }`; which of these there may be is for its `policy` to say.
+pub const MANAGED: &[Key] = &[
+    LIMIT,
+    POLICY,
+    key(
+        "target",
+        Holds::Value(Kind::Span),
+        Otherwise("5ms for `codel`, 15ms for `pie`"),
+        "how long packets are to stay; for `codel` and `pie`",
+    ),
+    key(
+        "interval",
+        Holds::Value(Kind::Span),
+        Otherwise("100ms"),
+        "a stay has to be short once in this time, the longest round trip; for `codel`",
+    ),
+    key("update", Holds::Value(Kind::Span), Otherwise("15ms"), "how often the probability is worked out; for `pie`"),
+    key("burst", Holds::Value(Kind::Span), Otherwise("150ms"), "for so long a burst is let in; for `pie`"),
+    key(
+        "min",
+        Holds::Value(Kind::Limit),
+        Otherwise("5p"),
+        "below this average length nothing is dropped; for `red` and `gred`",
+    ),
+    key(
+        "max",
+        Holds::Value(Kind::Limit),
+        Otherwise("15p"),
+        "at this average length the probability is reached; for `red` and `gred`",
+    ),
+    key(
+        "probability",
+        Holds::Value(Kind::Probability),
+        Otherwise("10%"),
+        "how often packets are dropped just below `max`; for `red` and `gred`",
+    ),
+    key(
+        "weight",
+        Holds::Value(Kind::Probability),
+        Otherwise("0.2%"),
+        "how much of the average the length at an arrival makes; for `red` and `gred`",
+    ),
+    key(
+        "ecn",
+        Holds::Value(Kind::Choice(&["no", "yes"])),
+        Otherwise("no"),
+        "mark packets whose ends look at marks instead of dropping them; for `red`, `gred`, `codel` and `pie`",
+    ),
+];
+
+const QUEUE: Key =
+    key("queue", Holds::Brief(MANAGED), Default("20p"), "its queue: a limit, or a table that says also who is dropped");
 const NEEDED: Key = key(
     "need",
     Holds::Table(NEED),
@@ -596,6 +663,12 @@ pub const TRAFFIC: &[Key] = &[
     key("off", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean pause between bursts; for `on-off` alone"),
     key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
     key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),
+    key(
+        "ecn",
+        Holds::Value(Kind::Choice(&["no", "ect0", "ect1"])),
+        Default("no"),
+        "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
+    ),
 ];
 
 /// `[run]`.

@@ -60,6 +60,7 @@ mod parse;
 mod place;
 mod presets;
 mod profile;
+mod queue;
 mod read;
 pub mod reference;
 mod schema;

@@ -6,6 +6,7 @@ use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::capacity::Capacity;
+use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -165,6 +166,8 @@ pub struct Source {
     pub start: Time,
     /// When it ends; later than `start`. `None`: never.
     pub stop: Option<Time>,
+    /// The ECN bits of its packets.
+    pub ecn: Ecn,
 }
 
 impl Source {

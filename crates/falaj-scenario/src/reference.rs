@@ -272,6 +272,7 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
+        ("queue", _, _) => crate::queue::example(key.name).to_owned(),
         ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
         (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
             with_first(word, topic.table.keys, key, &set)

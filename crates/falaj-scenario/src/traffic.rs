@@ -8,6 +8,7 @@ use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
+use falaj_sched::label::Ecn;
 use falaj_sched::params::{Value, Values};
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::Model;
@@ -69,8 +70,13 @@ pub(crate) fn source<'a>(
 
     let Some(Value::Rate(rate)) = given.get("rate") else { return None };
     let ((start, stop), model, size) = (times?, model?, size?);
+    let ecn = match given.choice("ecn") {
+        Some("ect0") => Ecn::Ect0,
+        Some("ect1") => Ecn::Ect1,
+        _ => Ecn::Not,
+    };
     let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
-    whole.then(|| (Source { name: name.to_owned(), link, flow, towards, model, rate, size, start, stop }, at))
+    whole.then(|| (Source { name: name.to_owned(), link, flow, towards, model, rate, size, start, stop, ecn }, at))
 }
 
 /// Warns where it is headers that decide whether the traffic of a link fits,

@@ -1,6 +1,7 @@
 //! What a person may set, described once: name, unit, range, default, meaning.
 //! The scenario file, its error messages and the reference are made from it.
 
+use crate::policy::Policy;
 use crate::probability::Probability;
 use crate::queue::Limit;
 use crate::rate::Rate;
@@ -63,7 +64,12 @@ pub enum Value {
     Probability(Probability),
     /// See [`Kind::Choice`].
     Choice(&'static str),
+    /// What the flow's queue does before it is full; not a parameter of a discipline.
+    Policy(Policy),
 }
+
+/// The name of the value that is the policy of a flow's queue.
+pub const POLICY: &str = "policy";
 
 /// The values that were set, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -132,6 +138,13 @@ impl Values {
     pub fn choice(&self, name: &str) -> Option<&'static str> {
         match self.get(name) {
             Some(Value::Choice(c)) => Some(c),
+            _ => None,
+        }
+    }
+    /// The policy of the flow's queue, if it has one.
+    pub fn policy(&self) -> Option<Policy> {
+        match self.get(POLICY) {
+            Some(Value::Policy(p)) => Some(p),
             _ => None,
         }
     }

@@ -1,6 +1,8 @@
 //! The disciplines by name. A new one is a new file and one line here.
 
 use crate::discipline::Discipline;
+use crate::dualpi2::DualPi2;
+use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
@@ -71,6 +73,8 @@ pub const ENTRIES: &[Entry] = &[
     crate::htb::ENTRY,
     crate::rcsp::ENTRY,
     crate::netback::ENTRY,
+    crate::fq_codel::ENTRY,
+    crate::dualpi2::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -124,6 +128,8 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "htb" => visitor.visit(Htb::new(setup)?),
         "rcsp" => visitor.visit(Rcsp::new(setup)?),
         "netback" => visitor.visit(Netback::new(setup)?),
+        "fq_codel" => visitor.visit(FqCodel::new(setup)?),
+        "dualpi2" => visitor.visit(DualPi2::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }

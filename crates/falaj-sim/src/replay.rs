@@ -59,7 +59,7 @@ pub fn replay(pipes: &[PipeSpec], arrivals: &[Arrival], until: Option<Time>) -> 
                 }
                 Output::Drop(d) => verdicts[d.handle as usize] = Verdict::Dropped(d.why),
                 // They follow from the same draws, and no capture has them.
-                Output::Copy(_) | Output::Corrupt(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
             }
         }
     };

@@ -20,6 +20,7 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
         flow: FlowId(s.flow as u32),
         source: s.spec(),
         stream: i as u64,
+        ecn: s.ecn,
     };
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().map(feed).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));

@@ -4,6 +4,7 @@ use falaj_engine::calendar::Calendar;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
+use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -20,8 +21,10 @@ pub struct Feed {
     pub flow: FlowId,
     /// What it sends.
     pub source: SourceSpec,
-    /// The number of its random stream.
+    /// The number of its random stream; its packets are of one connection.
     pub stream: u64,
+    /// The ECN bits of its packets.
+    pub ecn: Ecn,
 }
 
 /// All that a run needs but the seed.
@@ -74,6 +77,7 @@ const LOOK: u64 = 4096;
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
     let seeded = |pipe: &PipeSpec| PipeSpec { seed, ..pipe.clone() };
     let mut engine = Engine::new(&experiment.pipes.iter().map(seeded).collect::<Vec<_>>())?;
+    let heeds: Vec<bool> = (0..experiment.pipes.len() as u32).map(|p| engine.heeds_labels(PipeId(p))).collect();
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
     let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.leaves().len()];
@@ -109,7 +113,12 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         }
         let feed = &experiment.feeds[i];
         let unit = Unit { flow: feed.flow, handle: 0, bytes: feed.source.size };
-        engine.input(feed.pipe, unit, at, &mut out);
+        if heeds[feed.pipe.0 as usize] {
+            let label = Label { ecn: feed.ecn, connection: feed.stream };
+            engine.input_labelled(feed.pipe, unit, label, at, &mut out);
+        } else {
+            engine.input(feed.pipe, unit, at, &mut out);
+        }
         arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
         record(&mut out, whole);
     }

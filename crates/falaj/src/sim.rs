@@ -100,6 +100,9 @@ pub(crate) struct Simulated {
     pub(crate) offered: u64,
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
+    /// Of these, those that the policy of the queue dropped; and those that it marked instead.
+    pub(crate) dropped_by_policy: u64,
+    pub(crate) marked: u64,
     /// What the link did to packets.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -187,6 +190,8 @@ impl Replications {
             corrupted: sum(|f| f.counters.corrupted),
             reordered: sum(|f| f.counters.reordered),
             dropped: sum(|f| f.counters.dropped()),
+            dropped_by_policy: sum(|f| f.counters.dropped_by_policy),
+            marked: sum(|f| f.counters.marked),
             offered_rate: estimate(FlowResult::offered_rate),
             sent_rate: estimate(FlowResult::delivered_rate),
             mean: Estimate::of(&means),
@@ -239,6 +244,8 @@ struct Json {
     offered: u64,
     delivered: u64,
     dropped: u64,
+    dropped_by_policy: u64,
+    marked: u64,
     lost: u64,
     duplicated: u64,
     corrupted: u64,
@@ -291,6 +298,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
     for (name, f) in &flows {
+        let all = [of(f.dropped_by_policy, "were dropped"), of(f.marked, "were marked")];
+        let all = all.into_iter().flatten().map(|(n, what)| format!("{} {what}", show::percent(n, f.offered)));
+        let all: Vec<String> = all.collect();
+        if !all.is_empty() {
+            say!("by the policy of the queue, of the packets of {name}: {}", all.join(", "));
+        }
+    }
+    for (name, f) in &flows {
         let all = [
             of(f.lost, "were lost"),
             of(f.duplicated, "arrived twice"),
@@ -326,6 +341,8 @@ fn json(name: &str, f: &Simulated) -> Json {
         offered: f.offered,
         delivered: f.sent,
         dropped: f.dropped,
+        dropped_by_policy: f.dropped_by_policy,
+        marked: f.marked,
         lost: f.lost,
         duplicated: f.duplicated,
         corrupted: f.corrupted,

@@ -86,6 +86,8 @@ impl Flow {
         sum.dropped_full += more.dropped_full;
         sum.dropped_large += more.dropped_large;
         sum.dropped_by_discipline += more.dropped_by_discipline;
+        sum.dropped_by_policy += more.dropped_by_policy;
+        sum.marked += more.marked;
         self.delay.add(&other.delay);
         self.release.add(&other.release);
     }
@@ -234,7 +236,7 @@ impl Summary {
         let flow = |named: &Named| {
             let c = &named.flow.counters;
             json!({
-                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "lost": c.lost,
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost,
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
             })

@@ -56,6 +56,42 @@ fn what_comes_in_goes_out_or_is_dropped() {
     assert!(flow(&one["flows"], "b")["delay_mean_half_width_ns"].is_null(), "one value has no interval");
 }
 
+/// The same seed, and so the same arrivals, with a policy that sees to it that packets stay short; who may be marked is
+/// not dropped.
+#[test]
+fn a_policy_keeps_a_queue_short_and_is_told_of() {
+    let text = |queue: &str, ecn: &str| {
+        format!(
+            "[link.a]\nrate = \"10mbit\"\n[link.a.flow.x]\nmatch = \"any\"\nqueue = {queue}\n\
+             [traffic.x]\nmodel = \"poisson\"\nrate = \"10.4mbit\"\nsize = \"1000B\"\necn = \"{ecn}\"\n"
+        )
+    };
+    let codel = "{ limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }";
+    let sim = |name: &str, queue: &str, ecn: &str| {
+        let ran = falaj(&["sim", file(name, &text(queue, ecn)), "--replications", "2", "--json"]);
+        let flow = flow(&ran.json()["flows"], "x").clone();
+        ["dropped_by_policy", "marked", "delay_p99_ns"].map(|key| number(&flow[key]))
+    };
+    let tail = sim("tail.toml", "\"1000p\"", "no");
+    let dropping = sim("codel.toml", codel, "no");
+    let marking = sim("marks.toml", codel, "ect0");
+    assert_eq!((tail[0], tail[1]), (0.0, 0.0));
+    assert!(dropping[0] > 10.0 && dropping[1] == 0.0 && dropping[2] < tail[2], "{dropping:?}, {tail:?}");
+    assert!(marking[0] == 0.0 && marking[1] > 10.0, "{marking:?}");
+    let ran = falaj(&["sim", file("codel.toml", &text(codel, "no")), "--replications", "1"]);
+    assert!(ran.out.contains("by the policy of the queue, of the packets of x: "), "{}", ran.out);
+    let plan = falaj(&["plan", file("codel.toml", &text(codel, "no"))]);
+    assert!(plan.out.contains("  and that its policy does not drop: codel of x\n"), "{}", plan.out);
+    for kind in ["fq_codel", "dualpi2"] {
+        let own = text("\"1000p\"", "ect1")
+            .replace("\n[link.a.flow.x]", &format!("\nscheduler = {{ kind = \"{kind}\" }}\n[link.a.flow.x]"));
+        let path = file(&format!("{kind}.toml"), &own);
+        let ran = falaj(&["sim", path, "--replications", "1", "--json"]);
+        assert!(number(&flow(&ran.json()["flows"], "x")["delivered"]) > 10_000.0, "{}", ran.out);
+        assert!(falaj(&["plan", path]).out.contains("a queue for each flow promises"));
+    }
+}
+
 #[test]
 fn the_table_has_its_columns() {
     let ran = falaj(&["sim", file("table.toml", TENANTS), "--duration", "100ms"]);

@@ -23,6 +23,7 @@ use std::time::Duration;
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_sched::label::Label;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -30,7 +31,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{Port, Received, classified, turn};
+use crate::port::{Port, Received, classified, label, mark, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -341,6 +342,14 @@ impl Port for PacketPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn label(&self, unit: &[u8]) -> Label {
+        label(unit)
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        mark(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -402,6 +402,7 @@ mod tests {
                     size,
                     start,
                     stop: None,
+                    ecn: falaj_sched::label::Ecn::Not,
                 };
                 let curve = Envelope::derived(&[&source]).unwrap().curve;
                 let mut tight = false;

@@ -4,6 +4,7 @@ use super::Way;
 use super::bounds::{Envelope, Outlook, sources_named};
 use crate::impairments;
 use crate::show::{self, say};
+use falaj_scenario::Direction;
 use falaj_sched::promise::{Bound, NoPromise};
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_theory::{Curve, float};
@@ -38,6 +39,10 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     });
     say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
     say!("  delay <= holds for packets that find room in the queue");
+    let dropping = policies(direction);
+    if !dropping.is_empty() {
+        say!("  and that its policy does not drop: {}", dropping.join(", "));
+    }
     for line in impairments::promises(direction) {
         say!("  {line}");
     }
@@ -238,4 +243,11 @@ pub(super) fn to_json(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
         "flows": flows.collect::<Vec<_>>(), "refused": refusals,
     })
+}
+
+/// The flows whose queues may drop packets that had found room, or for which there was room, and how.
+fn policies(direction: &Direction) -> Vec<String> {
+    let leaves = direction.setup.leaves();
+    let named = direction.flows.iter().zip(leaves);
+    named.filter_map(|(flow, leaf)| Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))).collect()
 }
