@@ -6,6 +6,7 @@
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
+//! | [`change`] | changes of pipes while packets wait, all or nothing |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
@@ -19,6 +20,7 @@ pub mod account;
 pub mod adversary;
 pub mod calendar;
 pub mod chance;
+pub mod change;
 pub mod classifier;
 pub mod engine;
 pub mod fairness;
@@ -27,4 +29,5 @@ pub mod impair;
 pub mod key;
 pub mod pipe;
 
-pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};
+pub use change::Prepared;
+pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Unfit, Why};

@@ -5,6 +5,7 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
+use crate::change::{Fate, Handover};
 use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
 use crate::impair::event::Chances;
@@ -99,6 +100,8 @@ pub struct Counters {
     pub dropped_large: u64,
     /// Packets that the discipline threw away.
     pub dropped_by_discipline: u64,
+    /// Packets that did not fit any more when the pipe was changed.
+    pub dropped_by_change: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
     /// Their bytes.
@@ -111,7 +114,9 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
-    /// The most there ever were.
+    /// Their bytes.
+    pub backlog_bytes: u64,
+    /// The most packets there ever were.
     pub max_backlog: u64,
 }
 
@@ -128,7 +133,7 @@ impl Counters {
 
     /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_large + self.dropped_by_discipline
+        self.dropped_full + self.dropped_large + self.dropped_by_discipline + self.dropped_by_change
     }
 }
 
@@ -177,6 +182,8 @@ struct Lost {
     bytes: u64,
     by_discipline: u64,
     by_discipline_bytes: u64,
+    by_change: u64,
+    by_change_bytes: u64,
 }
 
 /// The tallies of a pipe's flows.
@@ -186,11 +193,14 @@ struct Book {
     lost: Vec<Lost>,
     /// Of a link that never did anything to packets, none.
     harm: Vec<Harm>,
+    /// Of all flows that are gone.
+    gone: (Tally, Lost, Harm),
 }
 
 impl Book {
     fn new(flows: usize) -> Book {
-        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows], harm: Vec::new() }
+        let (tallies, lost) = (vec![Tally::default(); flows], vec![Lost::default(); flows]);
+        Book { tallies, lost, harm: Vec::new(), gone: Default::default() }
     }
 
     fn resize(&mut self, flows: usize) {
@@ -208,24 +218,88 @@ impl Book {
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
         let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
-        Counters {
-            offered: self.offered(flow),
-            offered_bytes: tally.queued_bytes + lost.bytes,
-            sent: tally.gone - lost.by_discipline,
-            sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
-            dropped_full: lost.full,
-            dropped_large: lost.large,
-            dropped_by_discipline: lost.by_discipline,
-            lost: harm.lost,
-            lost_bytes: harm.lost_bytes,
-            duplicated: harm.duplicated,
-            corrupted: harm.corrupted,
-            reordered: harm.reordered,
-            backlog: tally.backlog(),
-            max_backlog: tally.max_backlog,
+        counters(&self.tallies[flow.index()], &self.lost[flow.index()], &harm)
+    }
+
+    /// Flows become others, of which there are so many. What they have sent and lost goes with them, or
+    /// to those that are gone; what waits is the business of the caller.
+    fn become_others(&mut self, fates: &[Fate], flows: usize) {
+        let old = std::mem::replace(self, Book::new(flows));
+        self.gone = old.gone;
+        if !old.harm.is_empty() {
+            self.harm = vec![Harm::default(); flows];
         }
+        for (f, fate) in fates.iter().enumerate() {
+            let (tally, lost) = (old.tallies[f], old.lost[f]);
+            let harm = old.harm.get(f).copied().unwrap_or_default();
+            match fate {
+                Fate::Is(flow) => {
+                    (self.tallies[flow.index()], self.lost[flow.index()]) = (tally, lost);
+                    if let Some(place) = self.harm.get_mut(flow.index()) {
+                        *place = harm;
+                    }
+                }
+                Fate::Joins(_) | Fate::Dropped(_) => {
+                    let (all, lost_by_all, harm_of_all) = &mut self.gone;
+                    // Those that wait are another flow's.
+                    all.queued += tally.gone;
+                    all.queued_bytes += tally.gone_bytes;
+                    all.gone += tally.gone;
+                    all.gone_bytes += tally.gone_bytes;
+                    all.max_backlog = all.max_backlog.max(tally.max_backlog);
+                    lost_by_all.add(&lost);
+                    harm_of_all.add(&harm);
+                }
+            }
+        }
+    }
+
+    /// A packet that has waited is dropped; of a flow that is gone, or of this one.
+    fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
+        let (tally, lost) = match flow {
+            Some(flow) => (&mut self.tallies[flow.index()], &mut self.lost[flow.index()]),
+            None => {
+                self.gone.0.queued(bytes);
+                (&mut self.gone.0, &mut self.gone.1)
+            }
+        };
+        tally.gone(bytes);
+        lost.by_change += 1;
+        lost.by_change_bytes += u64::from(bytes);
+    }
+}
+
+impl Lost {
+    fn add(&mut self, more: &Lost) {
+        self.full += more.full;
+        self.large += more.large;
+        self.bytes += more.bytes;
+        self.by_discipline += more.by_discipline;
+        self.by_discipline_bytes += more.by_discipline_bytes;
+        self.by_change += more.by_change;
+        self.by_change_bytes += more.by_change_bytes;
+    }
+}
+
+fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
+    Counters {
+        offered: tally.queued + lost.full + lost.large,
+        offered_bytes: tally.queued_bytes + lost.bytes,
+        sent: tally.gone - lost.by_discipline - lost.by_change,
+        sent_bytes: tally.gone_bytes - lost.by_discipline_bytes - lost.by_change_bytes,
+        dropped_full: lost.full,
+        dropped_large: lost.large,
+        dropped_by_discipline: lost.by_discipline,
+        dropped_by_change: lost.by_change,
+        lost: harm.lost,
+        lost_bytes: harm.lost_bytes,
+        duplicated: harm.duplicated,
+        corrupted: harm.corrupted,
+        reordered: harm.reordered,
+        backlog: tally.backlog(),
+        backlog_bytes: tally.queued_bytes - tally.gone_bytes,
+        max_backlog: tally.max_backlog,
     }
 }
 
@@ -245,10 +319,14 @@ pub(crate) trait Pipe: Send + Any {
     fn flows(&self) -> usize;
     /// The largest packet that it takes.
     fn largest(&self) -> u32;
+    /// The largest of those that wait, the one on the wire not among them.
+    fn largest_waiting(&self) -> u32;
+    /// What happened to flows that are gone.
+    fn of_the_gone(&self) -> Counters;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time;
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
 }
@@ -442,20 +520,67 @@ impl<S: Server> Of<S> {
         Some(cost)
     }
 
-    /// After a change: goes on with what the link did to packets before it.
-    fn impair_on(&mut self, before: Option<Box<Impairer>>) {
+    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
+    /// than before, packets have other numbers.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.book.tallies.len();
         self.book.harm.resize(flows, Harm::default());
-        match before {
-            Some(before) => impairer.succeed(*before),
-            None => {
-                for flow in (0..flows as u32).map(FlowId) {
-                    let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
-                    (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
-                }
+        let renumbered = before.is_none() || others;
+        if let Some(before) = before {
+            impairer.succeed(*before, !others);
+        }
+        if renumbered {
+            for flow in (0..flows as u32).map(FlowId) {
+                let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
+    }
+
+    /// Takes over what another pipe has left; says which queue is on the wire.
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        flows: usize,
+        sending: bool,
+        how: &Handover,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<FlowId> {
+        if !how.flows.is_empty() {
+            self.book.become_others(&how.flows, flows);
+        }
+        self.book.resize(flows);
+        let largest = self.spec.setup.largest;
+        let (mut stay, mut rest) = (Vec::new(), Vec::new());
+        for (n, mut packet) in packets.into_iter().enumerate() {
+            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
+            let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
+            packet.flow = flow;
+            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
+                self.book.dropped_by_change(None, packet.bytes);
+                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
+                continue;
+            }
+            if !matches!(fate, Fate::Is(_)) {
+                self.book.tallies[flow.index()].queued(packet.bytes);
+            }
+            if on_the_wire && packet.bytes > largest {
+                // It has its time on the wire already; no queue shall see it.
+                self.book.tallies[flow.index()].gone_bytes += u64::from(packet.bytes - largest);
+                packet.bytes = largest;
+            }
+            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
+        }
+        let on_the_wire = self.server.inherit(stay, sending, now);
+        for packet in rest {
+            if packet.bytes > largest || self.server.arrive(packet, now).is_err() {
+                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
+                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
+            }
+        }
+        on_the_wire
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -537,6 +662,15 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.spec.setup.largest
     }
 
+    fn largest_waiting(&self) -> u32 {
+        self.server.largest_waiting(self.link.sending().map(|(queue, _)| queue))
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        let (tally, lost, harm) = &self.book.gone;
+        counters(tally, lost, harm)
+    }
+
     fn flows(&self) -> usize {
         self.book.tallies.len()
     }
@@ -545,10 +679,12 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time {
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
+        let others = !how.flows.is_empty() || how.drop;
         let (wire, before);
-        let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
+        let as_they_are = !others && old.largest() <= self.largest();
+        let (on_the_wire, end) = if as_they_are && (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before) = (old.wire, old.book, old.impairer);
@@ -558,14 +694,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
             (wire, self.book, before) = (its, book, impairer);
-            (self.server.inherit(packets, sending.is_some(), now), sending)
+            (self.inherit(packets, flows, sending.is_some(), how, now, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
         self.book.resize(flows);
-        self.impair_on(before);
+        self.impair_on(before, others);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }

@@ -54,6 +54,10 @@ pub trait Port {
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
+    /// From now on units are sorted into flows and accounted like this. A port whose units are all of one flow does not mind.
+    fn sort_by(&mut self, classifier: Classifier, account: Account) {
+        let _ = (classifier, account);
+    }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
@@ -129,6 +133,10 @@ impl Port for TapPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn sort_by(&mut self, classifier: Classifier, account: Account) {
+        (self.classifier, self.account) = (classifier, account);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

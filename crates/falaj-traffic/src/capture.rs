@@ -62,11 +62,12 @@ pub enum Verdict {
     Waiting,
 }
 
-const WHYS: [(Why, &str); 4] = [
+const WHYS: [(Why, &str); 5] = [
     (Why::QueueFull, "queue-full"),
     (Why::TooLarge, "too-large"),
     (Why::Discipline, "discipline"),
     (Why::Lost, "lost"),
+    (Why::Changed, "changed"),
 ];
 
 impl fmt::Display for Verdict {

@@ -1,0 +1,85 @@
+//! Changes of the link while packets are on their way.
+
+use super::{Forwarder, LiveFlow};
+use falaj_engine::account::Account;
+use falaj_engine::change::Fate;
+use falaj_engine::classifier::Classifier;
+use falaj_engine::{PipeId, Prepared, Unfit};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+
+/// Which packets are whose, and what of them counts, at the entrance of a pipe.
+pub struct Rules {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Whose.
+    pub classifier: Classifier,
+    /// What counts.
+    pub account: Account,
+}
+
+/// What becomes of a pipe's flows.
+pub struct Flows {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Of each that there is.
+    pub fates: Vec<Fate>,
+    /// How many there are from now on.
+    pub number: usize,
+}
+
+/// A change that was found good, apart from what happened since.
+pub struct Change {
+    /// Of the pipes.
+    pub engine: Prepared,
+    /// Of their flows, where these are others.
+    pub flows: Vec<Flows>,
+    /// Of what the ports do, where that is another.
+    pub rules: Vec<Rules>,
+}
+
+impl Forwarder {
+    /// Makes a change now, all of it or nothing, and says when that was. Packets that have left their queue are
+    /// handed over when they were to be.
+    ///
+    /// # Errors
+    /// Packets wait that would be too large, or another change came between.
+    pub fn change(&mut self, change: Change) -> Result<Time, Unfit> {
+        let now = self.clock.now();
+        let Change { engine, flows, rules } = change;
+        self.engine.apply(engine, now, &mut self.out)?;
+        for Flows { pipe, fates, number } in flows {
+            self.flows_become(pipe, &fates, number);
+        }
+        // What the change decided on names flows as they are from now on.
+        self.note();
+        for Rules { pipe, classifier, account } in rules {
+            for attached in self.ports.iter_mut().filter(|attached| attached.pipe == pipe) {
+                attached.port.sort_by(classifier.clone(), account);
+            }
+        }
+        Ok(now)
+    }
+
+    fn flows_become(&mut self, pipe: PipeId, fates: &[Fate], number: usize) {
+        let become_other = |flow: FlowId| fates.get(flow.index()).map_or(flow, |fate| fate.flow());
+        let p = pipe.0 as usize;
+        let old = std::mem::take(&mut self.flows[p]);
+        let active = std::mem::take(&mut self.active[p]);
+        self.flows[p] = vec![LiveFlow::default(); number];
+        self.active[p] = vec![Time::NEVER; number];
+        for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
+            match fates.get(f) {
+                Some(Fate::Is(is)) => (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active),
+                Some(_) => self.gone[p].add(&flow),
+                None => (self.flows[p][f], self.active[p][f]) = (flow, active),
+            }
+        }
+        for waiting in self.waiting.iter_mut().flatten().filter(|waiting| self.ports[waiting.port].pipe == pipe) {
+            waiting.flow = become_other(waiting.flow);
+        }
+        self.releases.flows_become(pipe, become_other);
+        let ports = &self.ports;
+        self.units.flows_become(|port| ports[port].pipe == pipe, become_other);
+    }
+}
