@@ -23,7 +23,7 @@ use falaj_sched::tree::Tree;
 use std::any::Any;
 
 /// What a pipe is made from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PipeSpec {
     /// The discipline, as the registry names it.
     pub kind: &'static str,
@@ -121,6 +121,26 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Counts what happened to another flow as well; the most that ever waited is the greater of both.
+    pub fn add(&mut self, more: &Counters) {
+        self.offered += more.offered;
+        self.offered_bytes += more.offered_bytes;
+        self.sent += more.sent;
+        self.sent_bytes += more.sent_bytes;
+        self.dropped_full += more.dropped_full;
+        self.dropped_large += more.dropped_large;
+        self.dropped_by_discipline += more.dropped_by_discipline;
+        self.dropped_by_change += more.dropped_by_change;
+        self.lost += more.lost;
+        self.lost_bytes += more.lost_bytes;
+        self.duplicated += more.duplicated;
+        self.corrupted += more.corrupted;
+        self.reordered += more.reordered;
+        self.backlog += more.backlog;
+        self.backlog_bytes += more.backlog_bytes;
+        self.max_backlog = self.max_backlog.max(more.max_backlog);
+    }
+
     /// Packets whose last bit left and that the link did not lose.
     pub fn delivered(&self) -> u64 {
         self.sent.saturating_sub(self.lost)

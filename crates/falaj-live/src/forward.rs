@@ -18,7 +18,7 @@
 mod change;
 mod snapshot;
 
-pub use change::{Change, Flows, Rules};
+pub use change::{Change, Changed, Flows, Rules};
 pub use snapshot::{Counted, Snapshot};
 
 use crate::clock::Clock;

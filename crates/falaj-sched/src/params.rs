@@ -142,7 +142,7 @@ impl Values {
 }
 
 /// What a discipline is built from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The link's rate.
     pub rate: Rate,
@@ -155,7 +155,7 @@ pub struct Setup {
 }
 
 /// What a discipline knows of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowSetup {
     /// The flow's values for this discipline.
     pub values: Values,
@@ -167,7 +167,7 @@ pub struct FlowSetup {
 }
 
 /// A discipline below a flow of another.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     /// As the registry names it.
     pub kind: &'static str,

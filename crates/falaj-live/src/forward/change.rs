@@ -4,7 +4,7 @@ use super::{Forwarder, LiveFlow};
 use falaj_engine::account::Account;
 use falaj_engine::change::Fate;
 use falaj_engine::classifier::Classifier;
-use falaj_engine::{PipeId, Prepared, Unfit};
+use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 
@@ -38,16 +38,27 @@ pub struct Change {
     pub rules: Vec<Rules>,
 }
 
+/// A change that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// When.
+    pub at: Time,
+    /// Packets that waited and were dropped by it.
+    pub dropped: u64,
+}
+
 impl Forwarder {
-    /// Makes a change now, all of it or nothing, and says when that was. Packets that have left their queue are
+    /// Makes a change now, all of it or nothing. Packets that have left their queue are
     /// handed over when they were to be.
     ///
     /// # Errors
     /// Packets wait that would be too large, or another change came between.
-    pub fn change(&mut self, change: Change) -> Result<Time, Unfit> {
+    pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
         let now = self.clock.now();
         let Change { engine, flows, rules } = change;
         self.engine.apply(engine, now, &mut self.out)?;
+        let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
+        let dropped = self.out.iter().filter(by_change).count() as u64;
         for Flows { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
         }
@@ -58,7 +69,7 @@ impl Forwarder {
                 attached.port.sort_by(classifier.clone(), account);
             }
         }
-        Ok(now)
+        Ok(Changed { at: now, dropped })
     }
 
     fn flows_become(&mut self, pipe: PipeId, fates: &[Fate], number: usize) {
