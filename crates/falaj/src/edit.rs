@@ -110,8 +110,10 @@ fn takes(keys: &[Key], words: &[String]) -> bool {
         _ if rest.is_empty() => true,
         Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => rest.len() == 1 || takes(inner, rest),
         Holds::Scheduler => rest.len() == 1,
-        // One that is not there yet: the parser says what it lacks.
-        Holds::Named(inner) => rest.len() == 2 || rest.split_first().is_some_and(|(_, rest)| takes(inner, rest)),
+        // A flow that is not there yet: the parser says what it lacks.
+        Holds::Named(inner) if key.name == "flow" => {
+            rest.len() == 2 || rest.split_first().is_some_and(|(_, rest)| takes(inner, rest))
+        }
         _ => false,
     }
 }
@@ -189,7 +191,8 @@ fn table_at<'a>(file: &'a mut dyn TableLike, path: &[String]) -> Result<&'a mut 
 
 /// Takes a table of that name out, or else a key of a table.
 fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
-    let tables: Vec<Vec<String>> = places(file.as_table()).into_iter().filter(|p| p.is_meant(words)).map(|p| p.path).collect();
+    let tables: Vec<Vec<String>> =
+        places(file.as_table()).into_iter().filter(|p| p.is_meant(words)).map(|p| p.path).collect();
     let mut path = match tables.as_slice() {
         [] => {
             let (table, rest) = resolve(file.as_table(), words)?;

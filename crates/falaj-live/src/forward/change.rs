@@ -56,6 +56,9 @@ impl Forwarder {
     pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
         let now = self.clock.now();
         let Change { engine, flows, rules } = change;
+        // What was decided before the change names flows as they were.
+        self.engine.poll(now, &mut self.out);
+        self.note();
         self.engine.apply(engine, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;

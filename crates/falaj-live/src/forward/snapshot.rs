@@ -35,7 +35,8 @@ impl Forwarder {
             counters: self.engine.counters(PipeId(p as u32), FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };
-        let pipe = |(p, active): (usize, &Vec<Time>)| active.iter().enumerate().map(|(f, &at)| counted(p, f, at)).collect();
+        let pipe =
+            |(p, active): (usize, &Vec<Time>)| active.iter().enumerate().map(|(f, &at)| counted(p, f, at)).collect();
         Snapshot {
             at: self.clock.now(),
             flows: self.active.iter().enumerate().map(pipe).collect(),

@@ -1,7 +1,7 @@
 //! The other end of a control socket.
 
 use super::VARIABLE;
-use super::place::{directory, sockets};
+use super::place::{directories, sockets};
 use super::protocol::{Hello, Refusal, Remark, SetAnswer, VERSION};
 use crate::show::note;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -41,10 +41,12 @@ impl Which {
         }
         let mut running: Vec<Client> = sockets().iter().filter_map(|path| Client::connect(path).ok()).collect();
         match running.len() {
-            0 => bail!(
-                "no link is running that this user could ask ({} has no socket); `falaj run` and `falaj bridge` start one",
-                directory().display()
-            ),
+            0 => {
+                let places: Vec<String> = directories().iter().map(|path| path.display().to_string()).collect();
+                let looked =
+                    if places.is_empty() { String::new() } else { format!(" (none in {})", places.join(", ")) };
+                bail!("no link of this user is running{looked}: `falaj run` and `falaj bridge` start one")
+            }
             1 => running.pop().context("just counted"),
             n => {
                 let lines = running.iter().map(|c| {

@@ -148,9 +148,10 @@ impl Desk {
         };
         match falaj_scenario::parse(text, "scenario") {
             Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
-            Err(errors) => {
-                Err(Refusal { what: format!("nothing was changed: {}", sets.join(" ")), remarks: new(errors.problems()) })
-            }
+            Err(errors) => Err(Refusal {
+                what: format!("nothing was changed: {}", sets.join(" ")),
+                remarks: new(errors.problems()),
+            }),
         }
     }
 
@@ -272,5 +273,86 @@ fn delays(meter: &Meter, histogram: bool) -> Delays {
         p99_ns: nanos(meter.quantile(0.99)),
         max_ns: nanos(meter.max()),
         histogram: if histogram { meter.counts().map(|(delay, times)| (delay.0, times)).collect() } else { Vec::new() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
+
+    /// Any words for values to be set: a text that is TOML, or a refusal.
+    fn any_sets(sets: &[String]) {
+        match edited(TEXT, sets) {
+            Ok(text) => drop(falaj_scenario::parse(&text, "x")),
+            Err(refusal) => assert!(!refusal.what.is_empty()),
+        }
+    }
+
+    #[test]
+    fn any_words_are_set_or_refused() {
+        let words = [
+            "a",
+            "voice",
+            "link",
+            "flow",
+            "rate",
+            "up",
+            "scheduler",
+            "kind",
+            ".",
+            "..",
+            "=",
+            "\"",
+            "'",
+            "{",
+            "}",
+            "[",
+            "]",
+            "/",
+            "1mbit",
+            "\n",
+            "#",
+            "",
+            " ",
+            "loss",
+            "queue",
+            "need",
+            "\u{0}",
+            "é",
+            "traffic",
+            "run",
+            "seed",
+            "1",
+            "{ kind = \"drr\" }",
+        ];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        for _ in 0..5_000 {
+            let mut set = || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
+            let sets = [set().concat(), format!("{}={}", set().join("."), set().concat())];
+            any_sets(&sets);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_of_a_file() {
+        let of = |set: &str| edited(TEXT, &[set.to_owned()]);
+        assert_eq!(
+            of("rate").unwrap_err().what,
+            "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`"
+        );
+        let text = of("a.rate=3").unwrap();
+        let errors = falaj_scenario::parse(&text, "x").unwrap_err();
+        let Remark { severity, title, help } = remark(&errors.problems()[0]);
+        assert_eq!((severity.as_str(), title.as_str()), ("error", "`rate`: `3` is a number without a unit"));
+        assert!(help[0].contains("`3mbit`"), "{help:?}");
     }
 }

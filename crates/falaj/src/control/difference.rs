@@ -26,7 +26,8 @@ pub(super) fn difference(before: &Link, after: &Link, drop: bool) -> Result<Diff
     for (towards, way) in WAYS {
         let (was, is, pipe) = (before.direction(towards), after.direction(towards), PipeId(pipe_of(towards)));
         let (spec, fates) = (is.pipe(), fates(was, is, drop));
-        let sorts = was.account != is.account || was.flows.iter().map(|f| &f.matches).ne(is.flows.iter().map(|f| &f.matches));
+        let sorts =
+            was.account != is.account || was.flows.iter().map(|f| &f.matches).ne(is.flows.iter().map(|f| &f.matches));
         let other = was.pipe() != spec || !fates.is_empty();
         if other {
             pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop });

@@ -106,7 +106,8 @@ pub(super) fn serve(
     let mut clients: Vec<Client<UnixStream>> = Vec::new();
     let mut turn = 0;
     loop {
-        let mut fds = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        let mut fds =
+            vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         for client in &clients {
             let events = if client.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
             fds.push(PollFd::new(client.stream.as_fd(), events));
@@ -152,5 +153,149 @@ fn accept(listener: &UnixListener, clients: &mut Vec<Client<UnixStream>>, hello:
         Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
         // No descriptor is left, for now.
         _ => std::thread::sleep(Duration::from_millis(10)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::protocol::request;
+    use super::*;
+    use std::io::{BufRead, BufReader};
+    use std::thread;
+
+    /// A stream of these bytes, in pieces, that takes as little at a time.
+    struct Scraps<'a> {
+        bytes: &'a [u8],
+        said: Vec<u8>,
+        turn: usize,
+    }
+
+    impl Scraps<'_> {
+        /// How much passes now; nothing every third time.
+        fn much(&mut self) -> io::Result<usize> {
+            self.turn += 1;
+            if self.turn.is_multiple_of(3) {
+                Err(io::ErrorKind::WouldBlock.into())
+            } else {
+                Ok(1 + self.turn * 7919 % 4096)
+            }
+        }
+    }
+
+    impl Read for Scraps<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let n = self.much()?.min(into.len()).min(self.bytes.len());
+            let (now, later) = self.bytes.split_at(n);
+            into[..n].copy_from_slice(now);
+            self.bytes = later;
+            Ok(n)
+        }
+    }
+
+    impl Write for Scraps<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let n = self.much()?.min(bytes.len());
+            self.said.extend_from_slice(&bytes[..n]);
+            Ok(n)
+        }
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Any bytes of a client: each line has one answer, and little is kept.
+    fn any_bytes(bytes: &[u8]) {
+        let mut asked = 0;
+        let mut client = Client::new(Scraps { bytes, said: Vec::new(), turn: 0 }, "hello\n", 0);
+        let mut answer_to = |line: &[u8]| {
+            asked += 1;
+            let (id, request) = request(line);
+            answer(&id, &request.map(|request| format!("{request:?}")).map_err(Refusal::new))
+        };
+        while client.turn(&mut answer_to).expect("only the end is one") == Next::Stays {
+            assert!(client.input.len() <= LINE + PIECE, "{}", client.input.len());
+        }
+        let said = String::from_utf8(client.stream.said).expect("UTF-8");
+        let answers: Vec<Json> = said.lines().skip(1).map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        let too_long =
+            answers.last().is_some_and(|last| last["error"]["what"] == format!("a line has {LINE} bytes at most"));
+        assert_eq!(answers.len(), asked + usize::from(too_long));
+    }
+
+    #[test]
+    fn any_bytes_are_answered() {
+        let deep = [b"[".repeat(60_000), b"\n".to_vec()].concat();
+        for odd in [
+            &b""[..],
+            b"\n\n\r\n  \n",
+            b"{\"do\":\"show\"}\n{\"do\":\"show\",\"id\":7}\n{\"id\":[1],\"do\":\"set\",\"set\":[\"link.rate=1mbit\"]}",
+            b"{\"do\":\"set\",\"set\":5}\n{\"do\":\"set\",\"sets\":[]}\nnull\n\xff\xfe\n{\"do\":\"quit\"}\n",
+            &deep,
+            &b"x".repeat(3 * LINE),
+            &[b"{}\n".repeat(500), b"y".repeat(2 * LINE)].concat(),
+        ] {
+            any_bytes(odd);
+        }
+        // Lines that are nearly right, with bytes that are not.
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        for _ in 0..500 {
+            let line = b"{\"id\":3,\"do\":\"set\",\"set\":[\"link.rate=1mbit\"],\"drop\":true}\n";
+            let mut bytes = line.repeat(1 + next() as usize % 9);
+            for _ in 0..next() % 6 {
+                let at = next() as usize % bytes.len();
+                match next() % 3 {
+                    0 => bytes[at] = next() as u8,
+                    1 => drop(bytes.drain(at..(at + next() as usize % 50).min(bytes.len()))),
+                    _ => bytes.insert(at, b"\n{}[]\",:"[next() as usize % 9]),
+                }
+                bytes.push(b'\n');
+            }
+            any_bytes(&bytes);
+        }
+    }
+
+    /// Whatever others do, who asks is answered.
+    #[test]
+    fn nobody_keeps_others_from_their_answers() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (stopped, stop) = io::pipe().unwrap();
+        let long = format!("{}\n", "z".repeat(1 << 20));
+        let server = thread::spawn(move || serve(&listener, &stopped, "hello\n", |_| long.clone()));
+        let connect = || UnixStream::connect(&path).unwrap();
+        // They ask and ask, and never read; or say half a line; or nothing.
+        let mut others = Vec::new();
+        for n in 0..3 * CLIENTS {
+            let mut other = connect();
+            other.set_nonblocking(true).unwrap();
+            let _ = match n % 3 {
+                0 => other.write_all(&b"{\"do\":\"show\"}\n".repeat(1000)),
+                1 => other.write_all(b"{\"do\":"),
+                _ => Ok(()),
+            };
+            others.push(other);
+        }
+        let mut lines = BufReader::new(connect());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        for _ in 0..3 {
+            lines.get_mut().write_all(b"{}\n").unwrap();
+            line.clear();
+            lines.read_line(&mut line).unwrap();
+            assert_eq!(line.len(), (1 << 20) + 1);
+        }
+        // A line without an end.
+        let mut endless = connect();
+        while endless.write_all(&[b'e'; 4096]).is_ok() {}
+        drop(stop);
+        server.join().unwrap();
     }
 }

@@ -134,7 +134,18 @@ fn delivered(flow: &FlowReport) -> u64 {
 
 fn text(report: &Report) -> String {
     let header = [
-        "flow", "packets", "bytes", "rate now", "dropped", "lost", "waiting", "max", "sojourn p50", "p99", "max", "last",
+        "flow",
+        "packets",
+        "bytes",
+        "rate now",
+        "dropped",
+        "lost",
+        "waiting",
+        "max",
+        "sojourn p50",
+        "p99",
+        "max",
+        "last",
     ];
     let directions = || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
     let nanos = |ns: Option<u64>| ns.map_or(DASH.into(), |ns| show::nanos(ns as f64));
@@ -176,8 +187,7 @@ fn text(report: &Report) -> String {
             (flow.corrupted, "arrived with a bit turned"),
             (flow.reordered, "overtook others"),
         ];
-        let told: Vec<String> =
-            reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
+        let told: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         if !told.is_empty() {
             let _ = writeln!(out, "{}: {}", flow.flow, told.join(", "));
         }

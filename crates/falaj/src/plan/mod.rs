@@ -15,6 +15,7 @@ mod report;
 mod solve;
 mod whatif;
 
+use crate::edit::{Set, parse_set};
 use crate::show::say;
 use anyhow::{Context, Result};
 use bounds::Outlook;
@@ -24,7 +25,6 @@ use serde_json::json;
 use solve::Unmet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use crate::edit::{Set, parse_set};
 use whatif::Changed;
 
 /// What `plan` takes.
