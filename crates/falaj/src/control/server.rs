@@ -252,7 +252,7 @@ mod tests {
                 match next() % 3 {
                     0 => bytes[at] = next() as u8,
                     1 => drop(bytes.drain(at..(at + next() as usize % 50).min(bytes.len()))),
-                    _ => bytes.insert(at, b"\n{}[]\",:"[next() as usize % 9]),
+                    _ => bytes.insert(at, b"\n{}[]\",:"[next() as usize % 8]),
                 }
                 bytes.push(b'\n');
             }
