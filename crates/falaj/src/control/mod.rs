@@ -125,7 +125,7 @@ impl Control {
     pub(crate) fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
         let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else { return Ok(false) };
         // Readable, so it does not wait.
-        woken.read(&mut [0; 64])?;
+        woken.read_exact(&mut [0])?;
         let mut changed = false;
         while let Ok(ask) = asks.try_recv() {
             let began = Instant::now();
