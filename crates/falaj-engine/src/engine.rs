@@ -1,6 +1,7 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
 use crate::calendar::Calendar;
+use crate::change::{Change, Part, Prepared};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
 use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
@@ -117,18 +118,14 @@ pub enum Why {
     Lost,
     /// The policy of its queue dropped it, full or not.
     Policy,
+    /// It did not fit any more when the pipe was changed, and was allowed to go.
+    Changed,
 }
 
 /// The machine.
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
     calendar: Calendar,
-}
-
-/// A change of a pipe that was found good.
-pub struct Prepared {
-    pipe: PipeId,
-    successor: Box<dyn Pipe>,
 }
 
 /// Why a change of a pipe is not made.
@@ -141,11 +138,18 @@ pub enum Unfit {
         /// As many as there are now.
         flows: usize,
     },
-    /// Its largest packet is smaller than that of the pipe now.
+    /// A packet that waits is larger than its largest packet.
     Smaller {
-        /// As large as it is now.
+        /// As large as that one.
         largest: u32,
     },
+    /// What becomes of the flows was not said for those that there are, or they were to become what there is not.
+    NoSuchFlow {
+        /// As many as there would be.
+        flows: usize,
+    },
+    /// There is no such pipe.
+    NoSuchPipe,
 }
 
 impl std::fmt::Display for Unfit {
@@ -153,7 +157,9 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            Unfit::Smaller { largest } => write!(f, "packets of {largest} B may be queued, and would be too large"),
+            Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
+            Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
+            Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
         }
     }
 }
@@ -208,42 +214,56 @@ impl Engine {
     }
 
     /// Checks a change of a pipe: whatever of its spec is to be another.
-    /// Flows keep their index, and none may go; new ones stand behind them. The
-    /// largest packet may become larger, not smaller: such a one may be queued.
+    /// Flows keep their index, and none may go; new ones stand behind them.
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
-        self.fits(pipe, spec.setup.leaves().len(), spec.setup.largest)?;
-        Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
+        let prepared = Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
+        prepared.parts.iter().try_for_each(|part| self.fits(part))?;
+        Ok(prepared)
     }
 
-    fn fits(&self, pipe: PipeId, more: usize, larger: u32) -> Result<(), Unfit> {
-        let now = &self.pipes[pipe.0 as usize];
-        let (flows, largest) = (now.flows(), now.largest());
-        if more < flows {
+    /// May this part of a change be made now?
+    fn fits(&self, part: &Part) -> Result<(), Unfit> {
+        let Part { pipe, successor, handover } = part;
+        let now = self.pipes.get(pipe.0 as usize).ok_or(Unfit::NoSuchPipe)?;
+        let flows = now.flows();
+        if handover.flows.is_empty() && successor.flows() < flows {
             return Err(Unfit::Fewer { flows });
         }
-        if larger < largest {
-            return Err(Unfit::Smaller { largest });
+        if !handover.flows.is_empty() && handover.flows.len() != flows {
+            return Err(Unfit::NoSuchFlow { flows });
+        }
+        if successor.largest() < now.largest() && !handover.drop {
+            let largest = now.largest_waiting();
+            if successor.largest() < largest {
+                return Err(Unfit::Smaller { largest });
+            }
         }
         Ok(())
     }
 
-    /// Makes a prepared change at `now`, after all that is due by then. No
-    /// packet is lost, the one on the wire stays there until its end, and what
-    /// flows owe or are owed stays as long as the discipline does.
+    /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of none. No
+    /// packet is lost that may not be dropped, those on wires stay there until their end, what has left is
+    /// due when it was to be, and what flows owe or are owed stays as long as they and the discipline do.
     ///
     /// It is refused, and nothing changes, where another change came between that
-    /// added flows or larger packets: it would take them out again.
+    /// added flows: it would take them out again.
     pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
-        let Prepared { pipe, mut successor } = change;
-        self.fits(pipe, successor.flows(), successor.largest())?;
         self.poll(now, out);
-        let i = pipe.0 as usize;
-        let place = &mut self.pipes[i];
-        std::mem::swap(place, &mut successor);
-        let due = place.succeed(successor, now, out);
-        self.calendar.set(i, due);
+        change.parts.iter().try_for_each(|part| self.fits(part))?;
+        for Part { pipe, mut successor, handover } in change.parts {
+            let i = pipe.0 as usize;
+            let place = &mut self.pipes[i];
+            std::mem::swap(place, &mut successor);
+            let due = place.succeed(successor, &handover, now, out);
+            self.calendar.set(i, due);
+        }
         Ok(())
+    }
+
+    /// What happened to the flows of a pipe that are gone.
+    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
+        self.pipes[pipe.0 as usize].of_the_gone()
     }
 
     /// May another flow start afresh in the place of this one? It has no

@@ -6,6 +6,7 @@
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
+//! | [`change`] | changes of pipes while packets wait, all or nothing |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`container`] | packets that cross a boundary together |
@@ -21,6 +22,7 @@ pub mod account;
 pub mod adversary;
 pub mod calendar;
 pub mod chance;
+pub mod change;
 pub mod classifier;
 pub mod container;
 pub mod ecn;
@@ -31,4 +33,5 @@ pub mod impair;
 pub mod key;
 pub mod pipe;
 
-pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Prepared, Unfit, Why};
+pub use change::Prepared;
+pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Unfit, Why};

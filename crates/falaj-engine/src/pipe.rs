@@ -5,6 +5,7 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
+use crate::change::{Fate, Handover};
 use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
 use crate::impair::event::Chances;
@@ -26,7 +27,7 @@ use falaj_sched::tree::Tree;
 use std::any::Any;
 
 /// What a pipe is made from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PipeSpec {
     /// The discipline, as the registry names it.
     pub kind: &'static str,
@@ -107,6 +108,8 @@ pub struct Counters {
     pub dropped_by_policy: u64,
     /// Packets that it marked instead.
     pub marked: u64,
+    /// Packets that did not fit any more when the pipe was changed.
+    pub dropped_by_change: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
     /// Their bytes.
@@ -119,11 +122,35 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
-    /// The most there ever were.
+    /// Their bytes.
+    pub backlog_bytes: u64,
+    /// The most packets there ever were.
     pub max_backlog: u64,
 }
 
 impl Counters {
+    /// Counts what happened to another flow as well; the most that ever waited is the greater of both.
+    pub fn add(&mut self, more: &Counters) {
+        self.offered += more.offered;
+        self.offered_bytes += more.offered_bytes;
+        self.sent += more.sent;
+        self.sent_bytes += more.sent_bytes;
+        self.dropped_full += more.dropped_full;
+        self.dropped_large += more.dropped_large;
+        self.dropped_by_discipline += more.dropped_by_discipline;
+        self.dropped_by_policy += more.dropped_by_policy;
+        self.dropped_by_change += more.dropped_by_change;
+        self.marked += more.marked;
+        self.lost += more.lost;
+        self.lost_bytes += more.lost_bytes;
+        self.duplicated += more.duplicated;
+        self.corrupted += more.corrupted;
+        self.reordered += more.reordered;
+        self.backlog += more.backlog;
+        self.backlog_bytes += more.backlog_bytes;
+        self.max_backlog = self.max_backlog.max(more.max_backlog);
+    }
+
     /// Packets whose last bit left and that the link did not lose.
     pub fn delivered(&self) -> u64 {
         self.sent.saturating_sub(self.lost)
@@ -136,7 +163,11 @@ impl Counters {
 
     /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_large + self.dropped_by_discipline + self.dropped_by_policy
+        self.dropped_full
+            + self.dropped_large
+            + self.dropped_by_discipline
+            + self.dropped_by_policy
+            + self.dropped_by_change
     }
 }
 
@@ -188,7 +219,9 @@ struct Lost {
     by_discipline: u64,
     /// Those that a policy threw out of the queue.
     by_policy: u64,
-    /// Of both.
+    /// Those that did not fit any more when the pipe was changed.
+    by_change: u64,
+    /// Of these three.
     thrown_bytes: u64,
     marked: u64,
 }
@@ -200,11 +233,14 @@ struct Book {
     lost: Vec<Lost>,
     /// Of a link that never did anything to packets, none.
     harm: Vec<Harm>,
+    /// Of all flows that are gone.
+    gone: (Tally, Lost, Harm),
 }
 
 impl Book {
     fn new(flows: usize) -> Book {
-        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows], harm: Vec::new() }
+        let (tallies, lost) = (vec![Tally::default(); flows], vec![Lost::default(); flows]);
+        Book { tallies, lost, harm: Vec::new(), gone: Default::default() }
     }
 
     fn resize(&mut self, flows: usize) {
@@ -245,26 +281,92 @@ impl Book {
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
         let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
-        Counters {
-            offered: self.offered(flow),
-            offered_bytes: tally.queued_bytes + lost.bytes,
-            sent: tally.gone - lost.by_discipline - lost.by_policy,
-            sent_bytes: tally.gone_bytes - lost.thrown_bytes,
-            dropped_full: lost.full,
-            dropped_large: lost.large,
-            dropped_by_discipline: lost.by_discipline,
-            dropped_by_policy: lost.early + lost.by_policy,
-            marked: lost.marked,
-            lost: harm.lost,
-            lost_bytes: harm.lost_bytes,
-            duplicated: harm.duplicated,
-            corrupted: harm.corrupted,
-            reordered: harm.reordered,
-            backlog: tally.backlog(),
-            max_backlog: tally.max_backlog,
+        counters(&self.tallies[flow.index()], &self.lost[flow.index()], &harm)
+    }
+
+    /// Flows become others, of which there are so many. What they have sent and lost goes with them, or
+    /// to those that are gone; what waits is the business of the caller.
+    fn become_others(&mut self, fates: &[Fate], flows: usize) {
+        let old = std::mem::replace(self, Book::new(flows));
+        self.gone = old.gone;
+        if !old.harm.is_empty() {
+            self.harm = vec![Harm::default(); flows];
         }
+        for (f, fate) in fates.iter().enumerate() {
+            let (tally, lost) = (old.tallies[f], old.lost[f]);
+            let harm = old.harm.get(f).copied().unwrap_or_default();
+            match fate {
+                Fate::Is(flow) => {
+                    (self.tallies[flow.index()], self.lost[flow.index()]) = (tally, lost);
+                    if let Some(place) = self.harm.get_mut(flow.index()) {
+                        *place = harm;
+                    }
+                }
+                Fate::Joins(_) | Fate::Dropped(_) => {
+                    let (all, lost_by_all, harm_of_all) = &mut self.gone;
+                    // Those that wait are another flow's.
+                    all.queued += tally.gone;
+                    all.queued_bytes += tally.gone_bytes;
+                    all.gone += tally.gone;
+                    all.gone_bytes += tally.gone_bytes;
+                    all.max_backlog = all.max_backlog.max(tally.max_backlog);
+                    lost_by_all.add(&lost);
+                    harm_of_all.add(&harm);
+                }
+            }
+        }
+    }
+
+    /// A packet that has waited is dropped; of a flow that is gone, or of this one.
+    fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
+        let (tally, lost) = match flow {
+            Some(flow) => (&mut self.tallies[flow.index()], &mut self.lost[flow.index()]),
+            None => {
+                self.gone.0.queued(bytes);
+                (&mut self.gone.0, &mut self.gone.1)
+            }
+        };
+        tally.gone(bytes);
+        lost.by_change += 1;
+        lost.thrown_bytes += u64::from(bytes);
+    }
+}
+
+impl Lost {
+    fn add(&mut self, more: &Lost) {
+        self.full += more.full;
+        self.large += more.large;
+        self.bytes += more.bytes;
+        self.by_discipline += more.by_discipline;
+        self.early += more.early;
+        self.by_policy += more.by_policy;
+        self.by_change += more.by_change;
+        self.thrown_bytes += more.thrown_bytes;
+        self.marked += more.marked;
+    }
+}
+
+fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
+    Counters {
+        offered: tally.queued + lost.full + lost.large + lost.early,
+        offered_bytes: tally.queued_bytes + lost.bytes,
+        sent: tally.gone - lost.by_discipline - lost.by_policy - lost.by_change,
+        sent_bytes: tally.gone_bytes - lost.thrown_bytes,
+        dropped_full: lost.full,
+        dropped_large: lost.large,
+        dropped_by_discipline: lost.by_discipline,
+        dropped_by_policy: lost.early + lost.by_policy,
+        dropped_by_change: lost.by_change,
+        marked: lost.marked,
+        lost: harm.lost,
+        lost_bytes: harm.lost_bytes,
+        duplicated: harm.duplicated,
+        corrupted: harm.corrupted,
+        reordered: harm.reordered,
+        backlog: tally.backlog(),
+        backlog_bytes: tally.queued_bytes - tally.gone_bytes,
+        max_backlog: tally.max_backlog,
     }
 }
 
@@ -287,10 +389,14 @@ pub(crate) trait Pipe: Send + Any {
     fn flows(&self) -> usize;
     /// The largest packet that it takes.
     fn largest(&self) -> u32;
+    /// The largest of those that wait, the one on the wire not among them.
+    fn largest_waiting(&self) -> u32;
+    /// What happened to flows that are gone.
+    fn of_the_gone(&self) -> Counters;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time;
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
 }
@@ -501,20 +607,73 @@ impl<S: Server> Of<S> {
         Some(cost)
     }
 
-    /// After a change: goes on with what the link did to packets before it.
-    fn impair_on(&mut self, before: Option<Box<Impairer>>) {
+    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
+    /// than before, packets have other numbers.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.book.tallies.len();
         self.book.harm.resize(flows, Harm::default());
-        match before {
-            Some(before) => impairer.succeed(*before),
-            None => {
-                for flow in (0..flows as u32).map(FlowId) {
-                    let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
-                    (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
-                }
+        let renumbered = before.is_none() || others;
+        if let Some(before) = before {
+            impairer.succeed(*before, !others);
+        }
+        if renumbered {
+            for flow in (0..flows as u32).map(FlowId) {
+                let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
+    }
+
+    /// Takes over what another pipe has left; says which queue is on the wire.
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        flows: usize,
+        sending: bool,
+        how: &Handover,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<FlowId> {
+        if !how.flows.is_empty() {
+            self.book.become_others(&how.flows, flows);
+        }
+        self.book.resize(flows);
+        let largest = self.spec.setup.largest;
+        let (mut stay, mut rest) = (Vec::new(), Vec::new());
+        for (n, mut packet) in packets.into_iter().enumerate() {
+            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
+            let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
+            packet.flow = flow;
+            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
+                self.book.dropped_by_change(None, packet.bytes);
+                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
+                continue;
+            }
+            if !matches!(fate, Fate::Is(_)) {
+                self.book.tallies[flow.index()].queued(packet.bytes);
+            }
+            if on_the_wire && packet.bytes > largest {
+                // It has its time on the wire already; no queue shall see it.
+                self.book.tallies[flow.index()].gone_bytes += u64::from(packet.bytes - largest);
+                packet.bytes = largest;
+            }
+            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
+        }
+        let on_the_wire = self.server.inherit(stay, sending, now);
+        for packet in rest {
+            if packet.bytes > largest || self.server.arrive(packet, now).is_err() {
+                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
+                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
+            }
+            while let Some(gone) = self.server.evicted() {
+                self.thrown_out(gone, true, out);
+            }
+            if self.server.marked() {
+                self.mark(packet.flow, packet.handle, out);
+            }
+        }
+        on_the_wire
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -614,6 +773,15 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.spec.setup.largest
     }
 
+    fn largest_waiting(&self) -> u32 {
+        self.server.largest_waiting(self.link.sending().map(|(queue, _)| queue))
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        let (tally, lost, harm) = &self.book.gone;
+        counters(tally, lost, harm)
+    }
+
     fn flows(&self) -> usize {
         self.book.tallies.len()
     }
@@ -622,10 +790,12 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time {
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
+        let others = !how.flows.is_empty() || how.drop;
         let (wire, before);
-        let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
+        let as_they_are = !others && old.largest() <= self.largest();
+        let (on_the_wire, end) = if as_they_are && (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before) = (old.wire, old.book, old.impairer);
@@ -635,14 +805,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
             (wire, self.book, before) = (its, book, impairer);
-            (self.server.inherit(packets, sending.is_some(), now), sending)
+            (self.inherit(packets, flows, sending.is_some(), how, now, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
         self.book.resize(flows);
-        self.impair_on(before);
+        self.impair_on(before, others);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }

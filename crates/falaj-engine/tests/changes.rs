@@ -116,13 +116,20 @@ fn flows_do_not_vanish_and_a_bad_setup_changes_nothing() {
     while spec.setup.flows.len() < 2 {
         spec = any_pipe(&mut dice);
     }
-    let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
     let mut fewer = spec.clone();
     fewer.setup.flows.pop();
     assert_eq!(engine.prepare(PIPE, &fewer).err(), Some(Unfit::Fewer { flows: spec.setup.flows.len() }));
+    // What waits would be too large; what is on the wire would not mind.
     let mut smaller = spec.clone();
     smaller.setup.largest -= 1;
-    assert_eq!(engine.prepare(PIPE, &smaller).err(), Some(Unfit::Smaller { largest: spec.setup.largest }));
+    let prepared = engine.prepare(PIPE, &smaller).unwrap();
+    let unit = Unit { flow: FlowId(0), handle: 0, bytes: spec.setup.largest };
+    (0..2).for_each(|_| engine.input(PIPE, unit, Time::ZERO, &mut Vec::new()));
+    let too_large = Unfit::Smaller { largest: spec.setup.largest };
+    assert_eq!(engine.prepare(PIPE, &smaller).err(), Some(too_large.clone()));
+    assert_eq!(engine.apply(prepared, Time::ZERO, &mut Vec::new()), Err(too_large));
+    assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 2);
     let mut no_room = spec.clone();
     no_room.setup.flows[1].limit = Limit::Packets(0);
     let refused = engine.prepare(PIPE, &no_room);

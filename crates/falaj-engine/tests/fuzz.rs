@@ -177,7 +177,11 @@ fn scheduler(bytes: &[u8]) -> (u64, u64) {
                 let fits = (other.setup.flows.len(), other.setup.largest);
                 let before = (spec.setup.flows.len(), spec.setup.largest);
                 let applied = engine.apply(prepared, now, &mut out);
-                assert_eq!(applied.is_ok(), fits.0 >= before.0 && fits.1 >= before.1);
+                // A smaller largest packet fits as long as none that waits is larger.
+                match applied {
+                    Ok(()) => assert!(fits.0 >= before.0),
+                    Err(_) => assert!(fits.0 < before.0 || fits.1 < before.1),
+                }
                 if applied.is_ok() {
                     changes += 1;
                     let since = if never_rests(&spec) { watch.busy_since } else { Some(now) };

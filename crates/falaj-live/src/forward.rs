@@ -15,6 +15,12 @@
 //! read. A turn is so much time of the processor and not so many packets: a
 //! storm of tiny ones at one port takes nothing from the others.
 
+mod change;
+mod snapshot;
+
+pub use change::{Change, Changed, Flows, Rules};
+pub use snapshot::{Counted, Snapshot};
+
 use crate::clock::Clock;
 use crate::poll::Watch;
 use crate::port::{Port, Received};
@@ -118,6 +124,15 @@ pub struct LiveFlow {
     pub held: Meter,
 }
 
+impl LiveFlow {
+    /// Counts what was measured of another.
+    fn add(&mut self, other: &LiveFlow) {
+        self.delay.add(&other.delay);
+        self.release_error.add(&other.release_error);
+        self.held.add(&other.held);
+    }
+}
+
 /// What was lost outside the engine, the link's fault or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
@@ -176,6 +191,7 @@ pub enum Woken {
 /// A unit of which not all packets have got into their queue yet.
 #[derive(Clone, Copy)]
 struct Waiting {
+    port: usize,
     unit: u32,
     received: Received,
     flow: FlowId,
@@ -209,6 +225,10 @@ pub struct Forwarder {
     recorder: Option<Recorder>,
     releases: Releases,
     flows: Vec<Vec<LiveFlow>>,
+    /// By pipe, of flows that are gone.
+    gone: Vec<LiveFlow>,
+    /// By pipe and flow, when a unit came last.
+    active: Vec<Vec<Time>>,
     losses: Losses,
     awake: Awake,
 }
@@ -236,6 +256,8 @@ impl Forwarder {
             recorder: None,
             releases: Releases::new(options.slack),
             flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
+            gone: vec![LiveFlow::default(); flows.len()],
+            active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
             awake: Awake::default(),
         }
@@ -430,16 +452,18 @@ impl Forwarder {
             }
         };
         (self.read, self.gap) = (now, now.since(self.read));
+        let pipe = self.ports[i].pipe.0 as usize;
         let packets = received.packets();
         let Some(flow) = received.flow else {
             self.losses.unmatched += u64::from(packets);
             return Ok(Some(now));
         };
+        self.active[pipe][flow.index()] = now;
         let Some(unit) = self.units.keep(received.length, i, received.train) else {
             self.losses.no_memory += u64::from(packets);
             return Ok(Some(now));
         };
-        self.admit(i, Waiting { unit, received, flow, next: 0 }, now);
+        self.admit(i, Waiting { port: i, unit, received, flow, next: 0 }, now);
         Ok(Some(now))
     }
 

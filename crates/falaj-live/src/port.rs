@@ -65,6 +65,11 @@ pub trait Port {
     fn mark(&self, unit: &mut [u8]) {
         let _ = unit;
     }
+
+    /// From now on units are sorted into flows and accounted like this. A port whose units are all of one flow does not mind.
+    fn sort_by(&mut self, classifier: Classifier, account: Account) {
+        let _ = (classifier, account);
+    }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
@@ -160,6 +165,10 @@ impl Port for TapPort {
 
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
+    }
+
+    fn sort_by(&mut self, classifier: Classifier, account: Account) {
+        (self.classifier, self.account) = (classifier, account);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -4,6 +4,7 @@
 use crate::buffer;
 use crate::port::{Port, Received};
 use falaj_engine::account::Account;
+use falaj_engine::classifier::Classifier;
 use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
@@ -62,6 +63,10 @@ impl Port for RelayPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         corrupt.turn(unit);
+    }
+
+    fn sort_by(&mut self, _: Classifier, account: Account) {
+        self.account = account;
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

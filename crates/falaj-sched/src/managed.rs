@@ -214,6 +214,10 @@ impl Server for WithPolicies {
         self.station.dismantle(on_the_wire)
     }
 
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.station.largest_waiting(on_the_wire)
+    }
+
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
         self.station.forgettable(leaf, now)
     }

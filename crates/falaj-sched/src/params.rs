@@ -155,7 +155,7 @@ impl Values {
 }
 
 /// What a discipline is built from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The link's rate.
     pub rate: Rate,
@@ -168,7 +168,7 @@ pub struct Setup {
 }
 
 /// What a discipline knows of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowSetup {
     /// The flow's values for this discipline.
     pub values: Values,
@@ -180,7 +180,7 @@ pub struct FlowSetup {
 }
 
 /// A discipline below a flow of another.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     /// As the registry names it.
     pub kind: &'static str,

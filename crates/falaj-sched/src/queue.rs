@@ -222,6 +222,22 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
     }
 
+    /// Length of the largest packet, apart from the first one of the queue `but`; 0 where there is none.
+    pub(crate) fn largest(&self, but: Option<FlowId>) -> u32 {
+        let mut largest = 0;
+        for (q, record) in self.flows.records.iter().enumerate() {
+            let mut slot = record.first;
+            for n in 0..record.packets {
+                let node = &self.pool[slot as usize];
+                if n > 0 || but != Some(FlowId(q as u32)) {
+                    largest = largest.max(node.bytes);
+                }
+                slot = node.next;
+            }
+        }
+        largest
+    }
+
     /// Number of queues.
     pub(crate) fn len(&self) -> usize {
         self.flows.records.len()

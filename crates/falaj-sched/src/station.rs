@@ -56,6 +56,8 @@ pub trait Server: Send + Any {
     /// Gives all packets away, the one `on_the_wire` first, then in order of
     /// arrival. It is of no use afterwards.
     fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none does.
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
     /// What is known of the packet that arrives next.
@@ -294,6 +296,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
         }
         packets[first..].sort_by_key(|p| p.arrival);
         packets
+    }
+
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.queues.largest(on_the_wire)
     }
 
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {

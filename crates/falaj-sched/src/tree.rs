@@ -388,6 +388,17 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         packets
     }
 
+    fn largest_waiting(&self, _: Option<FlowId>) -> u32 {
+        let of = |child: &Child| {
+            let sending = match child.offer {
+                Offer::Sending(queue) => Some(queue),
+                _ => None,
+            };
+            child.server.largest_waiting(sending)
+        };
+        self.children.iter().map(of).max().unwrap_or(0)
+    }
+
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
         let c = self.child_of[leaf.index()] as usize;
         let child = &mut self.children[c];

@@ -62,12 +62,13 @@ pub enum Verdict {
     Waiting,
 }
 
-const WHYS: [(Why, &str); 5] = [
+const WHYS: [(Why, &str); 6] = [
     (Why::QueueFull, "queue-full"),
     (Why::TooLarge, "too-large"),
     (Why::Discipline, "discipline"),
     (Why::Lost, "lost"),
     (Why::Policy, "policy"),
+    (Why::Changed, "changed"),
 ];
 
 impl fmt::Display for Verdict {

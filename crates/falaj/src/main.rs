@@ -13,6 +13,7 @@
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
+//! | [`control`] | `show`, `set`: a link that is running, asked and changed |
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 //! | [`impairments`] | what a link does to packets, in words |
@@ -24,8 +25,10 @@ mod bench;
 mod bridge;
 mod check;
 mod compare;
+mod control;
 mod demo;
 mod doctor;
+mod edit;
 mod explain;
 mod file;
 mod flags;
@@ -90,6 +93,10 @@ enum Command {
     Bridge(Box<bridge::Args>),
     /// Put an emulated link between whoever connects and where to; on any system, without privilege.
     Relay(Box<relay::Args>),
+    /// Show what a link that is running does: rates, delays, drops, backlog.
+    Show(control::show::Args),
+    /// Change a link that is running: any key of its scenario, all at one instant.
+    Set(control::set::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -134,6 +141,8 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(*args),
         Command::Bridge(args) => bridge::main(&args),
         Command::Relay(args) => relay::main(&args),
+        Command::Show(args) => control::show::main(&args),
+        Command::Set(args) => control::set::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),

@@ -77,17 +77,7 @@ pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u6
 
 impl Flow {
     fn add(&mut self, other: &Flow) {
-        let (sum, more) = (&mut self.counters, &other.counters);
-        sum.offered += more.offered;
-        sum.sent += more.sent;
-        sum.sent_bytes += more.sent_bytes;
-        sum.lost += more.lost;
-        sum.lost_bytes += more.lost_bytes;
-        sum.dropped_full += more.dropped_full;
-        sum.dropped_large += more.dropped_large;
-        sum.dropped_by_discipline += more.dropped_by_discipline;
-        sum.dropped_by_policy += more.dropped_by_policy;
-        sum.marked += more.marked;
+        self.counters.add(&other.counters);
         self.delay.add(&other.delay);
         self.release.add(&other.release);
     }

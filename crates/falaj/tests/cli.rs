@@ -85,7 +85,8 @@ fn a_policy_keeps_a_queue_short_and_is_told_of() {
     for kind in ["fq_codel", "dualpi2"] {
         let own = text("\"1000p\"", "ect1")
             .replace("\n[link.a.flow.x]", &format!("\nscheduler = {{ kind = \"{kind}\" }}\n[link.a.flow.x]"));
-        let path = file(&format!("{kind}.toml"), &own);
+        let name = format!("{kind}.toml");
+        let path = file(&name, &own);
         let ran = falaj(&["sim", path, "--replications", "1", "--json"]);
         assert!(number(&flow(&ran.json()["flows"], "x")["delivered"]) > 10_000.0, "{}", ran.out);
         assert!(falaj(&["plan", path]).out.contains("a queue for each flow promises"));

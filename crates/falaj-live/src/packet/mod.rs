@@ -352,6 +352,10 @@ impl Port for PacketPort {
         mark(unit);
     }
 
+    fn sort_by(&mut self, classifier: Classifier, account: Account) {
+        (self.classifier, self.account) = (classifier, account);
+    }
+
     fn readable(&self) -> BorrowedFd<'_> {
         self.reader.socket.as_fd()
     }

@@ -18,6 +18,7 @@ mod report;
 mod solve;
 mod whatif;
 
+use crate::edit::{Set, parse_set};
 use crate::show::say;
 use anyhow::{Context, Result};
 use bounds::Outlook;
@@ -27,7 +28,7 @@ use serde_json::json;
 use solve::Unmet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use whatif::{Changed, Set};
+use whatif::Changed;
 
 /// What `plan` takes.
 #[derive(clap::Args)]
@@ -61,10 +62,10 @@ pub(crate) struct Args {
     #[arg(required = true)]
     file: Option<PathBuf>,
     /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
-    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = whatif::parse_set)]
+    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = parse_set)]
     need: Vec<Set>,
     /// Plan with another value, and compare with the file as it is; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = whatif::parse_set)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
     /// Draw each flow's curves: into one file `*.svg`, or into a directory, a file for each flow.
     #[arg(long, value_name = "PATH")]
