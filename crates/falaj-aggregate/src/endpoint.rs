@@ -226,9 +226,9 @@ impl Endpoint {
         Ok(())
     }
 
-    /// Waits to be woken, for `timeout` at most.
+    /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could wait for.
     pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
-        let timeout = timeout.map(|t| timespec(t.0));
+        let timeout = if self.gone { Some(Span::ZERO) } else { timeout }.map(|t| timespec(t.0));
         let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
         match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
             Ok(n) => {

@@ -164,7 +164,7 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
         rate: counted / sum(&|o| o.report.nanos as f64).max(1.0) * 1e9,
         reader_cpu: each(sum(&|o| o.report.cpu as f64), counted),
         sender_cpu: each(sum(&|o| o.cpu as f64), sent),
-        packets: each(counted, sum(&|o| (o.report.containers - 1) as f64)),
+        packets: each(counted, sum(&|o| o.report.containers as f64)),
         wakeups: each(sum(&|o| (o.rung + o.report.rung) as f64), sent),
         delay: rate.map(|_| each(delays().map(|((mean, _), n)| mean * n).sum(), delays().map(|(_, n)| n).sum())),
         delay_p99: rate.map(|_| median(delays().map(|((_, p99), _)| p99 as f64).collect())),

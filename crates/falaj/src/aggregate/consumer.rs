@@ -55,7 +55,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
     let (mut report, mut delays, mut bytes) = (Report::default(), Meter::new(), Vec::new());
-    let (mut began, mut cpu, mut ended) = (0, 0, 0);
+    // What is told is what came after the first container.
+    while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
+        if endpoint.rest()? {
+            endpoint.wait(None)?;
+        }
+    }
+    let (began, cpu) = (monotonic(), thread_cpu());
+    let mut ended = began;
     loop {
         let before = report.containers;
         while endpoint.receive(&mut bytes)? {
@@ -64,12 +71,6 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
         if report.containers > before {
             ended = monotonic();
             report.cpu = thread_cpu() - cpu;
-            if before == 0 {
-                (began, cpu) = (ended, thread_cpu());
-                // What came before the watch began is not what is told.
-                report = Report { containers: 1, ..Report::default() };
-                delays = Meter::new();
-            }
         } else if endpoint.is_gone() {
             break;
         }
