@@ -1086,6 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
+              = help: `flows` is for the scheduler `fq_codel`
               = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
 
             error: traffic `x` lacks `on`, which `on-off` needs
@@ -1110,7 +1111,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `direction`, `flow`, `link`, `model`, `off`, `on`, `rate`, `size`, `start`, `stop`
+              = help: allowed: `direction`, `ecn`, `flow`, `link`, `model`, `off`, `on`, `rate`, `size`, `start`, `stop`
         "#]],
     );
 }
