@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `direction`, `flow`, `link`, `model`, `off`, `on`, `rate`, `size`, `start`, `stop`
+              = help: allowed: `direction`, `ecn`, `flow`, `link`, `model`, `off`, `on`, `rate`, `size`, `start`, `stop`
         "#]],
     );
 }

@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
             doc: "so many packets wait at most in all queues together",
         },
         Param {
-            name: "flows",
+            name: "queues",
             kind: Kind::Count { min: 1, max: 65_536 },
             default: Some("1024"),
             doc: "so many queues that connections are spread over",
@@ -128,7 +128,7 @@ impl FqCodel {
             }
             .into());
         }
-        let queues = values.count("flows").unwrap_or(1024) as u32;
+        let queues = values.count("queues").unwrap_or(1024) as u32;
         Ok(FqCodel {
             codel,
             largest: setup.largest,
