@@ -1,11 +1,12 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
 use crate::calendar::Calendar;
+use crate::each::{Ids, Masks, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
 use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 
 /// A pipe of the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -107,6 +108,8 @@ pub enum Why {
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
     calendar: Calendar,
+    /// Of no pipe is what is due next sooner after the event that decides it.
+    least_delay: Span,
 }
 
 /// A change of a pipe that was found good.
@@ -130,6 +133,8 @@ pub enum Unfit {
         /// As large as it is now.
         largest: u32,
     },
+    /// Its masks are others: what they made would have no place.
+    OtherMasks,
 }
 
 impl std::fmt::Display for Unfit {
@@ -137,6 +142,7 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
+            Unfit::OtherMasks => f.write_str("`each`, `max-flows` and `expire` stay as they are while packets may wait"),
             Unfit::Smaller { largest } => write!(f, "packets of {largest} B may be queued, and would be too large"),
         }
     }
@@ -152,7 +158,13 @@ impl Engine {
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
-        Ok(Engine { pipes, calendar })
+        let mut engine = Engine { pipes, calendar, least_delay: Span::ZERO };
+        engine.measure();
+        Ok(engine)
+    }
+
+    fn measure(&mut self) {
+        self.least_delay = self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -160,9 +172,16 @@ impl Engine {
     /// goes back.
     #[inline]
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
+        self.input_of(pipe, unit, &Ids::NONE, now, out);
+    }
+
+    /// The same for a unit of which these masks' ids are known: it goes to the queue
+    /// and the link that they have, or that are made for them.
+    #[inline]
+    pub fn input_of(&mut self, pipe: PipeId, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
-        let due = self.pipes[i].arrive(unit, now, out);
+        let due = self.pipes[i].arrive(unit, ids, now, out);
         self.calendar.set(i, due);
     }
 
@@ -184,6 +203,7 @@ impl Engine {
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
         self.fits(pipe, spec.setup.leaves().len(), spec.setup.largest)?;
+        self.masks_alike(pipe, &spec.masks)?;
         Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
     }
 
@@ -199,6 +219,13 @@ impl Engine {
         Ok(())
     }
 
+    fn masks_alike(&self, pipe: PipeId, masks: &Masks) -> Result<(), Unfit> {
+        let now = self.pipes[pipe.0 as usize].masks();
+        let flows = now.flows.len().max(masks.flows.len());
+        let alike = now.link == masks.link && (0..flows).all(|flow| now.of(flow) == masks.of(flow));
+        if alike { Ok(()) } else { Err(Unfit::OtherMasks) }
+    }
+
     /// Makes a prepared change at `now`, after all that is due by then. No
     /// packet is lost, the one on the wire stays there until its end, and what
     /// flows owe or are owed stays as long as the discipline does.
@@ -208,12 +235,14 @@ impl Engine {
     pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
         let Prepared { pipe, mut successor } = change;
         self.fits(pipe, successor.flows(), successor.largest())?;
+        self.masks_alike(pipe, successor.masks())?;
         self.poll(now, out);
         let i = pipe.0 as usize;
         let place = &mut self.pipes[i];
         std::mem::swap(place, &mut successor);
         let due = place.succeed(successor, now, out);
         self.calendar.set(i, due);
+        self.measure();
         Ok(())
     }
 
@@ -232,13 +261,13 @@ impl Engine {
     /// arrives: whoever hands units over may sleep until then, and events that
     /// only move a phase on wake nobody.
     pub fn next_due(&self) -> Time {
-        self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
+        self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is
     /// asked to wait for that asks again after the next event.
-    pub fn has_room(&self, pipe: PipeId, flow: FlowId, bytes: u32) -> bool {
-        self.pipes[pipe.0 as usize].has_room(flow, bytes)
+    pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+        self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
     /// A packet of so many bytes that this pipe has not sent yet by `now` is due
@@ -250,6 +279,13 @@ impl Engine {
     /// What happened to a flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)
+    }
+
+    /// What is known of the queues that a flow's mask made, or of the links that the pipe's
+    /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
+    /// Of the flows of a link that is many nothing is known link by link.
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 
     /// What a flow is promised.

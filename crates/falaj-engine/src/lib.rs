@@ -7,6 +7,7 @@
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
@@ -20,6 +21,7 @@ pub mod adversary;
 pub mod calendar;
 pub mod chance;
 pub mod classifier;
+pub mod each;
 pub mod engine;
 pub mod fairness;
 pub mod framing;

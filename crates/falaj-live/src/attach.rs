@@ -31,7 +31,7 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Opt
             return packet_port(socket, d);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
-        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account).masked(d.masks.clone())))
     })
 }
 
@@ -46,7 +46,8 @@ pub fn to_interfaces(
 }
 
 fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {
-    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?, d.classifier(), d.account)))
+    let reader = PacketReader::new(Arc::clone(socket))?;
+    Ok(Box::new(PacketPort::new(reader, d.classifier(), d.account).masked(d.masks.clone())))
 }
 
 /// The link between two ports, each made for what comes in there.

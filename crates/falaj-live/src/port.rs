@@ -5,6 +5,7 @@ use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::{Ids, Masks};
 use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
@@ -49,6 +50,10 @@ pub trait Port {
     fn longest(&self) -> usize;
     /// Reads one unit, if there is one; never waits.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
+    /// What the unit that was read last is to the masks of the link.
+    fn ids(&self) -> &Ids {
+        &Ids::NONE
+    }
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
     /// Turns a bit of a unit that this port has read, so that it is found wrong
@@ -65,6 +70,32 @@ pub struct TapPort {
     tap: Tap,
     classifier: Classifier,
     account: Account,
+    masked: Masked,
+}
+
+/// The masks of the link behind a port, and what the last unit was to them.
+#[derive(Debug, Default)]
+pub(crate) struct Masked {
+    masks: Masks,
+    ids: Ids,
+}
+
+impl Masked {
+    pub(crate) fn by(masks: Masks) -> Masked {
+        Masked { masks, ids: Ids::NONE }
+    }
+
+    /// Looks at a unit behind its virtio-net header.
+    #[inline]
+    pub(crate) fn look(&mut self, received: &Received, unit: &[u8]) {
+        if let Some(flow) = received.flow.filter(|_| !self.masks.is_none()) {
+            self.ids = self.masks.ids(flow, unit.get(Tap::VNET_HEADER..).unwrap_or(&[]));
+        }
+    }
+
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
+    }
 }
 
 const ETHERNET: usize = 14;
@@ -105,7 +136,12 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
-        TapPort { end, tap, classifier, account }
+        TapPort { end, tap, classifier, account, masked: Masked::default() }
+    }
+
+    /// The same for a link with these masks.
+    pub fn masked(self, masks: Masks) -> TapPort {
+        TapPort { masked: Masked::by(masks), ..self }
     }
 }
 
@@ -120,7 +156,13 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
+        let received = classified(&self.classifier, self.account, &buffer[..length]);
+        self.masked.look(&received, &buffer[..length]);
+        Ok(Some(received))
+    }
+
+    fn ids(&self) -> &Ids {
+        self.masked.ids()
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

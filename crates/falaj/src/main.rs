@@ -24,6 +24,7 @@ mod check;
 mod compare;
 mod demo;
 mod doctor;
+mod each;
 mod explain;
 mod file;
 mod flags;

@@ -1,11 +1,15 @@
 //! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has failed.
 
+use crate::each;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
+use falaj_engine::PipeId;
+use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Link, parse_rate, parse_span};
+use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -72,7 +76,24 @@ pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u6
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary::new(link, elapsed, [up, down], losses.into())
+    Summary { many: many(link, forwarder), ..Summary::new(link, elapsed, [up, down], losses.into()) }
+}
+
+/// Of so many of those that a mask made it is told what each did.
+const BUSIEST: usize = 10;
+
+/// What the masks of a forwarder's link made.
+fn many(link: &Link, forwarder: &Forwarder) -> Vec<(String, Report)> {
+    let mut out = Vec::new();
+    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+        let pipe = PipeId(pipe as u32);
+        let report = |flow| forwarder.report(pipe, flow, BUSIEST);
+        out.extend(report(None).map(|report| (way.to_owned(), report)));
+        for (f, flow) in direction.flows.iter().enumerate() {
+            out.extend(report(Some(FlowId(f as u32))).map(|report| (format!("{way} {}", flow.name), report)));
+        }
+    }
+    out
 }
 
 impl Flow {
@@ -124,6 +145,8 @@ pub(crate) struct Summary {
     ways: [Way; 2],
     flows: Vec<Named>,
     losses: Vec<(u64, String)>,
+    /// What masks made, by name.
+    many: Vec<(String, Report)>,
 }
 
 impl Summary {
@@ -145,7 +168,7 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, losses }
+        Summary { elapsed, ways, flows, losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -212,6 +235,9 @@ impl Summary {
                 given(release.max()),
             );
         }
+        for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
+            eprintln!("{}", each::told(name, report));
+        }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
             let lost = show::percent(counters.dropped() + counters.lost, counters.offered);
@@ -255,6 +281,7 @@ impl Summary {
             "elapsed_ns": self.elapsed.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
         })

@@ -23,6 +23,7 @@ use std::time::Duration;
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::{Ids, Masks};
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -30,7 +31,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{Port, Received, classified, turn};
+use crate::port::{Masked, Port, Received, classified, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -312,12 +313,18 @@ pub struct PacketPort {
     reader: PacketReader,
     classifier: Classifier,
     account: Account,
+    masked: Masked,
 }
 
 impl PacketPort {
     /// Packets are classified and accounted as the link behind the port wants them.
     pub fn new(reader: PacketReader, classifier: Classifier, account: Account) -> PacketPort {
-        PacketPort { reader, classifier, account }
+        PacketPort { reader, classifier, account, masked: Masked::default() }
+    }
+
+    /// The same for a link with these masks.
+    pub fn masked(self, masks: Masks) -> PacketPort {
+        PacketPort { masked: Masked::by(masks), ..self }
     }
 }
 
@@ -332,7 +339,13 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
+        let received = classified(&self.classifier, self.account, &buffer[..length]);
+        self.masked.look(&received, &buffer[..length]);
+        Ok(Some(received))
+    }
+
+    fn ids(&self) -> &Ids {
+        self.masked.ids()
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {

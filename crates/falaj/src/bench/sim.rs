@@ -6,6 +6,7 @@ use crate::show::{self, say};
 use crate::sim::interruptible;
 use anyhow::Result;
 use falaj_engine::PipeId;
+use falaj_engine::each::Ids;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
@@ -67,7 +68,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         start: Time::ZERO,
         stop: Time::NEVER,
     };
-    let feed = |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, stream: f.into() };
+    let feed = |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, ids: Ids::NONE, stream: f.into() };
     Experiment {
         pipes: vec![PipeSpec::new(kind, setup, Span::ZERO)],
         feeds: (0..flows).map(feed).collect(),
