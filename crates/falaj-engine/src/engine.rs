@@ -142,7 +142,9 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            Unfit::OtherMasks => f.write_str("`each`, `max-flows` and `expire` stay as they are while packets may wait"),
+            Unfit::OtherMasks => {
+                f.write_str("`each`, `max-flows` and `expire` stay as they are while packets may wait")
+            }
             Unfit::Smaller { largest } => write!(f, "packets of {largest} B may be queued, and would be too large"),
         }
     }

@@ -5,7 +5,7 @@ use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
-use falaj_engine::each::{Ids, Masks};
+use falaj_engine::each::{Ids, Masks, sort};
 use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
@@ -85,14 +85,6 @@ impl Masked {
         Masked { masks, ids: Ids::NONE }
     }
 
-    /// Looks at a unit behind its virtio-net header.
-    #[inline]
-    pub(crate) fn look(&mut self, received: &Received, unit: &[u8]) {
-        if let Some(flow) = received.flow.filter(|_| !self.masks.is_none()) {
-            self.ids = self.masks.ids(flow, unit.get(Tap::VNET_HEADER..).unwrap_or(&[]));
-        }
-    }
-
     pub(crate) fn ids(&self) -> &Ids {
         &self.ids
     }
@@ -114,9 +106,11 @@ fn header(frame: &[u8]) -> usize {
 }
 
 /// What a unit is to the link, by the frame behind its virtio-net header.
-pub(crate) fn classified(classifier: &Classifier, account: Account, unit: &[u8]) -> Received {
+pub(crate) fn classified(classifier: &Classifier, account: Account, masked: &mut Masked, unit: &[u8]) -> Received {
     let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
-    let (length, flow) = (unit.len(), classifier.flow(frame));
+    let length = unit.len();
+    let flow;
+    (flow, masked.ids) = sort(classifier, &masked.masks, frame);
     let bytes = |ip: usize| account.from_ip(ip as u32);
     match Train::of(unit) {
         Some(train) => {
@@ -156,9 +150,7 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        let received = classified(&self.classifier, self.account, &buffer[..length]);
-        self.masked.look(&received, &buffer[..length]);
-        Ok(Some(received))
+        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
     }
 
     fn ids(&self) -> &Ids {

@@ -69,7 +69,11 @@ pub(crate) fn divide(
             scheduler: scheduler.clone(),
             flows: parts.iter().map(|p| p.setup.clone()).collect(),
         };
-        if let Err(refused) = registry::build(chosen.entry.kind, &below, Promised { flows: (0..parts.len() as u32).map(FlowId).collect() }) {
+        if let Err(refused) = registry::build(
+            chosen.entry.kind,
+            &below,
+            Promised { flows: (0..parts.len() as u32).map(FlowId).collect() },
+        ) {
             problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, parts)));
             good = false;
         }
@@ -100,11 +104,7 @@ pub(crate) fn divide(
 }
 
 /// The parts of a flow and what divides it among them; an error was said.
-pub(crate) fn parts<'a>(
-    fields: &Fields<'a>,
-    towards: Towards,
-    problems: &mut Vec<Problem>,
-) -> Result<Parts<'a>, ()> {
+pub(crate) fn parts<'a>(fields: &Fields<'a>, towards: Towards, problems: &mut Vec<Problem>) -> Result<Parts<'a>, ()> {
     let table = match flow_table(&[fields]) {
         FlowTable::Given(table) => table,
         FlowTable::Wrong => return Err(()),
@@ -121,17 +121,23 @@ pub(crate) fn parts<'a>(
         }
     };
     // Each says something of packets in a queue, and would be of none.
-    let of_a_queue = [("each", "no mask"), ("queue", "no queue"), ("need", "no need of its own"), ("envelope", "no envelope of its own")];
+    let of_a_queue = [
+        ("each", "no mask"),
+        ("queue", "no queue"),
+        ("need", "no need of its own"),
+        ("envelope", "no envelope of its own"),
+    ];
     let given = of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
     let mut undivided = true;
     for (key, what, field) in given {
         problems.push(
-            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what))
-                .help(if key == "each" {
+            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what)).help(
+                if key == "each" {
                     "put `each` on the link, which makes a scheduler for each".to_owned()
                 } else {
                     format!("its parts have: write `{key}` there")
-                }),
+                },
+            ),
         );
         undivided = false;
     }

@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn masks_are_read_as_they_are_written() {
-        for text in ["src", "src/24 dport", "src/24 src6/64 dst", "proto dscp vlan mac-src mac-dst flow-label", "sport"] {
+        for text in ["src", "src/24 dport", "src/24 src6/64 dst", "proto dscp vlan mac-src mac-dst flow-label", "sport"]
+        {
             let written = parse_mask(text).unwrap();
             assert_eq!(written.towards(Towards::Down).to_string(), text);
         }

@@ -48,7 +48,8 @@ mod tests {
 
     #[test]
     fn a_source_is_known_by_its_headers() {
-        let text = "[link.a]\nrate = \"1mbit\"\n[traffic.x]\nmodel = \"cbr\"\nrate = \"1kbit\"\nsize = \"100B\"\nsources = 2";
+        let text =
+            "[link.a]\nrate = \"1mbit\"\n[traffic.x]\nmodel = \"cbr\"\nrate = \"1kbit\"\nsize = \"100B\"\nsources = 2";
         let mut source = falaj_scenario::parse(text, "x").unwrap().0.traffic.remove(0);
         let key = Key::of_ethernet(&frame(&source, 3, 1));
         assert_eq!(key.src, Some([100, 64, 0, 2].into()));

@@ -19,7 +19,9 @@ pub(crate) fn told(name: &str, report: &Report) -> String {
     }
     let rows = report.busiest.iter().take(SHOWN).map(|(id, stats)| row(id, stats));
     let all = [row("all", total)].into_iter().filter(|_| made + beyond > 0);
-    text + "\n" + &show::table(&["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"], rows.chain(all)).to_string()
+    text + "\n"
+        + &show::table(&["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"], rows.chain(all))
+            .to_string()
 }
 
 fn row(name: &str, stats: &Stats) -> Vec<String> {

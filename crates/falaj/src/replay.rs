@@ -45,8 +45,7 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
     let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64);
-    let (arrivals, unmatched) =
-        if ours && own { (own_arrivals(&capture, link), 0) } else { foreign(&capture, link) };
+    let (arrivals, unmatched) = if ours && own { (own_arrivals(&capture, link), 0) } else { foreign(&capture, link) };
     for arrival in &arrivals {
         let flows = [&link.up, &link.down].get(arrival.pipe.0 as usize).map_or(0, |d| d.flows.len());
         ensure!(arrival.flow.index() < flows, "{name}: a packet of a flow that its scenario does not have");

@@ -319,7 +319,11 @@ mod tests {
         let packet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [4; 6]).single_vlan(7.try_into().unwrap());
         let mut ip = etherparse::Ipv4Header::new(0, 64, etherparse::ip_number::UDP, src, [10, 9, 9, 9]).unwrap();
         ip.dscp = 46.try_into().unwrap();
-        packet.ip(etherparse::IpHeaders::Ipv4(ip, Default::default())).udp(1, dport).write(&mut frame, &[0; 9]).unwrap();
+        packet
+            .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
+            .udp(1, dport)
+            .write(&mut frame, &[0; 9])
+            .unwrap();
         frame
     }
 

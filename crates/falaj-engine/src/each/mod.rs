@@ -22,6 +22,7 @@ pub use mask::{Each, Id, Mask};
 pub use set::Report;
 pub use stats::Stats;
 
+use crate::classifier::Classifier;
 use crate::key::Key;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Refusals, Refused, Setup};
@@ -68,21 +69,23 @@ impl Masks {
 
     /// Reads what they look at in a frame of this flow.
     pub fn ids(&self, flow: FlowId, frame: &[u8]) -> Ids {
-        let (link, of) = (self.link.as_ref(), self.of(flow.index()));
-        if link.is_none() && of.is_none() {
+        if self.link.is_none() && self.of(flow.index()).is_none() {
             return Ids::NONE;
         }
-        let key = Key::of_ethernet(frame);
-        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(&key, frame));
-        Ids { link: id(link), flow: id(of) }
+        self.ids_of(flow, &Key::of_ethernet(frame), frame)
+    }
+
+    #[inline]
+    fn ids_of(&self, flow: FlowId, key: &Key, frame: &[u8]) -> Ids {
+        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(key, frame));
+        Ids { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
     }
 
     /// The setup with as many flows in the place of each masked one as there will ever be.
     pub fn expanded(&self, setup: &Setup) -> Setup {
         let copies = |f: usize| self.of(f).map_or(1, Each::places) as usize;
         let flows = setup.flows.iter().enumerate();
-        let flows: Vec<FlowSetup> =
-            flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
+        let flows: Vec<FlowSetup> = flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
         Setup { flows, scheduler: setup.scheduler.clone(), ..*setup }
     }
 
@@ -146,6 +149,17 @@ impl Masks {
         }
         None
     }
+}
+
+/// The flow that a frame belongs to by these rules, and what it is to these masks: its headers are read once.
+#[inline]
+pub fn sort(rules: &Classifier, masks: &Masks, frame: &[u8]) -> (Option<FlowId>, Ids) {
+    if masks.is_none() {
+        return (rules.flow(frame), Ids::NONE);
+    }
+    let key = Key::of_ethernet(frame);
+    let flow = rules.flow_of(&key);
+    (flow, flow.map_or(Ids::NONE, |flow| masks.ids_of(flow, &key, frame)))
 }
 
 /// Queues of a link that masks may make: some gigabytes.

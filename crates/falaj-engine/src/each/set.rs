@@ -262,7 +262,13 @@ mod tests {
         set.stats_mut(1).sent(700, Span(5));
         assert_eq!(set.comes(&id(1), Time(60), never), 0);
         // The first is not over, the second owes something and stays.
-        assert_eq!(set.comes(&id(3), Time(120), |place| { assert_eq!(place, 1); false }), 2);
+        assert_eq!(
+            set.comes(&id(3), Time(120), |place| {
+                assert_eq!(place, 1);
+                false
+            }),
+            2
+        );
         assert_eq!(set.find(&id(2)), Some(1));
         assert_eq!(set.find(&id(9)), Some(3), "it would share");
         // The others go one by one, oldest first; a place is another's then.
@@ -270,14 +276,19 @@ mod tests {
         let report = set.report(5);
         assert_eq!((report.active, report.made, report.gone, report.beyond), (1, 4, 3, 0));
         assert_eq!((report.total.bytes, report.of_gone.packets()), (700, 1));
-        assert_eq!(report.last_gone.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().concat().len(), 3 * "sport 1 dport 7".len());
+        assert_eq!(
+            report.last_gone.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().concat().len(),
+            3 * "sport 1 dport 7".len()
+        );
     }
 
     #[test]
     fn nobody_knows_beforehand_which_ones_share() {
         let shared = |seed| {
             let mut set = set(640, seed);
-            (0..640).for_each(|n| { set.comes(&id(n), Time(0), |_| false); });
+            (0..640).for_each(|n| {
+                set.comes(&id(n), Time(0), |_| false);
+            });
             let places: Vec<u32> = (1000..2000).map(|n| set.comes(&id(n), Time(0), |_| false)).collect();
             assert_eq!(set.report(1).beyond, 1000);
             places

@@ -339,9 +339,7 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        let received = classified(&self.classifier, self.account, &buffer[..length]);
-        self.masked.look(&received, &buffer[..length]);
-        Ok(Some(received))
+        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
     }
 
     fn ids(&self) -> &Ids {

@@ -62,7 +62,9 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             say!("  {}: offers more than it is promised; what exceeds the promise may be lost", flow.name);
         }
         let slowest = flow.envelope.as_ref().ok().filter(|e| e.is_declared()).and_then(|e| e.buckets.iter().min());
-        if let Some((rate, _)) = slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none()) {
+        if let Some((rate, _)) =
+            slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
+        {
             say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
         }
     }
