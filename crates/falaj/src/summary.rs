@@ -125,6 +125,8 @@ struct Way {
     name: &'static str,
     rate: Rate,
     delay: Span,
+    /// It is many, each with this rate.
+    many: bool,
 }
 
 struct Named {
@@ -158,7 +160,8 @@ impl Summary {
         losses: Vec<(u64, String)>,
     ) -> Summary {
         let directions = [("up", &link.up), ("down", &link.down)];
-        let ways = directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay });
+        let ways =
+            directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay, many: d.masks.link.is_some() });
         let mut flows = Vec::new();
         for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
             let mut measured = measured.into_iter();
@@ -224,9 +227,10 @@ impl Summary {
             let given = |error: Option<Span>| show::span(error.map(|error| way.delay + error));
             let release = &sum.release;
             eprintln!(
-                "{}: asked {} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                "{}: asked {}{} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
                 way.name,
                 show::link_rate(way.rate),
+                if way.many { " each" } else { "" },
                 show::nanos(way.delay.0 as f64),
                 show::rate(sum.rate(self.elapsed)),
                 show::nanos(self.elapsed.0 as f64),

@@ -20,8 +20,6 @@ pub(crate) struct Queues {
     firsts: Vec<FlowId>,
     /// The ids of each flow that has a mask.
     sets: Vec<Option<Set>>,
-    /// Of each flow of the inner pipe, the flow that it is one of.
-    flow_of: Vec<u32>,
 }
 
 impl Queues {
@@ -31,14 +29,7 @@ impl Queues {
         let whole = PipeSpec { setup: masks.expanded(&spec.setup), masks: Masks::default(), ..spec.clone() };
         let inner = plain(id, &whole).map_err(|refused| masks.refused(refused, &spec.setup))?;
         let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
-        let copies = |f: usize| masks.of(f).map_or(1, |each| each.places() as usize);
-        Ok(Queues {
-            inner,
-            firsts: masks.firsts(flows),
-            sets: (0..flows).map(set).collect(),
-            flow_of: (0..flows).flat_map(|f| std::iter::repeat_n(f as u32, copies(f))).collect(),
-            masks,
-        })
+        Ok(Queues { inner, firsts: masks.firsts(flows), sets: (0..flows).map(set).collect(), masks })
     }
 
     /// What came out of the inner pipe, as the driver knows it; and counts it.
@@ -50,10 +41,11 @@ impl Queues {
                 Output::Drop(dropped) => &mut dropped.flow,
                 Output::Corrupt(_) => continue,
             };
-            let (place, of) = (*flow, self.flow_of[flow.index()]);
-            *flow = FlowId(of);
-            let Some(set) = &mut self.sets[of as usize] else { continue };
-            let stats = set.stats_mut(place.0 - self.firsts[of as usize].0);
+            // Few flows are quickly searched; a table of all places would be read from memory.
+            let (place, of) = (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
+            *flow = FlowId(of as u32);
+            let Some(set) = &mut self.sets[of] else { continue };
+            let stats = set.stats_mut(place.0 - self.firsts[of].0);
             match output {
                 Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
                 Output::Drop(dropped) if dropped.why == Why::Lost => stats.lost += 1,
@@ -139,7 +131,7 @@ impl Pipe for Queues {
     }
 
     fn rests(&mut self, now: Time) -> bool {
-        (0..self.firsts.len() as u32).all(|flow| self.forgettable(FlowId(flow), now)) && self.inner.rests(now)
+        self.inner.rests(now)
     }
 
     fn masks(&self) -> &Masks {

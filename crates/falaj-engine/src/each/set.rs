@@ -32,10 +32,10 @@ impl BuildHasher for Keyed {
     }
 }
 
+/// Where an id is, and when its last packet came.
 #[derive(Clone, Copy)]
-struct Place {
-    id: Id,
-    /// When its last packet came.
+struct At {
+    place: u32,
     last: Time,
 }
 
@@ -43,8 +43,9 @@ struct Place {
 pub(crate) struct Set {
     each: Each,
     keys: Keyed,
-    ids: HashMap<Id, u32, Keyed>,
-    places: Vec<Place>,
+    ids: HashMap<Id, At, Keyed>,
+    /// By place, whose it is.
+    owners: Vec<Id>,
     stats: Vec<Stats>,
     /// Places below this were handed out once.
     used: u32,
@@ -70,7 +71,7 @@ impl Set {
             each,
             ids: HashMap::with_hasher(keys.clone()),
             keys,
-            places: Vec::new(),
+            owners: Vec::new(),
             stats: vec![Stats::default(); each.shared() as usize],
             used: 0,
             free: Vec::new(),
@@ -86,7 +87,7 @@ impl Set {
     /// The place that this id has, if there were a packet of it now.
     pub(crate) fn find(&self, id: &Id) -> Option<u32> {
         let free = !self.free.is_empty() || self.used < self.each.most;
-        self.ids.get(id).copied().or_else(|| (!free).then(|| self.shared_by(id)))
+        self.ids.get(id).map(|at| at.place).or_else(|| (!free).then(|| self.shared_by(id)))
     }
 
     fn shared_by(&self, id: &Id) -> u32 {
@@ -100,9 +101,9 @@ impl Set {
         if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
             self.expire(now, goes);
         }
-        if let Some(&place) = self.ids.get(id) {
-            self.places[place as usize].last = now;
-            return place;
+        if let Some(at) = self.ids.get_mut(id) {
+            at.last = now;
+            return at.place;
         }
         self.make(id, now)
     }
@@ -112,7 +113,7 @@ impl Set {
             Some(place) => place,
             None if self.used < self.each.most => {
                 self.used += 1;
-                self.places.push(Place { id: *id, last: now });
+                self.owners.push(*id);
                 self.stats.push(Stats::default());
                 self.used - 1
             }
@@ -122,8 +123,8 @@ impl Set {
             }
         };
         self.made += 1;
-        self.places[place as usize] = Place { id: *id, last: now };
-        self.ids.insert(*id, place);
+        self.owners[place as usize] = *id;
+        self.ids.insert(*id, At { place, last: now });
         self.checks.push(Reverse((now + self.each.expire, place)));
         place
     }
@@ -133,7 +134,8 @@ impl Set {
         for _ in 0..STEPS {
             let Some(mut first) = self.checks.peek_mut().filter(|check| check.0.0 <= now) else { return };
             let place = first.0.1;
-            let over = self.places[place as usize].last + self.each.expire;
+            let last = self.ids.get(&self.owners[place as usize]).map_or(Time::ZERO, |at| at.last);
+            let over = last + self.each.expire;
             if over > now {
                 first.0.0 = over;
             } else if goes(place) {
@@ -147,7 +149,7 @@ impl Set {
     }
 
     fn let_go(&mut self, place: u32) {
-        let id = self.places[place as usize].id;
+        let id = self.owners[place as usize];
         self.ids.remove(&id);
         self.free.push(place);
         self.gone += 1;
@@ -201,7 +203,7 @@ impl Set {
             total,
             of_gone: self.of_gone,
             of_shared,
-            busiest: active.iter().map(|&place| told(&self.places[place as usize].id, stats(place))).collect(),
+            busiest: active.iter().map(|&place| told(&self.owners[place as usize], stats(place))).collect(),
             last_gone: self.last_gone.iter().rev().map(|(id, stats)| told(id, stats)).collect(),
         }
     }

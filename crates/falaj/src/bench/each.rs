@@ -34,8 +34,8 @@ pub(crate) struct Args {
 }
 
 /// Queues of one link, and links.
-const QUEUES: [u32; 3] = [100, 10_000, 100_000];
-const LINKS: [u32; 3] = [100, 1_000, 10_000];
+const QUEUES: [u32; 3] = [100_000, 10_000, 100];
+const LINKS: [u32; 3] = [10_000, 1_000, 100];
 
 /// Bytes of a packet, as the link accounts them.
 const SIZE: u32 = 500;
@@ -49,8 +49,8 @@ struct Figure {
     packet: f64,
     /// Nanoseconds to find out when something will be due next.
     next_due: f64,
-    /// Bytes of memory for each, when all of them are there.
-    bytes: f64,
+    /// Bytes of memory for each, when all of them are there; `None` where it may have been there before.
+    bytes: Option<f64>,
 }
 
 /// Memory of this process, in bytes.
@@ -119,12 +119,14 @@ fn measure(what: &'static str, many: u32, packets: u64, stop: &AtomicBool) -> Re
     let looked = cpu_nanos() - began;
     anyhow::ensure!(due.is_some_and(|due| due > now.0), "nothing is due");
     let (packet, next_due) = (used as f64 / packets as f64, looked as f64 / LOOKS as f64);
-    Ok((!stop.load(Ordering::Relaxed)).then_some(Figure { what, many, packet, next_due, bytes }))
+    let figure = Figure { what, many, packet, next_due, bytes: Some(bytes) };
+    Ok((!stop.load(Ordering::Relaxed)).then_some(figure))
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let cases: Vec<(&'static str, u32)> =
-        QUEUES.map(|n| ("queues", n)).into_iter().chain(LINKS.map(|n| ("links", n))).collect();
+    // The largest first: what smaller ones take is found free then.
+    let cases = LINKS.map(|n| ("links", n)).into_iter().chain(QUEUES.map(|n| ("queues", n)));
+    let cases: Vec<(&'static str, u32)> = cases.collect();
     let mut figures: Vec<Figure> = Vec::new();
     let bar = show::progress((cases.len() * args.repeat.max(1)) as u64, "measuring");
     let ((), interrupted) = interruptible(|stop| {
@@ -136,8 +138,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 bar.inc(1);
             }
             let median = |of: fn(&Figure) -> f64| median(all.iter().map(of).collect());
-            // Memory that one run gave back the next one finds: the first tells what it takes.
-            let bytes = all[0].bytes;
+            // Memory that one run gave back the next one finds.
+            let largest = if what == "links" { LINKS[0] } else { QUEUES[0] };
+            let bytes = all[0].bytes.filter(|_| many == largest);
             figures.push(Figure { what, many, packet: median(|f| f.packet), next_due: median(|f| f.next_due), bytes });
         }
         Ok(())
@@ -159,7 +162,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             format!("{} {}", f.many, f.what),
             format!("{:.0} ns", f.packet),
             format!("{:.0} ns", f.next_due),
-            show::bytes(f.bytes),
+            f.bytes.map_or(show::DASH.into(), show::bytes),
         ]
     };
     say!("{}", show::table(&["made", "packet", "next due", "memory each"], figures.iter().map(row)));
