@@ -594,8 +594,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn rests(&mut self, now: Time) -> bool {
-        let flows = (0..self.book.tallies.len() as u32).map(FlowId);
-        self.link == Link::Idle && self.wire.is_rested(now) && flows.into_iter().all(|flow| self.forgettable(flow, now))
+        let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
+        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
     }
 
     fn masks(&self) -> &Masks {

@@ -177,8 +177,8 @@ fn a_link_that_went_forgot_nothing() {
     for seed in 0..1_500 {
         let mut dice = Dice::new(seed);
         let mut spec = undivided(&mut dice);
-        if spec.kind == "virtual-links" {
-            // Their phases go on while nobody is there.
+        // Others round by a time that goes on while nobody is there, and decide ties otherwise.
+        if !["fifo", "drr", "wrr", "virtual-clock"].contains(&spec.kind) {
             continue;
         }
         impair(&mut dice, &mut spec);
@@ -193,7 +193,7 @@ fn a_link_that_went_forgot_nothing() {
         assert_eq!(plain.out, masked.out, "seed {seed}: {spec:?}");
         gone += masked.engine.report(PIPE, None, 1).expect("it has a mask").gone;
     }
-    assert!(gone > 500, "{gone}");
+    assert!(gone > 200, "{gone}");
 }
 
 fn link(kind: &'static str, flow: Values, masks: Masks) -> PipeSpec {
@@ -217,14 +217,15 @@ fn debts_outlast_idleness() {
     let masks = Masks { link: None, flows: vec![Some(each(8, 1_000_000))] };
     let mut engine = Engine::new(&[link("virtual-clock", own, masks)]).expect("nine flows fit");
     (0..20).for_each(|_| drop(send(&mut engine, 1, 0)));
-    let mut gone = |at| {
+    let mut known = |at| {
         send(&mut engine, 2, at);
-        engine.report(PIPE, Some(FlowId(0)), 1).expect("it has a mask").gone
+        let report = engine.report(PIPE, Some(FlowId(0)), 9).expect("it has a mask");
+        report.busiest.iter().any(|(id, _)| id == "src 0.0.0.1")
     };
-    assert_eq!(gone(10_000_000), 0, "idle for 8 ms, and ahead by 10");
-    assert_eq!(gone(19_900_000), 0);
+    assert!(known(10_000_000), "idle for 8 ms, and ahead by 10");
+    assert!(known(19_900_000));
     // Looked at again a millisecond later at the latest.
-    assert_eq!(gone(21_100_000), 1);
+    assert!(!known(21_100_000));
 }
 
 /// A bucket that its owner has emptied is not full again because he was away.
@@ -249,9 +250,9 @@ fn made_up_ids_share() {
     send(&mut engine, 7, 0);
     let mut delays = Vec::new();
     for n in 0..20_000 {
-        // Ten times what the link carries, each packet from another address; and one of ours in 100.
+        // Ten times what the link carries, each packet from another address; and one of ours in 200.
         let mut out = send(&mut engine, 1_000_000 + n, u64::from(n) * 10_000);
-        if n % 100 == 0 {
+        if n % 200 == 0 {
             out.extend(send(&mut engine, 7, u64::from(n) * 10_000));
         }
         assert!(!out.iter().any(|o| matches!(o, Output::Drop(d) if d.handle == 7)), "ours are never lost");
@@ -263,7 +264,7 @@ fn made_up_ids_share() {
     assert!(report.of_shared.dropped > 10_000, "{report:?}");
     // A round of the 639 that had a packet each, and later of those that share and ours.
     assert!(
-        delays.len() > 150 && delays[delays.len() / 2..].iter().all(|d| *d <= Span::from_micros(1_300)),
+        delays.len() > 80 && delays[delays.len() / 2..].iter().all(|d| *d <= Span::from_micros(1_300)),
         "{delays:?}"
     );
 }

@@ -8,7 +8,9 @@ fn link(body: &str) -> String {
 
 #[test]
 fn a_mask_is_read_for_each_direction() {
-    let text = link("each = \"near\"\nexpire = \"1s\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"src/24 dport\"\nmax-flows = 5");
+    let text = link(
+        "each = \"near\"\nexpire = \"1s\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"src/24 dport\"\nmax-flows = 5",
+    );
     let (scenario, warnings) = parse(&text, "a.toml").unwrap();
     assert!(warnings.is_empty(), "{warnings}");
     let link = &scenario.links[0];

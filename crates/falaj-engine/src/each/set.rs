@@ -84,10 +84,14 @@ impl Set {
         }
     }
 
-    /// The place that this id has, if there were a packet of it now.
+    /// The place where a packet of this id would wait behind others; `None`: one of its own, and nobody is there.
     pub(crate) fn find(&self, id: &Id) -> Option<u32> {
-        let free = !self.free.is_empty() || self.used < self.each.most;
-        self.ids.get(id).map(|at| at.place).or_else(|| (!free).then(|| self.shared_by(id)))
+        let own = self.ids.get(id).map(|at| at.place);
+        own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
+    }
+
+    fn has_free(&self) -> bool {
+        !self.free.is_empty() || self.used < self.each.most
     }
 
     fn shared_by(&self, id: &Id) -> u32 {
@@ -97,18 +101,23 @@ impl Set {
     /// The place of this id, of which a packet comes. `goes` is asked whether a
     /// place that nobody used for long may be another's, and if so it is.
     #[inline]
-    pub(crate) fn comes(&mut self, id: &Id, now: Time, goes: impl FnMut(u32) -> bool) -> u32 {
+    pub(crate) fn comes(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
         if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
-            self.expire(now, goes);
+            self.expire(now, &mut goes);
         }
         if let Some(at) = self.ids.get_mut(id) {
             at.last = now;
             return at.place;
         }
-        self.make(id, now)
+        self.make(id, now, goes)
     }
 
-    fn make(&mut self, id: &Id, now: Time) -> u32 {
+    fn make(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+        // Packets of its may wait where it had to share: it goes on there until nobody waits, or they would be overtaken.
+        if self.beyond > 0 && !goes(self.shared_by(id)) {
+            self.beyond += 1;
+            return self.shared_by(id);
+        }
         let place = match self.free.pop() {
             Some(place) => place,
             None if self.used < self.each.most => {
