@@ -2,12 +2,13 @@
 
 use crate::calendar::Calendar;
 use crate::change::{Change, Part, Prepared};
+use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
 use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 
 /// A pipe of the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +127,8 @@ pub enum Why {
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
     calendar: Calendar,
+    /// Of no pipe is what is due next sooner after the event that decides it.
+    least_delay: Span,
 }
 
 /// Why a change of a pipe is not made.
@@ -150,6 +153,8 @@ pub enum Unfit {
     },
     /// There is no such pipe.
     NoSuchPipe,
+    /// Its masks are others: what they made would have no place.
+    OtherMasks,
 }
 
 impl std::fmt::Display for Unfit {
@@ -157,6 +162,9 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
+            Unfit::OtherMasks => f.write_str(
+                "`each`, `max-flows` and `expire` stay as they are while a link runs, and so do flows beside them",
+            ),
             Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
             Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
             Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
@@ -174,7 +182,13 @@ impl Engine {
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
-        Ok(Engine { pipes, calendar })
+        let mut engine = Engine { pipes, calendar, least_delay: Span::ZERO };
+        engine.measure();
+        Ok(engine)
+    }
+
+    fn measure(&mut self) {
+        self.least_delay = self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -182,18 +196,33 @@ impl Engine {
     /// goes back.
     #[inline]
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
+        self.input_of(pipe, unit, &Ids::NONE, now, out);
+    }
+
+    /// The same for a unit of which these masks' ids are known: it goes to the queue
+    /// and the link that they have, or that are made for them.
+    #[inline]
+    pub fn input_of(&mut self, pipe: PipeId, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
-        let due = self.pipes[i].arrive(unit, now, out);
+        let due = self.pipes[i].arrive(unit, ids, now, out);
         self.calendar.set(i, due);
     }
 
     /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
     /// Only policies of queues look at that: [`heeds_labels`](Engine::heeds_labels).
-    pub fn input_labelled(&mut self, pipe: PipeId, unit: Unit, label: Label, now: Time, out: &mut Vec<Output>) {
+    pub fn input_labelled(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: &Ids,
+        label: Label,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         self.poll(now, out);
         self.pipes[pipe.0 as usize].announce(label);
-        self.input(pipe, unit, now, out);
+        self.input_of(pipe, unit, ids, now, out);
     }
 
     /// Does this pipe look at more than the length of units?
@@ -226,6 +255,7 @@ impl Engine {
     fn fits(&self, part: &Part) -> Result<(), Unfit> {
         let Part { pipe, successor, handover } = part;
         let now = self.pipes.get(pipe.0 as usize).ok_or(Unfit::NoSuchPipe)?;
+        self.masks_alike(part)?;
         let flows = now.flows();
         if handover.flows.is_empty() && successor.flows() < flows {
             return Err(Unfit::Fewer { flows });
@@ -240,6 +270,15 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Are the masks those that a pipe has, and does no flow beside them go or change its place?
+    fn masks_alike(&self, part: &Part) -> Result<(), Unfit> {
+        let (now, then) = (self.pipes[part.pipe.0 as usize].masks(), part.successor.masks());
+        let flows = now.flows.len().max(then.flows.len());
+        let alike = now.link == then.link && (0..flows).all(|flow| now.of(flow) == then.of(flow));
+        let stay = now.is_none() || part.handover.flows.is_empty();
+        if alike && stay { Ok(()) } else { Err(Unfit::OtherMasks) }
     }
 
     /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of none. No
@@ -258,6 +297,7 @@ impl Engine {
             let due = place.succeed(successor, &handover, now, out);
             self.calendar.set(i, due);
         }
+        self.measure();
         Ok(())
     }
 
@@ -281,13 +321,13 @@ impl Engine {
     /// arrives: whoever hands units over may sleep until then, and events that
     /// only move a phase on wake nobody.
     pub fn next_due(&self) -> Time {
-        self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
+        self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is
     /// asked to wait for that asks again after the next event.
-    pub fn has_room(&self, pipe: PipeId, flow: FlowId, bytes: u32) -> bool {
-        self.pipes[pipe.0 as usize].has_room(flow, bytes)
+    pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+        self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
     /// A packet of so many bytes that this pipe has not sent yet by `now` is due
@@ -299,6 +339,13 @@ impl Engine {
     /// What happened to a flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)
+    }
+
+    /// What is known of the queues that a flow's mask made, or of the links that the pipe's
+    /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
+    /// Of the flows of a link that is many nothing is known link by link.
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 
     /// What a flow is promised.

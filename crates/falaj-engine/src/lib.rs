@@ -8,6 +8,7 @@
 //! | [`calendar`] | of many things, which is due first |
 //! | [`change`] | changes of pipes while packets wait, all or nothing |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`container`] | packets that cross a boundary together |
 //! | [`ecn`] | which packets may be marked instead of dropped, and how |
@@ -25,6 +26,7 @@ pub mod chance;
 pub mod change;
 pub mod classifier;
 pub mod container;
+pub mod each;
 pub mod ecn;
 pub mod engine;
 pub mod fairness;

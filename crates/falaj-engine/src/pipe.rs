@@ -6,6 +6,9 @@
 //! engine is polled makes no difference.
 
 use crate::change::{Fate, Handover};
+use crate::each::links::Links;
+use crate::each::queues::Queues;
+use crate::each::{Ids, Masks, Report};
 use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
 use crate::impair::event::Chances;
@@ -43,6 +46,8 @@ pub struct PipeSpec {
     pub impairments: Impairments,
     /// Where the random numbers of that begin.
     pub seed: u64,
+    /// Which of its flows are many, and whether it is.
+    pub masks: Masks,
 }
 
 impl PipeSpec {
@@ -56,6 +61,7 @@ impl PipeSpec {
             delay,
             impairments: Impairments::default(),
             seed: 0,
+            masks: Masks::default(),
         }
     }
 }
@@ -72,12 +78,13 @@ impl PipeSpec {
     /// a link on which a packet's time is not known beforehand.
     pub fn refused(&self) -> Option<Refused> {
         let divides = by_time(self.kind, &self.setup) && self.no_promise().is_some();
-        divides.then(|| Refused {
+        let refused = divides.then(|| Refused {
             flow: None,
             param: "kind",
             what: "`virtual-links` divides the time of a link that serialises at one rate".into(),
             help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
-        })
+        });
+        refused.or_else(|| self.masks.impossible(self.kind, &self.setup))
     }
 }
 
@@ -129,7 +136,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts what happened to another flow as well; the most that ever waited is the greater of both.
+    /// Adds what another flow has counted; of queues' greatest lengths the greater counts.
     pub fn add(&mut self, more: &Counters) {
         self.offered += more.offered;
         self.offered_bytes += more.offered_bytes;
@@ -373,7 +380,7 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
     /// What changes the pipe says when its next event is due.
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time;
+    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
     /// What is known of the unit that arrives next.
@@ -381,7 +388,9 @@ pub(crate) trait Pipe: Send + Any {
     fn heeds_labels(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
-    fn has_room(&self, flow: FlowId, bytes: u32) -> bool;
+    /// What is due next is so much later than the event that decides it, at least.
+    fn least_delay(&self) -> Span;
+    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool;
     /// A packet of so many bytes that is not decided by `now` is due no earlier.
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
@@ -395,6 +404,12 @@ pub(crate) trait Pipe: Send + Any {
     fn of_the_gone(&self) -> Counters;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
+    /// May another pipe start afresh in the place of this one?
+    fn rests(&mut self, now: Time) -> bool;
+    /// Its masks.
+    fn masks(&self) -> &Masks;
+    /// What is known of those that the mask of this flow made, or that of the link.
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
     /// Takes over the packets, the link's state and the counters of `old`.
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
     /// What another kind of pipe may go on with.
@@ -456,6 +471,20 @@ struct Of<S: Server> {
 
 /// Builds the pipe that `spec` asks for.
 pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
+    if let Some(refused) = spec.refused() {
+        return Err(refused.into());
+    }
+    if spec.masks.link.is_some() {
+        return Ok(Box::new(Links::new(id, spec)?));
+    }
+    if !spec.masks.is_none() {
+        return Ok(Box::new(Queues::new(id, spec)?));
+    }
+    plain(id, spec)
+}
+
+/// The same for one that has no masks and that nothing refuses.
+pub(crate) fn plain(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
     struct Builder<'a>(PipeId, &'a PipeSpec);
     impl Visitor for Builder<'_> {
         type Output = Result<Box<dyn Pipe>, Refusals>;
@@ -470,10 +499,7 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
             Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
-    match spec.refused() {
-        Some(refused) => Err(refused.into()),
-        None => registry::build(spec.kind, &spec.setup, Builder(id, spec))?,
-    }
+    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
 }
 
 fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<dyn Pipe> {
@@ -682,7 +708,7 @@ impl<S: Server> Of<S> {
 }
 
 impl<S: Server + 'static> Pipe for Of<S> {
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time {
+    fn arrive(&mut self, unit: Unit, _: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
@@ -744,7 +770,11 @@ impl<S: Server + 'static> Pipe for Of<S> {
         then + self.least_delay
     }
 
-    fn has_room(&self, flow: FlowId, bytes: u32) -> bool {
+    fn least_delay(&self) -> Span {
+        self.least_delay
+    }
+
+    fn has_room(&self, flow: FlowId, _: &Ids, bytes: u32) -> bool {
         self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
     }
 
@@ -788,6 +818,19 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
         self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
+    }
+
+    fn rests(&mut self, now: Time) -> bool {
+        let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
+        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
+    }
+
+    fn masks(&self) -> &Masks {
+        &self.spec.masks
+    }
+
+    fn report(&self, _: Option<FlowId>, _: usize) -> Option<Report> {
+        None
     }
 
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {

@@ -4,6 +4,7 @@ mod common;
 
 use common::{Dice, any_pipe, become_kind, bursts, divide, emits, impair};
 use falaj_engine::chance::Chance;
+use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId, Why};
@@ -78,7 +79,7 @@ fn run(
     for (handle, a) in arrivals.iter().enumerate() {
         poll(&mut engine, a.at, &mut out);
         let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-        engine.input_labelled(PIPE, unit, label(seed, handle), a.at, &mut out);
+        engine.input_labelled(PIPE, unit, &Ids::NONE, label(seed, handle), a.at, &mut out);
     }
     let mut steps = 0;
     while engine.next_event() != Time::NEVER {
@@ -199,7 +200,7 @@ fn a_change_loses_nothing_untold() {
             see(&mut out, &mut queued);
             queued[a.flow.index()].push_back(handle as u32);
             let unit = Unit { flow: a.flow, handle: handle as u32, bytes: a.bytes };
-            engine.input_labelled(PIPE, unit, label(seed, handle), a.at, &mut out);
+            engine.input_labelled(PIPE, unit, &Ids::NONE, label(seed, handle), a.at, &mut out);
             see(&mut out, &mut queued);
         }
         engine.poll(Time(1 << 50), &mut out);
@@ -223,7 +224,7 @@ fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> V
     for ms in of {
         for _ in 0..each {
             let unit = Unit { flow: FlowId(0), handle, bytes: 1000 };
-            engine.input_labelled(PIPE, unit, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
+            engine.input_labelled(PIPE, unit, &Ids::NONE, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
             handle += 1;
         }
     }
@@ -303,7 +304,14 @@ fn fq_codel_takes_it_from_the_fattest() {
                 continue;
             }
             let unit = Unit { flow: FlowId(0), handle: connection as u32, bytes: if small { 100 } else { 1000 } };
-            engine.input_labelled(PIPE, unit, Label { ecn: Ecn::Not, connection }, Time(ms * 1_000_000), &mut out);
+            engine.input_labelled(
+                PIPE,
+                unit,
+                &Ids::NONE,
+                Label { ecn: Ecn::Not, connection },
+                Time(ms * 1_000_000),
+                &mut out,
+            );
             let waiting = engine.counters(PIPE, FlowId(0)).backlog;
             assert!(waiting <= 21, "20 wait and one is on the wire: {waiting}");
         }
@@ -329,7 +337,7 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     for ms in 0..5_000u64 {
         let mut send = |ecn, handle, bytes| {
             let unit = Unit { flow: FlowId(0), handle, bytes };
-            engine.input_labelled(PIPE, unit, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
+            engine.input_labelled(PIPE, unit, &Ids::NONE, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
         };
         send(Ecn::Ect1, 1, 200);
         send(Ecn::Not, 0, 820);

@@ -5,14 +5,16 @@
 
 use crate::clock::monotonic;
 use crate::poll::Watch;
-use crate::port::{Port, Received, classified, turn};
+use crate::port::{Masked, Port, Received, classified, label, mark, turn};
 use crate::tap::Tap;
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
 use falaj_engine::container::Policy;
+use falaj_engine::each::{Ids, Masks};
 use falaj_engine::engine::Corrupt;
+use falaj_sched::label::Label;
 use falaj_sched::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;
@@ -48,8 +50,8 @@ impl Guest {
     }
 
     /// As a port of the link, which classifies and accounts what comes from the guest.
-    pub fn port(self, classifier: Classifier, account: Account) -> GuestPort {
-        GuestPort { crossing: self.crossing, classifier, account }
+    pub fn port(self, classifier: Classifier, account: Account, masks: Masks) -> GuestPort {
+        GuestPort { crossing: self.crossing, classifier, account, masked: Masked::by(masks) }
     }
 }
 
@@ -58,6 +60,7 @@ pub struct GuestPort {
     crossing: Crossing,
     classifier: Classifier,
     account: Account,
+    masked: Masked,
 }
 
 /// Whatever goes wrong with the rings themselves is the end of the port.
@@ -69,7 +72,9 @@ impl GuestPort {
     fn unit(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         match self.crossing.receive(buffer).map_err(ended)? {
             None => Ok(None),
-            Some(Ok(length)) => Ok(Some(classified(&self.classifier, self.account, &buffer[..length]))),
+            Some(Ok(length)) => {
+                Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
+            }
             Some(Err(malformed)) => Err(io::Error::new(io::ErrorKind::InvalidData, malformed)),
         }
     }
@@ -114,6 +119,22 @@ impl Port for GuestPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn ids(&self) -> &Ids {
+        self.masked.ids()
+    }
+
+    fn label(&self, unit: &[u8]) -> Label {
+        label(unit)
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        mark(unit);
+    }
+
+    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
+        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -32,7 +32,7 @@ pub fn to_sandbox(link: &Link, sandbox: &mut Sandbox, clock: Clock, options: Opt
             return packet_port(socket, d);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
-        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account).masked(d.masks.clone())))
     })
 }
 
@@ -52,10 +52,10 @@ pub fn to_guest(
         if from == End::Far
             && let Some(guest) = guest.take()
         {
-            return Ok(Box::new(guest.port(d.classifier(), d.account)));
+            return Ok(Box::new(guest.port(d.classifier(), d.account, d.masks.clone())));
         }
         let tap = sandbox.take_tap(from).ok_or_else(|| io::Error::other("a link to a guest needs TAP interfaces"))?;
-        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account)))
+        Ok(Box::new(TapPort::new(from, tap, d.classifier(), d.account).masked(d.masks.clone())))
     })
 }
 
@@ -70,7 +70,8 @@ pub fn to_interfaces(
 }
 
 fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {
-    Ok(Box::new(PacketPort::new(PacketReader::new(Arc::clone(socket))?, d.classifier(), d.account)))
+    let reader = PacketReader::new(Arc::clone(socket))?;
+    Ok(Box::new(PacketPort::new(reader, d.classifier(), d.account).masked(d.masks.clone())))
 }
 
 /// The link between two ports, each made for what comes in there.

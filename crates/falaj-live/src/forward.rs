@@ -30,6 +30,7 @@ use crate::release::Releases;
 use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
+use falaj_engine::each::Report;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::Counters;
 use falaj_engine::{Engine, Output, PipeId};
@@ -481,7 +482,7 @@ impl Forwarder {
                 self.engine.poll(now, &mut self.out);
                 // Where nothing will ever make room the queue is too small for it.
                 let ever = self.engine.next_event() != Time::NEVER;
-                if ever && !self.engine.has_room(pipe, flow, bytes) {
+                if ever && !self.engine.has_room(pipe, flow, self.ports[i].port.ids(), bytes) {
                     self.waiting[i] = Some(arriving);
                     break;
                 }
@@ -490,10 +491,12 @@ impl Forwarder {
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
+            // A port is not read while a unit of its waits: these are still that one's.
+            let ids = self.ports[i].port.ids();
             let entering = Unit { flow, handle, bytes };
             match label {
-                Some(label) => self.engine.input_labelled(pipe, entering, label, now, &mut self.out),
-                None => self.engine.input(pipe, entering, now, &mut self.out),
+                Some(label) => self.engine.input_labelled(pipe, entering, ids, label, now, &mut self.out),
+                None => self.engine.input_of(pipe, entering, ids, now, &mut self.out),
             }
         }
         self.note();
@@ -597,6 +600,11 @@ impl Forwarder {
     /// The engine's counters of one flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.engine.counters(pipe, flow)
+    }
+
+    /// What a mask made, of a flow or of the link; see [`Engine::report`].
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.engine.report(pipe, flow, busiest)
     }
 
     /// What was lost outside the engine.

@@ -5,6 +5,7 @@ use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::{Ids, Masks, sort};
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_sched::label::Label;
@@ -51,6 +52,10 @@ pub trait Port {
     fn longest(&self) -> usize;
     /// Reads one unit, if there is one; never waits.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
+    /// What the unit that was read last is to the masks of the link.
+    fn ids(&self) -> &Ids {
+        &Ids::NONE
+    }
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
     /// Turns a bit of a unit that this port has read, so that it is found wrong
@@ -67,8 +72,8 @@ pub trait Port {
     }
 
     /// From now on units are sorted into flows and accounted like this. A port whose units are all of one flow does not mind.
-    fn sort_by(&mut self, classifier: Classifier, account: Account) {
-        let _ = (classifier, account);
+    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
+        let _ = (classifier, account, masks);
     }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
@@ -81,6 +86,24 @@ pub struct TapPort {
     tap: Tap,
     classifier: Classifier,
     account: Account,
+    masked: Masked,
+}
+
+/// The masks of the link behind a port, and what the last unit was to them.
+#[derive(Debug, Default)]
+pub(crate) struct Masked {
+    masks: Masks,
+    ids: Ids,
+}
+
+impl Masked {
+    pub(crate) fn by(masks: Masks) -> Masked {
+        Masked { masks, ids: Ids::NONE }
+    }
+
+    pub(crate) fn ids(&self) -> &Ids {
+        &self.ids
+    }
 }
 
 const ETHERNET: usize = 14;
@@ -99,9 +122,11 @@ fn header(frame: &[u8]) -> usize {
 }
 
 /// What a unit is to the link, by the frame behind its virtio-net header.
-pub(crate) fn classified(classifier: &Classifier, account: Account, unit: &[u8]) -> Received {
+pub(crate) fn classified(classifier: &Classifier, account: Account, masked: &mut Masked, unit: &[u8]) -> Received {
     let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
-    let (length, flow) = (unit.len(), classifier.flow(frame));
+    let length = unit.len();
+    let flow;
+    (flow, masked.ids) = sort(classifier, &masked.masks, frame);
     let bytes = |ip: usize| account.from_ip(ip as u32);
     match Train::of(unit) {
         Some(train) => {
@@ -133,7 +158,12 @@ pub(crate) fn mark(unit: &mut [u8]) {
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
-        TapPort { end, tap, classifier, account }
+        TapPort { end, tap, classifier, account, masked: Masked::default() }
+    }
+
+    /// The same for a link with these masks.
+    pub fn masked(self, masks: Masks) -> TapPort {
+        TapPort { masked: Masked::by(masks), ..self }
     }
 }
 
@@ -148,7 +178,11 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
+        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
+    }
+
+    fn ids(&self) -> &Ids {
+        self.masked.ids()
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
@@ -167,8 +201,8 @@ impl Port for TapPort {
         mark(unit);
     }
 
-    fn sort_by(&mut self, classifier: Classifier, account: Account) {
-        (self.classifier, self.account) = (classifier, account);
+    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
+        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -5,6 +5,7 @@ use crate::buffer;
 use crate::port::{Port, Received};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::Masks;
 use falaj_engine::engine::Corrupt;
 use falaj_sched::queue::FlowId;
 use std::io;
@@ -65,7 +66,7 @@ impl Port for RelayPort {
         corrupt.turn(unit);
     }
 
-    fn sort_by(&mut self, _: Classifier, account: Account) {
+    fn sort_by(&mut self, _: Classifier, account: Account, _: Masks) {
         self.account = account;
     }
 

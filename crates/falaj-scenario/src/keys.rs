@@ -37,6 +37,8 @@ pub enum Holds {
     },
     /// A rule for packets or a list of them; see [`crate::parse_match`].
     Rules,
+    /// What tells packets of a flow or a link apart; see [`crate::PARTS`].
+    Mask,
     /// The name of a link.
     LinkName,
     /// The name of a flow.
@@ -469,6 +471,31 @@ pub const SLOT: &[Key] = &[
     ),
 ];
 
+const EACH_LINK: Key = key(
+    "each",
+    Holds::Mask,
+    Otherwise("one link"),
+    "a mask: makes a link of its own, with queues and scheduler, for each value of these parts of packets",
+);
+const EACH_FLOW: Key = key(
+    "each",
+    Holds::Mask,
+    Otherwise("one queue"),
+    "a mask: makes a queue of its own for each value of these parts of the flow's packets, all with the flow's settings",
+);
+const MOST: Key = key(
+    "max-flows",
+    Holds::Value(Kind::Count { min: 1, max: falaj_engine::each::Each::LIMIT as u64 }),
+    Default(crate::masks::MOST),
+    "so many of them at a time, for `each`; those beyond share some, and promises are for so many",
+);
+const EXPIRE: Key = key(
+    "expire",
+    Holds::PositiveSpan,
+    Default(crate::masks::EXPIRE),
+    "one that is idle for so long goes, for `each`, unless it owes something; what it counted stays",
+);
+
 /// `[link.NAME]`: both directions alike, unless `up` or `down` say otherwise.
 pub const LINK: &[Key] = &[
     RATE,
@@ -489,6 +516,9 @@ pub const LINK: &[Key] = &[
     JITTERS,
     SLOTTED,
     PROFILED,
+    EACH_LINK,
+    MOST,
+    EXPIRE,
     key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
     key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
 ];
@@ -496,7 +526,7 @@ pub const LINK: &[Key] = &[
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
     RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS,
-    REORDERS, JITTERS, SLOTTED, PROFILED,
+    REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST, EXPIRE,
 ];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
@@ -602,6 +632,9 @@ pub const FLOW: &[Key] = &[
     QUEUE,
     NEEDED,
     SENDS,
+    EACH_FLOW,
+    MOST,
+    EXPIRE,
     key(
         "scheduler",
         Holds::Scheduler,
@@ -641,6 +674,9 @@ pub const ENVELOPE: &[Key] = &[
     ),
 ];
 
+/// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
+pub const SOURCES_MAX: u64 = 4_000_000;
+
 /// `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
     key("link", Holds::LinkName, Otherwise("the only link"), "the link it passes"),
@@ -661,6 +697,12 @@ pub const TRAFFIC: &[Key] = &[
     key("size", Holds::Value(Kind::Bytes), Required, "size of every packet, as the link accounts bytes"),
     key("on", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean length of a burst; for `on-off` alone"),
     key("off", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean pause between bursts; for `on-off` alone"),
+    key(
+        "sources",
+        Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
+        Default("1"),
+        "so many sources alike, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
+    ),
     key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
     key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),
     key(

@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `units` | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that say which packets are a flow's |
+//! | `masks` | what makes a flow or a link many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
@@ -53,6 +54,7 @@ mod format;
 mod impair;
 pub mod keys;
 mod link;
+mod masks;
 mod matching;
 mod model;
 mod nearest;
@@ -72,6 +74,7 @@ mod unlikely;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
+pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;

@@ -2,6 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{Fallback, Holds, Key};
+use crate::masks::{Written, parse_mask};
 use crate::matching::parse_match;
 use crate::nearest;
 use crate::reference;
@@ -18,6 +19,7 @@ use toml::de::{DeTable, DeValue};
 pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
+    Mask(Written),
     Name(&'a str),
     Numbers(Vec<RangeInclusive<u64>>),
     Signed(i32),
@@ -270,6 +272,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::Rules, DeValue::String(text)) => {
             return rule(key, text, &at, problems).map(|m| Datum::Rules(vec![m]));
         }
+        (Holds::Mask, DeValue::String(text)) => return mask(key, text, &at, problems).map(Datum::Mask),
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
         (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
@@ -331,14 +334,19 @@ fn tables<'a>(
 }
 
 fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
-    parse_match(text)
-        .map_err(|mut error| {
-            // Without escapes, the text lies in the file as it is, after its quote.
-            let plain = at.len() == text.len() + 2;
-            let part = error.at.take().filter(|_| plain).map(|part| at.start + 1 + part.start..at.start + 1 + part.end);
-            problems.push(at_value(key, error, &part.unwrap_or(at.clone())));
-        })
-        .ok()
+    parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
+}
+
+fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Written> {
+    parse_mask(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
+}
+
+/// At the part of the text that is wrong.
+fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
+    // Without escapes, the text lies in the file as it is, after its quote.
+    let plain = at.len() == text.len() + 2;
+    let part = error.at.take().filter(|_| plain).map(|part| at.start + 1 + part.start..at.start + 1 + part.end);
+    at_value(key, error, &part.unwrap_or(at.clone()))
 }
 
 /// What to write for a key.
@@ -360,6 +368,7 @@ fn advice(key: &Key) -> String {
             return format!("write one of these in quotes: {}", nearest::list(words.iter().copied()));
         }
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
+        Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),

@@ -4,6 +4,7 @@
 //! than what the parser does.
 
 use crate::keys::{FILE, Fallback, Holds, Key, TABLES, Table};
+use crate::masks::PARTS;
 use crate::matching::TERMS;
 use crate::nearest;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
@@ -143,6 +144,12 @@ fn key_text(topic: &Topic) -> String {
         None => {}
     }
     row(&mut out, "example", &example(topic));
+    if matches!(key.holds, Holds::Mask) {
+        out.push_str("\n  parts of a mask:\n");
+        for (part, doc) in PARTS {
+            line(&mut out, format_args!("    {part:<10} {doc}"));
+        }
+    }
     if matches!(key.holds, Holds::Rules) {
         out.push_str("\n  terms of a rule, of which all must hold:\n");
         for (term, doc) in TERMS {
@@ -200,6 +207,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
         Holds::Value(Kind::Choice(words)) => format!("one of {}", nearest::list(words.iter().copied())),
         Holds::Rules => "a rule, or a list of rules".into(),
+        Holds::Mask => "parts of a packet".into(),
         Holds::LinkName => "the name of a link".into(),
         Holds::FlowName => "the name of a flow".into(),
         Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
@@ -247,6 +255,7 @@ fn sample(key: &Key, discipline: bool) -> String {
             return format!("\"{}\"", other.or(words.first()).unwrap_or(&""));
         }
         Holds::Rules => "udp dport 5004",
+        Holds::Mask => "src/24 dport",
         Holds::LinkName => "uplink",
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
@@ -311,6 +320,13 @@ pub fn markdown() -> String {
     out.push_str("| term | what it means |\n|---|---|\n");
     for (term, doc) in TERMS {
         line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
+    }
+    out.push_str(
+        "\n## Masks\n\nA mask, `each`, is one or more parts; packets in which all of these are alike belong together.\n\n\
+         | part | what it is |\n|---|---|\n",
+    );
+    for (part, doc) in PARTS {
+        line(&mut out, format_args!("| `{part}` | {} |", cell(doc)));
     }
     out.push_str(
         "\n## Disciplines\n\nEach has keys of its own, of the scheduler and of each flow: [Disciplines](disciplines.md).\n",

@@ -69,6 +69,7 @@ pub(crate) fn source<'a>(
     let flow = pick("flow", flow_name, names.iter().map(String::as_str), &of, &fields, problems)?;
 
     let Some(Value::Rate(rate)) = given.get("rate") else { return None };
+    let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
     let ((start, stop), model, size) = (times?, model?, size?);
     let ecn = match given.choice("ecn") {
         Some("ect0") => Ecn::Ect0,
@@ -76,7 +77,9 @@ pub(crate) fn source<'a>(
         _ => Ecn::Not,
     };
     let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
-    whole.then(|| (Source { name: name.to_owned(), link, flow, towards, model, rate, size, start, stop, ecn }, at))
+    whole.then(|| {
+        (Source { name: name.to_owned(), link, flow, towards, model, rate, size, sources, start, stop, ecn }, at)
+    })
 }
 
 /// Warns where it is headers that decide whether the traffic of a link fits,

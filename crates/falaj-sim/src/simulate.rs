@@ -1,6 +1,7 @@
 //! One simulated run.
 
 use falaj_engine::calendar::Calendar;
+use falaj_engine::each::{Ids, Report};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
@@ -21,6 +22,8 @@ pub struct Feed {
     pub flow: FlowId,
     /// What it sends.
     pub source: SourceSpec,
+    /// What its packets are to the pipe's masks.
+    pub ids: Ids,
     /// The number of its random stream; its packets are of one connection.
     pub stream: u64,
     /// The ECN bits of its packets.
@@ -43,11 +46,27 @@ pub struct Experiment {
 pub struct Run {
     /// By pipe, then by flow.
     pub pipes: Vec<Vec<FlowResult>>,
+    /// What masks made.
+    pub many: Vec<Many>,
     /// How long it lasted, in simulated time.
     pub duration: Span,
     /// It was not stopped before its time.
     pub complete: bool,
 }
+
+/// What a mask made in a run.
+#[derive(Clone, Debug)]
+pub struct Many {
+    /// Of which pipe.
+    pub pipe: PipeId,
+    /// The flow whose mask it is; `None`: the pipe's.
+    pub flow: Option<FlowId>,
+    /// What is known of it.
+    pub report: Report,
+}
+
+/// Of so many of those that a mask made it is known what each did.
+const BUSIEST: usize = 10;
 
 /// What a run has measured of a flow.
 #[derive(Clone, Debug)]
@@ -115,9 +134,9 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         let unit = Unit { flow: feed.flow, handle: 0, bytes: feed.source.size };
         if heeds[feed.pipe.0 as usize] {
             let label = Label { ecn: feed.ecn, connection: feed.stream };
-            engine.input_labelled(feed.pipe, unit, label, at, &mut out);
+            engine.input_labelled(feed.pipe, unit, &feed.ids, label, at, &mut out);
         } else {
-            engine.input(feed.pipe, unit, at, &mut out);
+            engine.input_of(feed.pipe, unit, &feed.ids, at, &mut out);
         }
         arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
         record(&mut out, whole);
@@ -129,7 +148,18 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         let flow = |(f, delay)| FlowResult { counters: engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
         meters.into_iter().enumerate().map(flow).collect()
     };
+    let mut many = Vec::new();
+    for (p, spec) in experiment.pipes.iter().enumerate() {
+        let pipe = PipeId(p as u32);
+        let flows = (0..spec.masks.flows.len() as u32).map(|flow| Some(FlowId(flow)));
+        let reports = std::iter::once(None).chain(flows).filter_map(|flow| {
+            let report = engine.report(pipe, flow, BUSIEST)?;
+            Some(Many { pipe, flow, report })
+        });
+        many.extend(reports);
+    }
     Ok(Run {
+        many,
         pipes: delays.into_iter().enumerate().map(result).collect(),
         duration: end - Time::ZERO,
         complete: end == whole,

@@ -28,6 +28,7 @@ mod compare;
 mod control;
 mod demo;
 mod doctor;
+mod each;
 mod edit;
 mod explain;
 mod file;

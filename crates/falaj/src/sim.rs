@@ -2,13 +2,14 @@
 
 use crate::asked::Asked;
 use crate::show::say;
-use crate::{file, show};
+use crate::{each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
+use falaj_engine::each::Report;
 use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
-use falaj_sim::{FlowResult, Progress, Run, replicate};
+use falaj_sim::{FlowResult, Many, Progress, Run, replicate};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -166,6 +167,20 @@ impl Replications {
         if self.interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
     }
 
+    /// What masks made in the first replication, by name.
+    fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a Report)> {
+        let name = |many: &Many| {
+            let link = &scenario.links[many.pipe.0 as usize / 2];
+            let (direction, way) = if many.pipe.0 % 2 == 0 { (&link.up, "up") } else { (&link.down, "down") };
+            match many.flow {
+                Some(flow) => format!("{}.{} {way}", link.name, direction.flows[flow.index()].name),
+                None => format!("{} {way}", link.name),
+            }
+        };
+        let used = self.runs[0].many.iter().filter(|many| many.report.made > 0);
+        used.map(|many| (name(many), &many.report)).collect()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
@@ -289,6 +304,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "replications": runs.len(),
                 "complete": !runs.interrupted(),
                 "flows": json,
+                "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
         );
         return Ok(runs.exit());
@@ -317,6 +333,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         if !all.is_empty() {
             say!("on the link, of the packets of {name}: {}", all.join(", "));
         }
+    }
+    for (name, report) in runs.many(&scenario) {
+        let first = if runs.len() > 1 { "\nof the first replication: " } else { "\n" };
+        say!("{first}{}", each::told(&name, report));
     }
     Ok(runs.exit())
 }

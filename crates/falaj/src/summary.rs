@@ -1,11 +1,15 @@
 //! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has failed.
 
+use crate::each;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
+use falaj_engine::PipeId;
+use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Link, parse_rate, parse_span};
+use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -72,7 +76,24 @@ pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u6
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary::new(link, elapsed, [up, down], losses.into())
+    Summary { many: many(link, forwarder), ..Summary::new(link, elapsed, [up, down], losses.into()) }
+}
+
+/// Of so many of those that a mask made it is told what each did.
+const BUSIEST: usize = 10;
+
+/// What the masks of a forwarder's link made.
+fn many(link: &Link, forwarder: &Forwarder) -> Vec<(String, Report)> {
+    let mut out = Vec::new();
+    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+        let pipe = PipeId(pipe as u32);
+        let report = |flow| forwarder.report(pipe, flow, BUSIEST);
+        out.extend(report(None).map(|report| (way.to_owned(), report)));
+        for (f, flow) in direction.flows.iter().enumerate() {
+            out.extend(report(Some(FlowId(f as u32))).map(|report| (format!("{way} {}", flow.name), report)));
+        }
+    }
+    out
 }
 
 impl Flow {
@@ -96,6 +117,8 @@ struct Way {
     name: &'static str,
     rate: Rate,
     delay: Span,
+    /// It is many, each with this rate.
+    many: bool,
 }
 
 struct Named {
@@ -116,6 +139,8 @@ pub(crate) struct Summary {
     ways: [Way; 2],
     flows: Vec<Named>,
     losses: Vec<(u64, String)>,
+    /// What masks made, by name.
+    many: Vec<(String, Report)>,
 }
 
 impl Summary {
@@ -127,7 +152,8 @@ impl Summary {
         losses: Vec<(u64, String)>,
     ) -> Summary {
         let directions = [("up", &link.up), ("down", &link.down)];
-        let ways = directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay });
+        let ways =
+            directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay, many: d.masks.link.is_some() });
         let mut flows = Vec::new();
         for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
             let mut measured = measured.into_iter();
@@ -137,7 +163,7 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, losses }
+        Summary { elapsed, ways, flows, losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -193,9 +219,10 @@ impl Summary {
             let given = |error: Option<Span>| show::span(error.map(|error| way.delay + error));
             let release = &sum.release;
             eprintln!(
-                "{}: asked {} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                "{}: asked {}{} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
                 way.name,
                 show::link_rate(way.rate),
+                if way.many { " each" } else { "" },
                 show::nanos(way.delay.0 as f64),
                 show::rate(sum.rate(self.elapsed)),
                 show::nanos(self.elapsed.0 as f64),
@@ -203,6 +230,9 @@ impl Summary {
                 given(release.quantile(0.99)),
                 given(release.max()),
             );
+        }
+        for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
+            eprintln!("{}", each::told(name, report));
         }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
@@ -247,6 +277,7 @@ impl Summary {
             "elapsed_ns": self.elapsed.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
         })

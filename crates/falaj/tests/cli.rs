@@ -540,7 +540,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `envelope`, `flow`, `kind`, `lend`, `match`, `need`, `phase`, `queue`, `scheduler`
+           = help: allowed: `each`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `need`, `phase`, `queue`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -637,7 +637,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
+                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,

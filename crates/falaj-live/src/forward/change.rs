@@ -4,6 +4,7 @@ use super::{Forwarder, LiveFlow};
 use falaj_engine::account::Account;
 use falaj_engine::change::Fate;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::Masks;
 use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
@@ -16,6 +17,8 @@ pub struct Rules {
     pub classifier: Classifier,
     /// What counts.
     pub account: Account,
+    /// What makes queues and links of its own.
+    pub masks: Masks,
 }
 
 /// What becomes of a pipe's flows.
@@ -67,9 +70,9 @@ impl Forwarder {
         }
         // What the change decided on names flows as they are from now on.
         self.note();
-        for Rules { pipe, classifier, account } in rules {
+        for Rules { pipe, classifier, account, masks } in rules {
             for attached in self.ports.iter_mut().filter(|attached| attached.pipe == pipe) {
-                attached.port.sort_by(classifier.clone(), account);
+                attached.port.sort_by(classifier.clone(), account, masks.clone());
             }
         }
         Ok(Changed { at: now, dropped })

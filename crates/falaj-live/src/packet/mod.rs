@@ -23,6 +23,7 @@ use std::time::Duration;
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::each::{Ids, Masks};
 use falaj_sched::label::Label;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
@@ -31,7 +32,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{Port, Received, classified, label, mark, turn};
+use crate::port::{Masked, Port, Received, classified, label, mark, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -313,12 +314,18 @@ pub struct PacketPort {
     reader: PacketReader,
     classifier: Classifier,
     account: Account,
+    masked: Masked,
 }
 
 impl PacketPort {
     /// Packets are classified and accounted as the link behind the port wants them.
     pub fn new(reader: PacketReader, classifier: Classifier, account: Account) -> PacketPort {
-        PacketPort { reader, classifier, account }
+        PacketPort { reader, classifier, account, masked: Masked::default() }
+    }
+
+    /// The same for a link with these masks.
+    pub fn masked(self, masks: Masks) -> PacketPort {
+        PacketPort { masked: Masked::by(masks), ..self }
     }
 }
 
@@ -333,7 +340,11 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &buffer[..length])))
+        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
+    }
+
+    fn ids(&self) -> &Ids {
+        self.masked.ids()
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
@@ -352,8 +363,8 @@ impl Port for PacketPort {
         mark(unit);
     }
 
-    fn sort_by(&mut self, classifier: Classifier, account: Account) {
-        (self.classifier, self.account) = (classifier, account);
+    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
+        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod each;
 mod io;
 #[cfg(feature = "queueing")]
 mod queueing;
@@ -29,6 +30,8 @@ enum What {
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
     Sched(sched::Args),
+    /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
+    Each(each::Args),
     /// How far behind its share the worst served flow falls, by discipline.
     Wfi(sched::wfi::Args),
     /// TCP through an emulated link beside the kernel's own ways, in one run.
@@ -46,6 +49,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
+        What::Each(args) => each::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),

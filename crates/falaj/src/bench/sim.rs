@@ -6,6 +6,7 @@ use crate::show::{self, say};
 use crate::sim::interruptible;
 use anyhow::Result;
 use falaj_engine::PipeId;
+use falaj_engine::each::Ids;
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -68,7 +69,8 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         start: Time::ZERO,
         stop: Time::NEVER,
     };
-    let feed = |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, stream: f.into(), ecn: Ecn::Not };
+    let feed =
+        |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, ids: Ids::NONE, stream: f.into(), ecn: Ecn::Not };
     Experiment {
         pipes: vec![PipeSpec::new(kind, setup, Span::ZERO)],
         feeds: (0..flows).map(feed).collect(),

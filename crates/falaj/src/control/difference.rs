@@ -36,7 +36,8 @@ pub(super) fn difference(before: &Link, after: &Link, drop: bool) -> Result<Diff
             flows.push(Flows { pipe, fates, number: is.flows.len() });
         }
         if sorts {
-            rules.push(Rules { pipe, classifier: is.classifier(), account: is.account });
+            let masks = is.masks.clone();
+            rules.push(Rules { pipe, classifier: is.classifier(), account: is.account, masks });
         }
         if other || sorts || was.flows != is.flows {
             ways.push(way);

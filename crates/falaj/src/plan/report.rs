@@ -35,7 +35,8 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             Ok(p) => [rate_of(flow), p.rate_formula.into()],
             Err(NoPromise(why)) => [show::DASH.into(), why.clone()],
         };
-        [&[flow.name.clone(), offered], &rate[..], &[delay, by]].concat()
+        let name = if flow.many.is_some() { format!("{}, each", flow.name) } else { flow.name.clone() };
+        [&[name, offered], &rate[..], &[delay, by]].concat()
     });
     say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
     say!("  delay <= holds for packets that find room in the queue");
@@ -53,7 +54,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         }
     }
     say!("");
-    if !direction.setup.rate.is_unlimited() {
+    if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
         let total: u64 = way.flows.iter().map(|f| f.offered).sum();
         say!(
             "  utilisation: {} offered of {}",
@@ -62,11 +63,13 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         );
     }
     for flow in &way.flows {
-        if flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
+        if flow.many.is_none() && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
             say!("  {}: offers more than it is promised; what exceeds the promise may be lost", flow.name);
         }
         let slowest = flow.envelope.as_ref().ok().filter(|e| e.is_declared()).and_then(|e| e.buckets.iter().min());
-        if let Some((rate, _)) = slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together) {
+        if let Some((rate, _)) =
+            slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
+        {
             say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
         }
     }
@@ -107,6 +110,7 @@ fn compared(way: &Way<'_>, before: &Way<'_>) {
 /// What is said of a flow, line by line, each behind a word.
 fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
+    out.extend(flow.many.clone().map(|many| ("each", many)));
     out.push((
         "envelope",
         match &flow.envelope {
@@ -194,6 +198,9 @@ fn points(curve: &Curve) -> Vec<Json> {
 fn flow_json(flow: &Outlook) -> Json {
     let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
     let mut out = json!({ "flow": flow.name, "offered": flow.offered, "queue": flow.limit.to_string() });
+    if let Some(many) = &flow.many {
+        out["each"] = json!(many);
+    }
     match &flow.promise {
         Ok(p) => {
             out["rate"] = json!(p.rate.0);
