@@ -97,10 +97,10 @@ fn link_sharing_is_in_proportion_and_has_a_limit() {
     assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
 }
 
-/// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each is yellow until its debt is paid. Greens first, and what
-/// they leave is borrowed in proportion.
+/// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each is green again when its debt is paid. Equals
+/// go in proportion to their rates.
 #[test]
-fn htb_lends_what_the_green_leave() {
+fn htb_overdraws_by_a_packet_and_shares_by_rate() {
     let class = |rate: u64, ceil: u64| {
         let bytes = |name| move |all: Values| all.with(name, Value::Bytes(4));
         bytes("ceil-burst")(bytes("burst")(rates(&[("rate", rate), ("ceil", ceil)])))
@@ -110,7 +110,8 @@ fn htb_lends_what_the_green_leave() {
     let alone = pipe("htb", vec![class(500, 500), class(250, 250)]);
     assert_eq!(order(&alone, &AB[..4]), "A1@4 A2@8 A3@12 A4@20");
     let both = order(&htb, &AB);
-    assert_eq!(both, "A1@4 B1@8 A2@12 B2@16 A3@20 B3@24 A4@28 B4@32 A5@36 B5@40");
+    // Both are green throughout: two of A's for one of B's, and of equal turns the first flow's.
+    assert_eq!(both, "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 B3@32 B4@36 B5@40");
 }
 
 /// mClock by its definition, looking at every flow each time.
