@@ -171,7 +171,7 @@ impl Replications {
     fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a Report)> {
         let name = |many: &Many| {
             let link = &scenario.links[many.pipe.0 as usize / 2];
-            let (direction, way) = if many.pipe.0 % 2 == 0 { (&link.up, "up") } else { (&link.down, "down") };
+            let (direction, way) = if many.pipe.0.is_multiple_of(2) { (&link.up, "up") } else { (&link.down, "down") };
             match many.flow {
                 Some(flow) => format!("{}.{} {way}", link.name, direction.flows[flow.index()].name),
                 None => format!("{} {way}", link.name),

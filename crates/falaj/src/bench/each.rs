@@ -109,7 +109,7 @@ fn measure(what: &'static str, many: u32, packets: u64, stop: &AtomicBool) -> Re
     for _ in 0..packets {
         now += GAP;
         draw = draw.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        sent += packet(&mut engine, &mut out, ((draw >> 32) * u64::from(many) >> 32) as u32, now);
+        sent += packet(&mut engine, &mut out, (((draw >> 32) * u64::from(many)) >> 32) as u32, now);
     }
     let used = cpu_nanos() - began;
     anyhow::ensure!(sent > 0, "nothing was sent");
