@@ -10,7 +10,8 @@ falaj := $(target)/release/falaj
 help: ## say what there is
 	@sed -n 's/^\([a-z]*\):.*## /make \1: /p' Makefile
 
-demo: program ## see what isolation is worth, on real packets, in a minute
+demo: cargo ## see what isolation is worth, on real packets, in a minute
+	cargo build --release -p falaj --no-default-features --features plots
 	$(falaj) demo
 
 test: cargo ## run all tests

@@ -7,7 +7,7 @@
 //! deep and without a branch that depends on who wins: random instants would
 //! mispredict one at every step of a heap.
 
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 use std::hint::select_unpredictable;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,6 +39,39 @@ impl Calendar {
     pub fn first(&self) -> Option<(usize, Time)> {
         let first = self.nodes[1];
         (first.due != Time::NEVER).then_some((first.thing as usize, first.due))
+    }
+
+    /// Room for `n` things; those that are more are not due. By doubling: adding one
+    /// after the other takes little time each.
+    pub fn grow(&mut self, n: usize) {
+        let leaves = self.nodes.len() / 2;
+        if n <= leaves {
+            return;
+        }
+        let mut more = Calendar::new(n.max(2 * leaves));
+        (0..leaves).for_each(|i| more.set(i, self.nodes[leaves + i].due));
+        *self = more;
+    }
+
+    /// The least `value` of all things, where that of each is later than it is due by
+    /// `floor` or more. Only those are asked that may have the least: few, where the
+    /// values are about as far behind.
+    pub fn least(&self, floor: Span, value: impl Fn(usize) -> Time) -> Time {
+        self.least_below(1, floor, Time::NEVER, &value)
+    }
+
+    fn least_below(&self, node: usize, floor: Span, best: Time, value: &impl Fn(usize) -> Time) -> Time {
+        let Entry { due, thing } = self.nodes[node];
+        if due == Time::NEVER || due.0.saturating_add(floor.0) >= best.0 {
+            return best;
+        }
+        if node >= self.nodes.len() / 2 {
+            return best.min(value(thing as usize));
+        }
+        // The earlier one first: it makes the other one needless most of the time.
+        let first = 2 * node + usize::from(self.nodes[2 * node].due > self.nodes[2 * node + 1].due);
+        let best = self.least_below(first, floor, best, value);
+        self.least_below(first ^ 1, floor, best, value)
     }
 
     /// Thing `i` is due at `due` now.
@@ -78,6 +111,13 @@ mod tests {
                 plain[i] = Time(due);
                 let least = (0..9).min_by_key(|&i| (plain[i], i)).map(|i| (i, plain[i]));
                 prop_assert_eq!(calendar.first(), least.filter(|l| l.1 != Time::NEVER));
+                // Each has its value 5 later or more, those of even index 9.
+                let value = |i: usize| Time(plain[i].0.saturating_add(5 + 4 * (i as u64 % 2)));
+                let least = (0..9).filter(|&i| plain[i] != Time::NEVER).map(value).min().unwrap_or(Time::NEVER);
+                prop_assert_eq!(calendar.least(Span(5), value), least);
+                if i == 7 {
+                    calendar.grow(17);
+                }
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Random numbers addressed by (seed, element, flow, index): a draw depends on
 //! nothing that happened before it, so timing never changes a decision.
 
+use falaj_sched::draws::mix;
 use rand_core::{Infallible, TryRng};
 
 /// A stream of random numbers that can be entered anywhere.
@@ -25,15 +26,6 @@ impl Chance {
         let x = mix(index.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(self.keys[0]));
         mix(x ^ self.keys[1])
     }
-}
-
-/// The finaliser of SplitMix64 (Stafford's variant 13): a bijection whose
-/// every output bit depends on every input bit.
-#[inline]
-fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
 }
 
 /// The stream read from its index on, for distributions that need several draws.

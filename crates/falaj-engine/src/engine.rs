@@ -1,11 +1,14 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
 use crate::calendar::Calendar;
+use crate::change::{Change, Part, Prepared};
+use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
+use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 
 /// A pipe of the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +36,19 @@ pub enum Output {
     Copy(Emit),
     /// A unit that leaves with a bit turned; its other outputs follow.
     Corrupt(Corrupt),
+    /// A unit is marked as having met congestion (ECN); what becomes of it follows.
+    Mark(Mark),
+}
+
+/// A unit whose ECN bits are to say that it met congestion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// The pipe that marks it.
+    pub pipe: PipeId,
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// The driver's own.
+    pub handle: u32,
 }
 
 /// A unit whose bytes do not arrive as they were.
@@ -105,18 +121,18 @@ pub enum Why {
     Rule,
     /// Behind a link, no flow of the next one takes it.
     Unmatched,
+    /// The policy of its queue dropped it, full or not.
+    Policy,
+    /// It did not fit any more when the pipe was changed, and was allowed to go.
+    Changed,
 }
 
 /// The machine.
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
     calendar: Calendar,
-}
-
-/// A change of a pipe that was found good.
-pub struct Prepared {
-    pipe: PipeId,
-    successor: Box<dyn Pipe>,
+    /// Of no pipe is what is due next sooner after the event that decides it.
+    least_delay: Span,
 }
 
 /// Why a change of a pipe is not made.
@@ -129,11 +145,20 @@ pub enum Unfit {
         /// As many as there are now.
         flows: usize,
     },
-    /// Its largest packet is smaller than that of the pipe now.
+    /// A packet that waits is larger than its largest packet.
     Smaller {
-        /// As large as it is now.
+        /// As large as that one.
         largest: u32,
     },
+    /// What becomes of the flows was not said for those that there are, or they were to become what there is not.
+    NoSuchFlow {
+        /// As many as there would be.
+        flows: usize,
+    },
+    /// There is no such pipe.
+    NoSuchPipe,
+    /// Its masks are others: what they made would have no place.
+    OtherMasks,
 }
 
 impl std::fmt::Display for Unfit {
@@ -141,7 +166,12 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            Unfit::Smaller { largest } => write!(f, "packets of {largest} B may be queued, and would be too large"),
+            Unfit::OtherMasks => f.write_str(
+                "`each`, `max-flows` and `expire` stay as they are while a link runs, and so do flows beside them",
+            ),
+            Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
+            Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
+            Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
         }
     }
 }
@@ -156,7 +186,13 @@ impl Engine {
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
-        Ok(Engine { pipes, calendar })
+        let mut engine = Engine { pipes, calendar, least_delay: Span::ZERO };
+        engine.measure();
+        Ok(engine)
+    }
+
+    fn measure(&mut self) {
+        self.least_delay = self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -164,10 +200,38 @@ impl Engine {
     /// goes back.
     #[inline]
     pub fn input(&mut self, pipe: PipeId, unit: Unit, now: Time, out: &mut Vec<Output>) {
+        self.input_of(pipe, unit, &Ids::NONE, now, out);
+    }
+
+    /// The same for a unit of which these masks' ids are known: it goes to the queue
+    /// and the link that they have, or that are made for them.
+    #[inline]
+    pub fn input_of(&mut self, pipe: PipeId, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) {
         self.poll(now, out);
         let i = pipe.0 as usize;
-        let due = self.pipes[i].arrive(unit, now, out);
+        let due = self.pipes[i].arrive(unit, ids, now, out);
         self.calendar.set(i, due);
+    }
+
+    /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
+    /// Only policies of queues look at that: [`heeds_labels`](Engine::heeds_labels).
+    pub fn input_labelled(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: &Ids,
+        label: Label,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
+        self.poll(now, out);
+        self.pipes[pipe.0 as usize].announce(label);
+        self.input_of(pipe, unit, ids, now, out);
+    }
+
+    /// Does this pipe look at more than the length of units?
+    pub fn heeds_labels(&self, pipe: PipeId) -> bool {
+        self.pipes[pipe.0 as usize].heeds_labels()
     }
 
     /// Runs all that is due until `now`, each event at its own instant.
@@ -183,42 +247,67 @@ impl Engine {
     }
 
     /// Checks a change of a pipe: whatever of its spec is to be another.
-    /// Flows keep their index, and none may go; new ones stand behind them. The
-    /// largest packet may become larger, not smaller: such a one may be queued.
+    /// Flows keep their index, and none may go; new ones stand behind them.
     /// All that can fail or takes long happens here, and nothing changes yet.
     pub fn prepare(&self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, Unfit> {
-        self.fits(pipe, spec.setup.leaves().len(), spec.setup.largest)?;
-        Ok(Prepared { pipe, successor: pipe::build(pipe, spec).map_err(Unfit::Refused)? })
+        let prepared = Prepared::new(&[Change::new(pipe, spec.clone())]).map_err(|(_, unfit)| unfit)?;
+        prepared.parts.iter().try_for_each(|part| self.fits(part))?;
+        Ok(prepared)
     }
 
-    fn fits(&self, pipe: PipeId, more: usize, larger: u32) -> Result<(), Unfit> {
-        let now = &self.pipes[pipe.0 as usize];
-        let (flows, largest) = (now.flows(), now.largest());
-        if more < flows {
+    /// May this part of a change be made now?
+    fn fits(&self, part: &Part) -> Result<(), Unfit> {
+        let Part { pipe, successor, handover } = part;
+        let now = self.pipes.get(pipe.0 as usize).ok_or(Unfit::NoSuchPipe)?;
+        self.masks_alike(part)?;
+        let flows = now.flows();
+        if handover.flows.is_empty() && successor.flows() < flows {
             return Err(Unfit::Fewer { flows });
         }
-        if larger < largest {
-            return Err(Unfit::Smaller { largest });
+        if !handover.flows.is_empty() && handover.flows.len() != flows {
+            return Err(Unfit::NoSuchFlow { flows });
+        }
+        if successor.largest() < now.largest() && !handover.drop {
+            let largest = now.largest_waiting();
+            if successor.largest() < largest {
+                return Err(Unfit::Smaller { largest });
+            }
         }
         Ok(())
     }
 
-    /// Makes a prepared change at `now`, after all that is due by then. No
-    /// packet is lost, the one on the wire stays there until its end, and what
-    /// flows owe or are owed stays as long as the discipline does.
+    /// Are the masks those that a pipe has, and does no flow beside them go or change its place?
+    fn masks_alike(&self, part: &Part) -> Result<(), Unfit> {
+        let (now, then) = (self.pipes[part.pipe.0 as usize].masks(), part.successor.masks());
+        let flows = now.flows.len().max(then.flows.len());
+        let alike = now.link == then.link && (0..flows).all(|flow| now.of(flow) == then.of(flow));
+        let stay = now.is_none() || part.handover.flows.is_empty();
+        if alike && stay { Ok(()) } else { Err(Unfit::OtherMasks) }
+    }
+
+    /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of none. No
+    /// packet is lost that may not be dropped, those on wires stay there until their end, what has left is
+    /// due when it was to be, and what flows owe or are owed stays as long as they and the discipline do.
     ///
     /// It is refused, and nothing changes, where another change came between that
-    /// added flows or larger packets: it would take them out again.
+    /// added flows: it would take them out again.
     pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
-        let Prepared { pipe, mut successor } = change;
-        self.fits(pipe, successor.flows(), successor.largest())?;
         self.poll(now, out);
-        let i = pipe.0 as usize;
-        let place = &mut self.pipes[i];
-        std::mem::swap(place, &mut successor);
-        let due = place.succeed(successor, now, out);
-        self.calendar.set(i, due);
+        change.parts.iter().try_for_each(|part| self.fits(part))?;
+        for Part { pipe, mut successor, handover } in change.parts {
+            let i = pipe.0 as usize;
+            let place = &mut self.pipes[i];
+            std::mem::swap(place, &mut successor);
+            let due = place.succeed(successor, &handover, now, out);
+            self.calendar.set(i, due);
+        }
+        self.measure();
         Ok(())
+    }
+
+    /// What happened to the flows of a pipe that are gone.
+    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
+        self.pipes[pipe.0 as usize].of_the_gone()
     }
 
     /// May another flow start afresh in the place of this one? It has no
@@ -241,13 +330,13 @@ impl Engine {
     /// arrives: whoever hands units over may sleep until then, and events that
     /// only move a phase on wake nobody.
     pub fn next_due(&self) -> Time {
-        self.pipes.iter().map(|pipe| pipe.next_due()).min().unwrap_or(Time::NEVER)
+        self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
     }
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is
     /// asked to wait for that asks again after the next event.
-    pub fn has_room(&self, pipe: PipeId, flow: FlowId, bytes: u32) -> bool {
-        self.pipes[pipe.0 as usize].has_room(flow, bytes)
+    pub fn has_room(&self, pipe: PipeId, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+        self.pipes[pipe.0 as usize].has_room(flow, ids, bytes)
     }
 
     /// A packet of so many bytes that this pipe has not sent yet by `now` is due
@@ -259,6 +348,13 @@ impl Engine {
     /// What happened to a flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.pipes[pipe.0 as usize].counters(flow)
+    }
+
+    /// What is known of the queues that a flow's mask made, or of the links that the pipe's
+    /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
+    /// Of the flows of a link that is many nothing is known link by link.
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 
     /// What a flow is promised.

@@ -7,9 +7,13 @@
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
 //! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
+//! | [`change`] | changes of pipes while packets wait, all or nothing |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
+//! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
+//! | [`container`] | packets that cross a boundary together |
+//! | [`ecn`] | which packets may be marked instead of dropped, and how |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
 //! | [`fairness`] | how far behind its share a flow was, of what a pipe has sent |
@@ -21,7 +25,11 @@ pub mod account;
 pub mod adversary;
 pub mod calendar;
 pub mod chance;
+pub mod change;
 pub mod classifier;
+pub mod container;
+pub mod each;
+pub mod ecn;
 pub mod engine;
 pub mod fairness;
 pub mod framing;
@@ -34,4 +42,5 @@ pub mod rules;
 pub mod table;
 pub mod term;
 
-pub use engine::{Corrupt, Dropped, Emit, Engine, Output, PipeId, Prepared, Unfit, Why};
+pub use change::Prepared;
+pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Unfit, Why};

@@ -9,11 +9,14 @@
 
 use crate::Engine;
 use crate::account::Account;
+use crate::change::{Fate, Prepared};
 use crate::classifier::Classifier;
-use crate::engine::{Corrupt, Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::each::{Ids, Masks, Report};
+use crate::engine::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Unfit, Unit, Why};
 use crate::key::Key;
 use crate::pipe::{Counters, PipeSpec};
 use crate::rules::{At, Next, Rule, RuleSet, Taken};
+use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::{FlowSetup, Refusals, Setup, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -80,6 +83,29 @@ pub struct Packet {
     pub handle: u32,
     /// Length of the IP packet.
     pub length: u32,
+    /// What policies of queues look at, where [`Network::heeds_labels`].
+    pub label: Label,
+}
+
+/// Which packets are whose, what of them counts, and which are many, at the entrance of a pipe.
+#[derive(Debug, Clone)]
+pub struct Sorting {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Whose.
+    pub classifier: Classifier,
+    /// What counts.
+    pub account: Account,
+    /// What makes queues and links of its own.
+    pub masks: Masks,
+}
+
+/// How packets are sorted where they enter a pipe.
+#[derive(Debug, Clone)]
+struct Entrance {
+    classifier: Classifier,
+    account: Account,
+    masks: Masks,
 }
 
 /// A packet within.
@@ -88,6 +114,7 @@ struct Passing {
     /// The driver's own.
     handle: u32,
     length: u32,
+    label: Label,
     at: Option<At>,
     /// Others share its bytes: where it is counted how many, and zero stands for one that is alone.
     shared: u32,
@@ -108,7 +135,9 @@ struct Hop {
 /// Pipes and rules.
 pub struct Network {
     engine: Engine,
-    places: Vec<(Classifier, Account)>,
+    places: Vec<Entrance>,
+    /// Which pipes look at labels.
+    heeds: Vec<bool>,
     rules: Option<RuleSet>,
     /// A packet may pass several pipes.
     chain: bool,
@@ -144,12 +173,18 @@ impl Network {
         if rules.as_ref().is_some_and(RuleSet::pass) {
             pipes.extend([unlimited(), unlimited()]);
         }
-        let places = spec.places.iter().map(|place| (place.classifier.clone(), place.account)).collect();
+        let entrance = |place: &Place| Entrance {
+            classifier: place.classifier.clone(),
+            account: place.account,
+            masks: place.pipe.masks.clone(),
+        };
+        let places = spec.places.iter().map(entrance).collect();
         Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
     }
 
-    fn with(engine: Engine, places: Vec<(Classifier, Account)>, rules: Option<RuleSet>, bypass: u32) -> Network {
+    fn with(engine: Engine, places: Vec<Entrance>, rules: Option<RuleSet>, bypass: u32) -> Network {
         Network {
+            heeds: heeds(&engine),
             engine,
             places,
             chain: rules.as_ref().is_some_and(RuleSet::chain),
@@ -169,7 +204,13 @@ impl Network {
 
     /// Does what becomes of a packet that comes this way depend on its key?
     pub fn wants_key(&self, way: usize) -> bool {
-        self.rules.is_some() || self.places.get(way).is_some_and(|(classifier, _)| classifier.wants_key())
+        let wants = |place: &Entrance| place.classifier.wants_key() || !place.masks.is_none();
+        self.rules.is_some() || self.places.get(way).is_some_and(wants) || self.heeds_labels()
+    }
+
+    /// Does any pipe look at labels?
+    pub fn heeds_labels(&self) -> bool {
+        self.heeds.contains(&true)
     }
 
     /// Does what becomes of a packet depend on more than its key?
@@ -181,14 +222,14 @@ impl Network {
     #[inline]
     pub fn route(&mut self, key: &Key, way: usize, length: u32) -> Result<Entry, Refused> {
         let Some(rules) = &mut self.rules else {
-            let flow = self.places.get(way).and_then(|(classifier, _)| classifier.flow_of(key));
+            let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
             let flow = flow.ok_or(Refused::Unmatched)?;
             return Ok(Entry { pipe: PipeId(way as u32), flow, at: None });
         };
         match rules.from(0, key, way, length) {
             Next::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
-                let flow = self.places[pipe].0.flow_of(key).ok_or(Refused::Unmatched)?;
+                let flow = self.places[pipe].classifier.flow_of(key).ok_or(Refused::Unmatched)?;
                 Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at) })
             }
             Next::Pass => Ok(Entry { pipe: PipeId(self.bypass + way as u32), flow: FlowId(0), at: None }),
@@ -207,23 +248,32 @@ impl Network {
     pub fn bytes(&self, pipe: PipeId, length: u32) -> u32 {
         /// What the engine takes as a unit's length.
         const LONGEST: u32 = (1 << 31) - 1;
-        let account = self.places.get(pipe.0 as usize).map(|(_, account)| *account);
+        let account = self.places.get(pipe.0 as usize).map(|place| place.account);
         account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
+    }
+
+    /// What a packet is to the masks of a pipe.
+    #[inline]
+    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Ids {
+        self.places.get(pipe.0 as usize).map_or(Ids::NONE, |place| place.masks.ids(flow, key))
     }
 
     /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
     #[inline]
     pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
         let bytes = self.bytes(entry.pipe, packet.length);
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        let Packet { handle, label, .. } = packet;
+        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
         let Some(rules) = &self.rules else {
-            let unit = Unit { flow: entry.flow, handle: packet.handle, bytes };
-            return self.engine.input(entry.pipe, unit, now, out);
+            let unit = Unit { flow: entry.flow, handle, bytes };
+            return input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
         };
         let on = entry.at.is_some_and(|at| rules.goes_on(at));
         self.poll(now, out);
-        let Packet { handle, length } = packet;
-        let slot = self.keep(handle, length, entry.at, if on { *key } else { Key::default() });
-        self.engine.input(entry.pipe, Unit { flow: entry.flow, handle: slot, bytes }, now, &mut self.inner);
+        let slot = self.keep(packet, entry.at, if on { *key } else { Key::default() });
+        let unit = Unit { flow: entry.flow, handle: slot, bytes };
+        input(&mut self.engine, entry.pipe, unit, &ids, label, now, &mut self.inner);
         self.sort(out);
     }
 
@@ -248,22 +298,26 @@ impl Network {
             if event <= hop {
                 self.engine.poll(event, &mut self.inner);
             } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
-                let bytes = self.bytes(PipeId(pipe), self.passing[slot as usize].length);
-                let unit = Unit { flow: FlowId(flow), handle: slot, bytes };
-                self.engine.input(PipeId(pipe), unit, due, &mut self.inner);
+                let (pipe, flow) = (PipeId(pipe), FlowId(flow));
+                let Passing { length, label, .. } = self.passing[slot as usize];
+                let unit = Unit { flow, handle: slot, bytes: self.bytes(pipe, length) };
+                let ids = self.ids(pipe, flow, &self.keys[slot as usize]);
+                let label = self.heeds[pipe.0 as usize].then_some(label);
+                input(&mut self.engine, pipe, unit, &ids, label, due, &mut self.inner);
             }
             self.sort(out);
         }
     }
 
-    fn keep(&mut self, handle: u32, length: u32, at: Option<At>, key: Key) -> u32 {
+    fn keep(&mut self, packet: Packet, at: Option<At>, key: Key) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.passing.push(Passing::default());
             self.keys.push(Key::default());
             (self.passing.len() - 1) as u32
         });
         let place = &mut self.passing[slot as usize];
-        (place.handle, place.length, place.at, place.shared) = (handle, length, at, 0);
+        (place.handle, place.length, place.label) = (packet.handle, packet.length, packet.label);
+        (place.at, place.shared) = (at, 0);
         place.turned.clear();
         self.keys[slot as usize] = key;
         slot
@@ -282,6 +336,12 @@ impl Network {
                 }
                 Output::Drop(dropped) => self.lost(dropped, out),
                 Output::Corrupt(corrupt) => self.passing[corrupt.handle as usize].turned.push(corrupt.draw),
+                Output::Mark(mark) => {
+                    // Whatever shares its bytes is marked with it.
+                    let place = &mut self.passing[mark.handle as usize];
+                    place.label.ecn = Ecn::Ce;
+                    out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
+                }
             }
         }
         self.inner = inner;
@@ -290,7 +350,7 @@ impl Network {
     /// Another packet of the same bytes.
     #[cold]
     fn copied(&mut self, slot: u32) -> u32 {
-        let Passing { handle, length, at, shared, turned } = self.passing[slot as usize].clone();
+        let Passing { handle, length, label, at, shared, turned } = self.passing[slot as usize].clone();
         let shared = if shared == 0 {
             let unused = self.shares.iter().skip(1).position(|n| *n == 0).map_or(self.shares.len(), |n| n + 1);
             if unused == self.shares.len() {
@@ -303,7 +363,7 @@ impl Network {
         };
         self.shares[shared as usize] += 1;
         self.passing[slot as usize].shared = shared;
-        let copy = self.keep(handle, length, at, self.keys[slot as usize]);
+        let copy = self.keep(Packet { handle, length, label }, at, self.keys[slot as usize]);
         let place = &mut self.passing[copy as usize];
         (place.shared, place.turned) = (shared, turned);
         copy
@@ -324,7 +384,7 @@ impl Network {
             Next::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
                 self.passing[slot as usize].at = Some(at);
-                if let Some(FlowId(flow)) = self.places[pipe].0.flow_of(&self.keys[slot as usize]) {
+                if let Some(FlowId(flow)) = self.places[pipe].classifier.flow_of(&self.keys[slot as usize]) {
                     self.made += 1;
                     let (order, pipe) = (self.made, pipe as u32);
                     self.hops.push(Reverse(Hop { due: emit.due, order, pipe, flow, slot }));
@@ -403,8 +463,52 @@ impl Network {
     }
 
     /// Would a packet of so many bytes find room where it enters?
-    pub fn has_room(&self, entry: &Entry, length: u32) -> bool {
-        self.engine.has_room(entry.pipe, entry.flow, self.bytes(entry.pipe, length))
+    pub fn has_room(&self, entry: &Entry, key: &Key, length: u32) -> bool {
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        self.engine.has_room(entry.pipe, entry.flow, &ids, self.bytes(entry.pipe, length))
+    }
+
+    /// Makes a prepared change of pipes, see [`Engine::apply`]: flows of these pipes become what is said of them, and
+    /// from then on packets are sorted anew. Packets between two pipes go where their flow goes.
+    ///
+    /// # Errors
+    /// Those of the engine; nothing changes.
+    pub fn apply(
+        &mut self,
+        change: Prepared,
+        flows: &[(PipeId, &[Fate])],
+        sorted: Vec<Sorting>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Unfit> {
+        self.poll(now, out);
+        self.engine.apply(change, now, if self.rules.is_some() { &mut self.inner } else { out })?;
+        self.heeds = heeds(&self.engine);
+        for Sorting { pipe, classifier, account, masks } in sorted {
+            if let Some(place) = self.places.get_mut(pipe.0 as usize) {
+                *place = Entrance { classifier, account, masks };
+            }
+        }
+        if !self.hops.is_empty() && !flows.is_empty() {
+            let mut hops = std::mem::take(&mut self.hops).into_vec();
+            for Reverse(hop) in &mut hops {
+                let fates = flows.iter().find(|(pipe, _)| pipe.0 == hop.pipe).map_or(&[][..], |(_, fates)| fates);
+                hop.flow = fates.get(hop.flow as usize).map_or(hop.flow, |fate| fate.flow().0);
+            }
+            self.hops = hops.into();
+        }
+        self.sort(out);
+        Ok(())
+    }
+
+    /// See [`Engine::of_the_gone`].
+    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
+        self.engine.of_the_gone(pipe)
+    }
+
+    /// See [`Engine::report`].
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.engine.report(pipe, flow, busiest)
     }
 
     /// See [`Engine::soonest`].
@@ -421,6 +525,28 @@ impl Network {
     pub fn flows(&self) -> Vec<usize> {
         self.engine.flows()
     }
+}
+
+/// A unit enters a pipe, with its label where the pipe looks at it.
+#[inline]
+fn input(
+    engine: &mut Engine,
+    pipe: PipeId,
+    unit: Unit,
+    ids: &Ids,
+    label: Option<Label>,
+    now: Time,
+    out: &mut Vec<Output>,
+) {
+    match label {
+        Some(label) => engine.input_labelled(pipe, unit, ids, label, now, out),
+        None => engine.input_of(pipe, unit, ids, now, out),
+    }
+}
+
+/// By pipe, does it look at labels?
+fn heeds(engine: &Engine) -> Vec<bool> {
+    (0..engine.flows().len() as u32).map(|pipe| engine.heeds_labels(PipeId(pipe))).collect()
 }
 
 /// What carries all, at once.

@@ -5,13 +5,21 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-use crate::engine::{Dropped, Emit, Output, PipeId, Unit, Why};
+use crate::change::{Fate, Handover};
+use crate::each::links::Links;
+use crate::each::queues::Queues;
+use crate::each::{Ids, Masks, Report};
+use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
+use falaj_sched::draws::mix;
+use falaj_sched::label::Label;
+use falaj_sched::managed::WithPolicies;
 use falaj_sched::params::{Refusals, Refused, Setup};
+use falaj_sched::policy;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
@@ -22,7 +30,7 @@ use falaj_sched::tree::Tree;
 use std::any::Any;
 
 /// What a pipe is made from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PipeSpec {
     /// The discipline, as the registry names it.
     pub kind: &'static str,
@@ -38,6 +46,8 @@ pub struct PipeSpec {
     pub impairments: Impairments,
     /// Where the random numbers of that begin.
     pub seed: u64,
+    /// Which of its flows are many, and whether it is.
+    pub masks: Masks,
 }
 
 impl PipeSpec {
@@ -51,6 +61,7 @@ impl PipeSpec {
             delay,
             impairments: Impairments::default(),
             seed: 0,
+            masks: Masks::default(),
         }
     }
 }
@@ -67,12 +78,13 @@ impl PipeSpec {
     /// a link on which a packet's time is not known beforehand.
     pub fn refused(&self) -> Option<Refused> {
         let divides = by_time(self.kind, &self.setup) && self.no_promise().is_some();
-        divides.then(|| Refused {
+        let refused = divides.then(|| Refused {
             flow: None,
             param: "kind",
             what: "`virtual-links` divides the time of a link that serialises at one rate".into(),
             help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
-        })
+        });
+        refused.or_else(|| self.masks.impossible(self.kind, &self.setup))
     }
 }
 
@@ -99,6 +111,12 @@ pub struct Counters {
     pub dropped_large: u64,
     /// Packets that the discipline threw away.
     pub dropped_by_discipline: u64,
+    /// Packets that the policy of the queue dropped.
+    pub dropped_by_policy: u64,
+    /// Packets that it marked instead.
+    pub marked: u64,
+    /// Packets that did not fit any more when the pipe was changed.
+    pub dropped_by_change: u64,
     /// Packets that the link lost. They count as sent, and as lost when their transmission begins.
     pub lost: u64,
     /// Their bytes.
@@ -111,11 +129,35 @@ pub struct Counters {
     pub reordered: u64,
     /// Packets in the queue, the one in service included.
     pub backlog: u64,
-    /// The most there ever were.
+    /// Their bytes.
+    pub backlog_bytes: u64,
+    /// The most packets there ever were.
     pub max_backlog: u64,
 }
 
 impl Counters {
+    /// Adds what another flow has counted; of queues' greatest lengths the greater counts.
+    pub fn add(&mut self, more: &Counters) {
+        self.offered += more.offered;
+        self.offered_bytes += more.offered_bytes;
+        self.sent += more.sent;
+        self.sent_bytes += more.sent_bytes;
+        self.dropped_full += more.dropped_full;
+        self.dropped_large += more.dropped_large;
+        self.dropped_by_discipline += more.dropped_by_discipline;
+        self.dropped_by_policy += more.dropped_by_policy;
+        self.dropped_by_change += more.dropped_by_change;
+        self.marked += more.marked;
+        self.lost += more.lost;
+        self.lost_bytes += more.lost_bytes;
+        self.duplicated += more.duplicated;
+        self.corrupted += more.corrupted;
+        self.reordered += more.reordered;
+        self.backlog += more.backlog;
+        self.backlog_bytes += more.backlog_bytes;
+        self.max_backlog = self.max_backlog.max(more.max_backlog);
+    }
+
     /// Packets whose last bit left and that the link did not lose.
     pub fn delivered(&self) -> u64 {
         self.sent.saturating_sub(self.lost)
@@ -128,7 +170,11 @@ impl Counters {
 
     /// All packets that did not get as far as the link.
     pub fn dropped(&self) -> u64 {
-        self.dropped_full + self.dropped_large + self.dropped_by_discipline
+        self.dropped_full
+            + self.dropped_large
+            + self.dropped_by_discipline
+            + self.dropped_by_policy
+            + self.dropped_by_change
     }
 }
 
@@ -175,8 +221,16 @@ struct Lost {
     large: u64,
     /// Of those that did not get in.
     bytes: u64,
+    /// Those that a policy turned away.
+    early: u64,
     by_discipline: u64,
-    by_discipline_bytes: u64,
+    /// Those that a policy threw out of the queue.
+    by_policy: u64,
+    /// Those that did not fit any more when the pipe was changed.
+    by_change: u64,
+    /// Of these three.
+    thrown_bytes: u64,
+    marked: u64,
 }
 
 /// The tallies of a pipe's flows.
@@ -186,11 +240,14 @@ struct Book {
     lost: Vec<Lost>,
     /// Of a link that never did anything to packets, none.
     harm: Vec<Harm>,
+    /// Of all flows that are gone.
+    gone: (Tally, Lost, Harm),
 }
 
 impl Book {
     fn new(flows: usize) -> Book {
-        Book { tallies: vec![Tally::default(); flows], lost: vec![Lost::default(); flows], harm: Vec::new() }
+        let (tallies, lost) = (vec![Tally::default(); flows], vec![Lost::default(); flows]);
+        Book { tallies, lost, harm: Vec::new(), gone: Default::default() }
     }
 
     fn resize(&mut self, flows: usize) {
@@ -204,40 +261,136 @@ impl Book {
     /// Packets that came.
     fn offered(&self, flow: FlowId) -> u64 {
         let lost = &self.lost[flow.index()];
-        self.tallies[flow.index()].queued + lost.full + lost.large
+        self.tallies[flow.index()].queued + lost.full + lost.large + lost.early
+    }
+
+    /// A packet is thrown out of its queue.
+    #[cold]
+    fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
+        let lost = &mut self.lost[packet.flow.index()];
+        match by_policy {
+            true => lost.by_policy += 1,
+            false => lost.by_discipline += 1,
+        }
+        lost.thrown_bytes += u64::from(packet.bytes);
+        self.tallies[packet.flow.index()].gone(packet.bytes);
+    }
+
+    /// A packet does not get into its queue.
+    #[cold]
+    fn turned_away(&mut self, flow: FlowId, bytes: u32, by_policy: bool) {
+        let lost = &mut self.lost[flow.index()];
+        match by_policy {
+            true => lost.early += 1,
+            false => lost.full += 1,
+        }
+        lost.bytes += u64::from(bytes);
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        let (tally, lost) = (&self.tallies[flow.index()], &self.lost[flow.index()]);
         let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
-        Counters {
-            offered: self.offered(flow),
-            offered_bytes: tally.queued_bytes + lost.bytes,
-            sent: tally.gone - lost.by_discipline,
-            sent_bytes: tally.gone_bytes - lost.by_discipline_bytes,
-            dropped_full: lost.full,
-            dropped_large: lost.large,
-            dropped_by_discipline: lost.by_discipline,
-            lost: harm.lost,
-            lost_bytes: harm.lost_bytes,
-            duplicated: harm.duplicated,
-            corrupted: harm.corrupted,
-            reordered: harm.reordered,
-            backlog: tally.backlog(),
-            max_backlog: tally.max_backlog,
+        counters(&self.tallies[flow.index()], &self.lost[flow.index()], &harm)
+    }
+
+    /// Flows become others, of which there are so many. What they have sent and lost goes with them, or
+    /// to those that are gone; what waits is the business of the caller.
+    fn become_others(&mut self, fates: &[Fate], flows: usize) {
+        let old = std::mem::replace(self, Book::new(flows));
+        self.gone = old.gone;
+        if !old.harm.is_empty() {
+            self.harm = vec![Harm::default(); flows];
         }
+        for (f, fate) in fates.iter().enumerate() {
+            let (tally, lost) = (old.tallies[f], old.lost[f]);
+            let harm = old.harm.get(f).copied().unwrap_or_default();
+            match fate {
+                Fate::Is(flow) => {
+                    (self.tallies[flow.index()], self.lost[flow.index()]) = (tally, lost);
+                    if let Some(place) = self.harm.get_mut(flow.index()) {
+                        *place = harm;
+                    }
+                }
+                Fate::Joins(_) | Fate::Dropped(_) => {
+                    let (all, lost_by_all, harm_of_all) = &mut self.gone;
+                    // Those that wait are another flow's.
+                    all.queued += tally.gone;
+                    all.queued_bytes += tally.gone_bytes;
+                    all.gone += tally.gone;
+                    all.gone_bytes += tally.gone_bytes;
+                    all.max_backlog = all.max_backlog.max(tally.max_backlog);
+                    lost_by_all.add(&lost);
+                    harm_of_all.add(&harm);
+                }
+            }
+        }
+    }
+
+    /// A packet that has waited is dropped; of a flow that is gone, or of this one.
+    fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
+        let (tally, lost) = match flow {
+            Some(flow) => (&mut self.tallies[flow.index()], &mut self.lost[flow.index()]),
+            None => {
+                self.gone.0.queued(bytes);
+                (&mut self.gone.0, &mut self.gone.1)
+            }
+        };
+        tally.gone(bytes);
+        lost.by_change += 1;
+        lost.thrown_bytes += u64::from(bytes);
+    }
+}
+
+impl Lost {
+    fn add(&mut self, more: &Lost) {
+        self.full += more.full;
+        self.large += more.large;
+        self.bytes += more.bytes;
+        self.by_discipline += more.by_discipline;
+        self.early += more.early;
+        self.by_policy += more.by_policy;
+        self.by_change += more.by_change;
+        self.thrown_bytes += more.thrown_bytes;
+        self.marked += more.marked;
+    }
+}
+
+fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
+    Counters {
+        offered: tally.queued + lost.full + lost.large + lost.early,
+        offered_bytes: tally.queued_bytes + lost.bytes,
+        sent: tally.gone - lost.by_discipline - lost.by_policy - lost.by_change,
+        sent_bytes: tally.gone_bytes - lost.thrown_bytes,
+        dropped_full: lost.full,
+        dropped_large: lost.large,
+        dropped_by_discipline: lost.by_discipline,
+        dropped_by_policy: lost.early + lost.by_policy,
+        dropped_by_change: lost.by_change,
+        marked: lost.marked,
+        lost: harm.lost,
+        lost_bytes: harm.lost_bytes,
+        duplicated: harm.duplicated,
+        corrupted: harm.corrupted,
+        reordered: harm.reordered,
+        backlog: tally.backlog(),
+        backlog_bytes: tally.queued_bytes - tally.gone_bytes,
+        max_backlog: tally.max_backlog,
     }
 }
 
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
     /// What changes the pipe says when its next event is due.
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time;
+    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
+    /// What is known of the unit that arrives next.
+    fn announce(&mut self, label: Label);
+    fn heeds_labels(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
-    fn has_room(&self, flow: FlowId, bytes: u32) -> bool;
+    /// What is due next is so much later than the event that decides it, at least.
+    fn least_delay(&self) -> Span;
+    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool;
     /// A packet of so many bytes that is not decided by `now` is due no earlier.
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
@@ -245,10 +398,20 @@ pub(crate) trait Pipe: Send + Any {
     fn flows(&self) -> usize;
     /// The largest packet that it takes.
     fn largest(&self) -> u32;
+    /// The largest of those that wait, the one on the wire not among them.
+    fn largest_waiting(&self) -> u32;
+    /// What happened to flows that are gone.
+    fn of_the_gone(&self) -> Counters;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool;
+    /// May another pipe start afresh in the place of this one?
+    fn rests(&mut self, now: Time) -> bool;
+    /// Its masks.
+    fn masks(&self) -> &Masks;
+    /// What is known of those that the mask of this flow made, or that of the link.
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time;
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
 }
@@ -308,6 +471,20 @@ struct Of<S: Server> {
 
 /// Builds the pipe that `spec` asks for.
 pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
+    if let Some(refused) = spec.refused() {
+        return Err(refused.into());
+    }
+    if spec.masks.link.is_some() {
+        return Ok(Box::new(Links::new(id, spec)?));
+    }
+    if !spec.masks.is_none() {
+        return Ok(Box::new(Queues::new(id, spec)?));
+    }
+    plain(id, spec)
+}
+
+/// The same for one that has no masks and that nothing refuses.
+pub(crate) fn plain(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
     struct Builder<'a>(PipeId, &'a PipeSpec);
     impl Visitor for Builder<'_> {
         type Output = Result<Box<dyn Pipe>, Refusals>;
@@ -316,16 +493,17 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
             if spec.setup.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(pipe(id, spec, Tree::new(&spec.setup, discipline)?));
             }
+            if policy::any(&spec.setup) {
+                return Ok(pipe(id, spec, WithPolicies::new(&spec.setup, discipline)));
+            }
             Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
         }
     }
-    match spec.refused() {
-        Some(refused) => Err(refused.into()),
-        None => registry::build(spec.kind, &spec.setup, Builder(id, spec))?,
-    }
+    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
 }
 
-fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, server: S) -> Box<dyn Pipe> {
+fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<dyn Pipe> {
+    server.seed(mix(spec.seed) ^ u64::from(id.0));
     let flows = spec.setup.leaves().len();
     let mut book = Book::new(flows);
     let impairer = (!spec.impairments.is_none()).then(|| {
@@ -361,14 +539,8 @@ impl<S: Server> Of<S> {
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, now);
-                    if let Some(impairer) = &mut self.impairer {
-                        impairer.thrown_away(packet.flow);
-                    }
-                    let (flow, bytes) = (packet.flow.index(), packet.bytes);
-                    self.book.tallies[flow].gone(bytes);
-                    self.book.lost[flow].by_discipline += 1;
-                    self.book.lost[flow].by_discipline_bytes += u64::from(bytes);
-                    out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Discipline));
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
                 }
                 Answer::NotBefore(then) => {
                     debug_assert!(then > now, "an instant that never comes");
@@ -386,11 +558,30 @@ impl<S: Server> Of<S> {
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
     fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
         let (packet, sent) = self.server.take(queue, start, &mut self.wire);
+        if self.server.marked() {
+            self.mark(packet.flow, packet.handle, out);
+        }
         if self.impairer.is_some() {
             return self.send_impaired(packet, start, sent.end, out);
         }
         out.push(Output::Emit(self.emit(packet, start, sent.end)));
         sent.end
+    }
+
+    /// A packet goes that was queued already.
+    fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.thrown_away(packet.flow);
+        }
+        self.book.thrown_out(&packet, by_policy);
+        let why = if by_policy { Why::Policy } else { Why::Discipline };
+        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
+    }
+
+    #[cold]
+    fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
+        self.book.lost[flow.index()].marked += 1;
+        out.push(Output::Mark(Mark { pipe: self.id, flow, handle }));
     }
 
     #[inline]
@@ -442,20 +633,73 @@ impl<S: Server> Of<S> {
         Some(cost)
     }
 
-    /// After a change: goes on with what the link did to packets before it.
-    fn impair_on(&mut self, before: Option<Box<Impairer>>) {
+    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
+    /// than before, packets have other numbers.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
         let Some(impairer) = &mut self.impairer else { return };
         let flows = self.book.tallies.len();
         self.book.harm.resize(flows, Harm::default());
-        match before {
-            Some(before) => impairer.succeed(*before),
-            None => {
-                for flow in (0..flows as u32).map(FlowId) {
-                    let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
-                    (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
-                }
+        let renumbered = before.is_none() || others;
+        if let Some(before) = before {
+            impairer.succeed(*before, !others);
+        }
+        if renumbered {
+            for flow in (0..flows as u32).map(FlowId) {
+                let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
+    }
+
+    /// Takes over what another pipe has left; says which queue is on the wire.
+    fn inherit(
+        &mut self,
+        packets: Vec<Packet>,
+        flows: usize,
+        sending: bool,
+        how: &Handover,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<FlowId> {
+        if !how.flows.is_empty() {
+            self.book.become_others(&how.flows, flows);
+        }
+        self.book.resize(flows);
+        let largest = self.spec.setup.largest;
+        let (mut stay, mut rest) = (Vec::new(), Vec::new());
+        for (n, mut packet) in packets.into_iter().enumerate() {
+            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
+            let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
+            packet.flow = flow;
+            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
+                self.book.dropped_by_change(None, packet.bytes);
+                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
+                continue;
+            }
+            if !matches!(fate, Fate::Is(_)) {
+                self.book.tallies[flow.index()].queued(packet.bytes);
+            }
+            if on_the_wire && packet.bytes > largest {
+                // It has its time on the wire already; no queue shall see it.
+                self.book.tallies[flow.index()].gone_bytes += u64::from(packet.bytes - largest);
+                packet.bytes = largest;
+            }
+            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
+        }
+        let on_the_wire = self.server.inherit(stay, sending, now);
+        for packet in rest {
+            if packet.bytes > largest || self.server.arrive(packet, now).is_err() {
+                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
+                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
+            }
+            while let Some(gone) = self.server.evicted() {
+                self.thrown_out(gone, true, out);
+            }
+            if self.server.marked() {
+                self.mark(packet.flow, packet.handle, out);
+            }
+        }
+        on_the_wire
     }
 
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
@@ -464,7 +708,7 @@ impl<S: Server> Of<S> {
 }
 
 impl<S: Server + 'static> Pipe for Of<S> {
-    fn arrive(&mut self, unit: Unit, now: Time, out: &mut Vec<Output>) -> Time {
+    fn arrive(&mut self, unit: Unit, _: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
@@ -480,13 +724,23 @@ impl<S: Server + 'static> Pipe for Of<S> {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
-            let lost = &mut self.book.lost[flow.index()];
-            lost.full += 1;
-            lost.bytes += u64::from(bytes);
-            out.push(self.dropped(handle, flow, bytes, Why::QueueFull));
+            let by_policy = self.server.by_policy();
+            self.book.turned_away(flow, bytes, by_policy);
+            let why = if by_policy { Why::Policy } else { Why::QueueFull };
+            out.push(self.dropped(handle, flow, bytes, why));
+            while let Some(packet) = self.server.evicted() {
+                self.thrown_out(packet, true, out);
+            }
             return self.link.due();
         };
+        // Whoever had to go for it was gone before it came.
+        while let Some(packet) = self.server.evicted() {
+            self.thrown_out(packet, true, out);
+        }
         self.book.tallies[flow.index()].queued(bytes);
+        if self.server.marked() {
+            self.mark(flow, handle, out);
+        }
         if is_head && !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
@@ -516,8 +770,20 @@ impl<S: Server + 'static> Pipe for Of<S> {
         then + self.least_delay
     }
 
-    fn has_room(&self, flow: FlowId, bytes: u32) -> bool {
+    fn least_delay(&self) -> Span {
+        self.least_delay
+    }
+
+    fn has_room(&self, flow: FlowId, _: &Ids, bytes: u32) -> bool {
         self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.server.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.server.heeds_labels()
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
@@ -537,6 +803,15 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.spec.setup.largest
     }
 
+    fn largest_waiting(&self) -> u32 {
+        self.server.largest_waiting(self.link.sending().map(|(queue, _)| queue))
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        let (tally, lost, harm) = &self.book.gone;
+        counters(tally, lost, harm)
+    }
+
     fn flows(&self) -> usize {
         self.book.tallies.len()
     }
@@ -545,10 +820,25 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, now: Time, out: &mut Vec<Output>) -> Time {
+    fn rests(&mut self, now: Time) -> bool {
+        let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
+        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
+    }
+
+    fn masks(&self) -> &Masks {
+        &self.spec.masks
+    }
+
+    fn report(&self, _: Option<FlowId>, _: usize) -> Option<Report> {
+        None
+    }
+
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
+        let others = !how.flows.is_empty() || how.drop;
         let (wire, before);
-        let (on_the_wire, end) = if (&*old as &dyn Any).is::<Of<S>>() {
+        let as_they_are = !others && old.largest() <= self.largest();
+        let (on_the_wire, end) = if as_they_are && (&*old as &dyn Any).is::<Of<S>>() {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before) = (old.wire, old.book, old.impairer);
@@ -558,14 +848,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
             (wire, self.book, before) = (its, book, impairer);
-            (self.server.inherit(packets, sending.is_some(), now), sending)
+            (self.inherit(packets, flows, sending.is_some(), how, now, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
         self.book.resize(flows);
-        self.impair_on(before);
+        self.impair_on(before, others);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }

@@ -23,11 +23,12 @@ impl Visitor for Life<'_> {
     /// discipline is idle only if nobody has, and its next instant comes.
     fn visit<D: Discipline + 'static>(self, discipline: D) {
         let Life(setup, dice, name) = self;
-        let shared = discipline.shared_queue().is_some();
+        let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
+        let manages = discipline.manages_queues();
         let mut station = Station::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
         let (mut now, mut queued) = (Time::ZERO, 0u32);
-        let queues = if shared { 1 } else { setup.flows.len() as u64 };
+        let queues = if shared { 1 } else { own.map_or(setup.flows.len(), |(queues, _)| queues) as u64 };
         let (come, gone) = (dice.from(1, 6), dice.from(0, 4));
         let mut steps = 0;
         loop {
@@ -38,6 +39,7 @@ impl Visitor for Life<'_> {
                     let flow = FlowId(dice.from(0, setup.flows.len() as u64 - 1) as u32);
                     let bytes = dice.from(1, setup.largest.into()) as u32;
                     queued += u32::from(station.arrive(Packet { handle: 0, bytes, flow, arrival: now }, now).is_ok());
+                    queued -= u32::from(station.evicted().is_some());
                 }
             }
             for _ in 0..dice.from(0, gone) {
@@ -68,6 +70,10 @@ impl Visitor for Life<'_> {
                     now += Span(dice.from(1, 3_000));
                 }
                 Answer::Idle => return assert_eq!(queued, 0, "{name}: packets wait"),
+                Answer::Drop(queue) if manages => {
+                    station.throw_away(queue, now);
+                    queued -= 1;
+                }
                 Answer::Drop(queue) => panic!("{name}: {queue:?} is dropped"),
             }
         }

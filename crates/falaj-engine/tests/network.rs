@@ -12,6 +12,7 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, Taken, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
 use falaj_engine::{Output, PipeId, Why};
+use falaj_sched::label::Label;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
@@ -63,7 +64,13 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
         }
         match ran.network.route(&key(dport), 0, 1000) {
             Ok(entry) => {
-                ran.network.enter(entry, &key(dport), Packet { handle, length: 1000 }, at(ms), &mut out);
+                ran.network.enter(
+                    entry,
+                    &key(dport),
+                    Packet { handle, length: 1000, label: Label::default() },
+                    at(ms),
+                    &mut out,
+                );
             }
             Err(why) => ran.refused.push((handle, why)),
         }
@@ -75,7 +82,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
             Output::Emit(emit) => ran.left.push(emit),
             Output::Copy(emit) => ran.copies.push(emit),
             Output::Drop(dropped) => ran.dropped.push((dropped.handle, dropped.why)),
-            Output::Corrupt(_) => {}
+            Output::Corrupt(_) | Output::Mark(_) => {}
         }
     }
     assert_eq!(ran.network.next_event(), Time::NEVER);

@@ -1,5 +1,6 @@
 //! From the links of a scenario to an engine with ports.
 
+use crate::aggregate::Guest;
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
@@ -23,6 +24,29 @@ pub fn to_sandbox(spec: &NetworkSpec, sandbox: &mut Sandbox, clock: Clock, optio
             return packet_port(socket);
         }
         let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
+        Ok(Box::new(TapPort::new(from, tap)))
+    })
+}
+
+/// The links between the near side of a sandbox and a guest that has the far side's TAP.
+///
+/// # Errors
+/// The near side has no TAP.
+pub fn to_guest(
+    spec: &NetworkSpec,
+    sandbox: &mut Sandbox,
+    guest: Guest,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let mut guest = Some(guest);
+    between(spec, clock, options, |from| {
+        if from == End::Far
+            && let Some(guest) = guest.take()
+        {
+            return Ok(Box::new(guest.port()));
+        }
+        let tap = sandbox.take_tap(from).ok_or_else(|| io::Error::other("a link to a guest needs TAP interfaces"))?;
         Ok(Box::new(TapPort::new(from, tap)))
     })
 }

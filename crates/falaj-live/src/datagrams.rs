@@ -13,6 +13,7 @@ use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::{Model, Source, SourceSpec};
+use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,6 +57,8 @@ pub struct Sending {
     pub to: SocketAddr,
     /// What it sends, lengths as the link accounts them.
     pub traffic: Traffic,
+    /// The ECN bits of its datagrams.
+    pub ecn: u8,
 }
 
 /// [`SourceSpec`] as it goes between processes.
@@ -209,6 +212,8 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         instants.set(i, source.next().unwrap_or(Time::NEVER));
     }
     let mut late = vec![Meter::new(); plan.sends.len()];
+    // What each socket sends its datagrams with; sources may share one.
+    let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
     let mut payload = vec![0; plan.sends.iter().map(|s| s.payload as usize).max().unwrap_or(0).max(HEADER)];
     payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
     while let Some((i, at)) = instants.first() {
@@ -228,7 +233,11 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         payload[4..8].copy_from_slice(&sending.source.to_le_bytes());
         payload[8..16].copy_from_slice(&reports[i].datagrams.to_le_bytes());
         payload[16..24].copy_from_slice(&monotonic().to_le_bytes());
-        match sockets[&sending.from].send_to(&payload[..sending.payload as usize], sending.to) {
+        let socket = &sockets[&sending.from];
+        if bits.insert(sending.from, sending.ecn).unwrap_or(0) != sending.ecn {
+            set_ecn(socket, sending)?;
+        }
+        match socket.send_to(&payload[..sending.payload as usize], sending.to) {
             Ok(_) => reports[i].datagrams += 1,
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => {
                 reports[i].refused += 1
@@ -242,6 +251,16 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         report.late_p99 = late.quantile(0.99).map(|s| s.0);
     }
     Ok(reports)
+}
+
+/// From now on datagrams of this socket have these ECN bits.
+fn set_ecn(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
+    let bits = i32::from(sending.ecn);
+    let set = match sending.from {
+        SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &bits),
+        SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &bits),
+    };
+    set.map_err(|e| io::Error::other(format!("cannot send datagrams with ECN bits from {}: {e}", sending.from)))
 }
 
 fn sleep_until(clock: &Clock, at: Time) {

@@ -50,6 +50,10 @@ pub fn plan(scenario: &Scenario, link: usize) -> Result<[EndPlan; 2], Unreachabl
     let mut plans = [EndPlan::default(), EndPlan::default()];
     for (i, source) in scenario.traffic.iter().enumerate().filter(|(_, s)| s.link == link) {
         let direction = scenario.links[link].direction(source.towards);
+        if source.sources > 1 {
+            let why = "`sources` of many addresses are simulated only; leave it out".to_owned();
+            return Err(Unreachable { source: source.name.clone(), why });
+        }
         let (from, to) = addresses(source, direction, i as u16)?;
         let payload = payload(source, direction, from.is_ipv6())?;
         let flow = FlowKey { pipe: pipe_of(source.towards), flow: source.flow as u32 };
@@ -62,6 +66,7 @@ pub fn plan(scenario: &Scenario, link: usize) -> Result<[EndPlan; 2], Unreachabl
             from,
             to,
             traffic: source.spec().into(),
+            ecn: source.ecn as u8,
         });
         plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });
     }

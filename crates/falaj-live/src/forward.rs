@@ -15,6 +15,12 @@
 //! read. A turn is so much time of the processor and not so many packets: a
 //! storm of tiny ones at one port takes nothing from the others.
 
+mod change;
+mod snapshot;
+
+pub use change::{Change, Changed, Flows};
+pub use snapshot::{Counted, Snapshot};
+
 use crate::clock::Clock;
 use crate::poll::Watch;
 use crate::port::{Port, Received};
@@ -24,11 +30,14 @@ use crate::release::Releases;
 use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
+use falaj_engine::each::Report;
+use falaj_engine::ecn;
 use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Network, Refused};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_engine::{Output, PipeId};
+use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::capture::{self, Verdict};
@@ -115,6 +124,15 @@ pub struct LiveFlow {
     pub release_error: Meter,
     /// How much later than due that instant was, so that packets of a unit left together.
     pub held: Meter,
+}
+
+impl LiveFlow {
+    /// Counts what was measured of another.
+    fn add(&mut self, other: &LiveFlow) {
+        self.delay.add(&other.delay);
+        self.release_error.add(&other.release_error);
+        self.held.add(&other.held);
+    }
 }
 
 /// What was lost outside the engine, the link's fault or not.
@@ -210,6 +228,10 @@ pub struct Forwarder {
     recorder: Option<Recorder>,
     releases: Releases,
     flows: Vec<Vec<LiveFlow>>,
+    /// By pipe, of flows that are gone.
+    gone: Vec<LiveFlow>,
+    /// By pipe and flow, when a unit came last.
+    active: Vec<Vec<Time>>,
     losses: Losses,
     awake: Awake,
 }
@@ -218,10 +240,11 @@ impl Forwarder {
     /// The pipes that the network has carry what comes in at these ports.
     pub fn new(clock: Clock, network: impl Into<Network>, ports: Vec<Attached>, options: Options) -> Forwarder {
         let network = network.into();
+        let flows = network.flows();
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
-            flows: network.flows().into_iter().map(|flows| vec![LiveFlow::default(); flows]).collect(),
+            flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
             ports,
@@ -238,6 +261,8 @@ impl Forwarder {
             arrived: 0,
             recorder: None,
             releases: Releases::new(options.slack),
+            gone: vec![LiveFlow::default(); flows.len()],
+            active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
             awake: Awake::default(),
         }
@@ -447,6 +472,7 @@ impl Forwarder {
     fn admit(&mut self, i: usize, mut arriving: Waiting, now: Time) {
         let Waiting { unit, received, key, .. } = arriving;
         let packets = received.packets();
+        let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
             let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
             let entry = match arriving.entry.take().map_or_else(|| self.entry(i, &arriving, length), Ok) {
@@ -464,17 +490,18 @@ impl Forwarder {
                 self.network.poll(now, &mut self.out);
                 // Where nothing will ever make room the queue is too small for it.
                 let ever = self.network.next_event() != Time::NEVER;
-                if ever && !self.network.has_room(&entry, length) {
+                if ever && !self.network.has_room(&entry, &key, length) {
                     self.waiting[i] = Some(Waiting { entry: Some(entry), ..arriving });
                     break;
                 }
             }
             let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
+            self.active[entry.pipe.0 as usize][flow.index()] = now;
             let packet = Packet { unit, index: arriving.next, number: self.arrived, arrival: now, flow, bytes };
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
-            self.network.enter(entry, &key, network::Packet { handle, length }, now, &mut self.out);
+            self.network.enter(entry, &key, network::Packet { handle, length, label }, now, &mut self.out);
             if !self.network.has_rules() {
                 arriving.entry = Some(entry);
             }
@@ -525,6 +552,15 @@ impl Forwarder {
                     self.releases.dropped(unit, &self.units);
                     let (port, bytes) = self.units.bytes_of(corrupt.handle);
                     self.ports[port].port.corrupt(bytes, &corrupt);
+                }
+                Output::Mark(mark) => {
+                    let Some(unit) = self.units.separate(mark.handle, &mut self.cut) else {
+                        self.losses.no_memory += 1;
+                        continue;
+                    };
+                    self.releases.dropped(unit, &self.units);
+                    let (port, bytes) = self.units.bytes_of(mark.handle);
+                    self.ports[port].port.mark(bytes);
                 }
             }
         }
@@ -583,6 +619,11 @@ impl Forwarder {
     /// The engine's counters of one flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
         self.network.counters(pipe, flow)
+    }
+
+    /// What a mask made, of a flow or of the link; see [`Network::report`].
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.network.report(pipe, flow, busiest)
     }
 
     /// What was lost outside the engine.

@@ -5,6 +5,7 @@
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
+//! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
 //! | [`record`] | a capture of what passes, written beside the loop |
@@ -18,6 +19,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("falaj-live speaks to the Linux kernel and builds only there");
 
+pub mod aggregate;
 pub mod attach;
 mod buffer;
 pub mod clock;

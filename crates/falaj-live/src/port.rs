@@ -3,6 +3,7 @@
 use crate::gso::Train;
 use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
+use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_sched::queue::FlowId;
@@ -49,11 +50,15 @@ pub trait Port {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
-    /// What rules look at of a unit that this port has read and that is not of a flow that it knows.
+    /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
     fn key(&self, unit: &[u8]) -> Key;
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
+    /// Says in a unit that this port has read, and of which it knows that it may, that it met congestion.
+    fn mark(&self, unit: &mut [u8]) {
+        let _ = unit;
+    }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
@@ -107,6 +112,13 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     corrupt.turn(&mut unit[header..]);
 }
 
+/// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the bits.
+pub(crate) fn mark(unit: &mut [u8]) {
+    if let Some(frame) = unit.get_mut(Tap::VNET_HEADER..) {
+        ecn::mark_ethernet(frame);
+    }
+}
+
 impl TapPort {
     /// The end of the link whose interface `tap` is.
     pub fn new(end: End, tap: Tap) -> TapPort {
@@ -138,6 +150,10 @@ impl Port for TapPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        mark(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

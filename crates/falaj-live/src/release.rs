@@ -7,7 +7,8 @@
 //! it by then.
 
 use crate::units::{Packet, Units};
-use falaj_engine::Emit;
+use falaj_engine::{Emit, PipeId};
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -177,6 +178,13 @@ impl Releases {
         None
     }
 
+    /// Flows of a pipe are others from now on.
+    pub(crate) fn flows_become(&mut self, pipe: PipeId, become_other: impl Fn(FlowId) -> FlowId) {
+        for burst in self.bursts.iter_mut().filter(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty()) {
+            burst.flow = become_other(FlowId(burst.flow)).0;
+        }
+    }
+
     /// A burst that is due.
     pub(crate) fn burst(&self, index: u32) -> &Burst {
         &self.bursts[index as usize]
@@ -195,8 +203,6 @@ impl Releases {
 mod tests {
     use super::*;
     use crate::units::tests::unit_of;
-    use falaj_engine::PipeId;
-    use falaj_sched::queue::FlowId;
 
     const SLACK: Span = Span::from_micros(20);
 

@@ -107,6 +107,15 @@ impl Units {
         self.packets.iter().copied().filter(|packet| packet.number != DECIDED)
     }
 
+    /// Flows of units that came in at some ports are others from now on.
+    pub(crate) fn flows_become(&mut self, came_at: impl Fn(usize) -> bool, become_other: impl Fn(FlowId) -> FlowId) {
+        for packet in self.packets.iter_mut().filter(|packet| packet.number != DECIDED) {
+            if came_at(self.about[packet.unit as usize].port as usize) {
+                packet.flow = become_other(packet.flow);
+            }
+        }
+    }
+
     /// May more of its packets be emitted?
     #[inline]
     pub(crate) fn is_undecided(&self, unit: u32) -> bool {

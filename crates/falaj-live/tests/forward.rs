@@ -2,15 +2,16 @@
 //! namespace. Nothing depends on how fast the machine is, but for the limits on
 //! CPU time, which are wide.
 
+use falaj_engine::change::{self, Fate};
 use falaj_engine::engine::{Corrupt, Unit};
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId};
+use falaj_engine::{Engine, Output, PipeId, Prepared};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
+use falaj_live::forward::{Attached, Change, Flows, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::RelayPort;
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -406,7 +407,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
         match output {
             Output::Corrupt(c) => corrupt = Some(c.handle),
             Output::Emit(e) | Output::Copy(e) => expected.push((e.handle, corrupt == Some(e.handle))),
-            Output::Drop(_) => {}
+            Output::Drop(_) | Output::Mark(_) => {}
         }
     }
 
@@ -433,5 +434,41 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     let harm = |c: Counters| (c.offered, c.sent, c.lost, c.duplicated, c.corrupted, c.reordered);
     assert_eq!(harm(counters), harm(simulated.counters(PipeId(0), FLOW)));
     assert!(counters.lost > 50 && counters.duplicated > 20 && counters.corrupted > 10, "{counters:?}");
+    Ok(())
+}
+
+/// What has left its queue keeps its time, and counts for its flow, whichever index that has now; what flows that are
+/// gone have counted stays.
+#[test]
+fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
+    let rate = Rate::from_mbit(100);
+    let (mut forwarder, [near, far]) = link(rate, Span::from_millis(50), MEMORY)?;
+    let pushed = near.push(ask::NOTHING, 1, 1000)?;
+    forwarder.run(forwarder.clock().now() + Span::from_millis(2), &[])?;
+    let change = |forwarder: &mut Forwarder, fates: Vec<Fate>, number: usize| {
+        let mut spec = pipe(rate, Span::ZERO);
+        spec.setup.flows = vec![spec.setup.flows[0].clone(); number];
+        let change = change::Change { pipe: PipeId(0), spec, flows: fates.clone(), drop: false };
+        let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+        let flows = vec![Flows { pipe: PipeId(0), fates, number }];
+        forwarder.change(Change { engine, flows, sorted: Vec::new() }).unwrap_or_else(|unfit| panic!("{unfit}"))
+    };
+    assert_eq!(change(&mut forwarder, vec![Fate::Is(FlowId(1))], 2).dropped, 0);
+    near.push(ask::NOTHING, 2, 1000)?;
+    run_dry(&mut forwarder)?;
+    let mut numbers = far.numbers();
+    numbers.sort_unstable();
+    assert_eq!(numbers, [1, 2]);
+    let first = far.inside.borrow().out.iter().find(|(_, unit)| unit[1] == 1).map(|(at, _)| *at);
+    assert!(first >= Some(pushed + Span::from_millis(50)), "{first:?}");
+    let snapshot = forwarder.snapshot();
+    for (counted, measured) in snapshot.flows[0].iter().zip(forwarder.measured(0, Span::from_secs(1))) {
+        assert_eq!((counted.counters.sent, measured.delay.count()), (1, 1));
+        assert!(counted.active.is_some_and(|at| at <= snapshot.at));
+    }
+    assert!(snapshot.flows[1][0].active.is_none());
+    change(&mut forwarder, vec![Fate::Is(FlowId(0)), Fate::Joins(FlowId(0))], 1);
+    let snapshot = forwarder.snapshot();
+    assert_eq!((snapshot.flows[0].len(), snapshot.flows[0][0].counters.sent, snapshot.gone[0].sent), (1, 1, 1));
     Ok(())
 }

@@ -88,8 +88,8 @@ impl fmt::Display for Error {
             Error::Listen(at, error) => write!(f, "cannot listen at {at}: {error}"),
             Error::Refused(refused) => refused.fmt(f),
             Error::Breaks => f.write_str(
-                "a stream comes whole and in order: a link that loses, doubles, corrupts or reorders packets takes \
-                 datagrams alone (--udp)",
+                "a stream comes whole and in order: a link that loses, doubles, corrupts or reorders packets, or whose \
+                 queues drop any before they are full, takes datagrams alone (--udp)",
             ),
         }
     }
@@ -254,12 +254,13 @@ impl Relay {
         let directions = [&link.up, &link.down];
         let breaks =
             |i: &Impairments| i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some();
-        if spec.carries.tcp && directions.into_iter().any(|d| breaks(&d.impairments)) {
+        let pipes = Pipes::new(link).map_err(Error::Refused)?;
+        if spec.carries.tcp && (pipes.drop_early() || directions.into_iter().any(|d| breaks(&d.impairments))) {
             return Err(Error::Breaks);
         }
         let (sender, messages) = sync_channel(WAITING);
         let core = Core {
-            pipes: Pipes::new(link).map_err(Error::Refused)?,
+            pipes,
             sorter: Sorter {
                 classifiers: directions.map(|d| d.classifier()),
                 accounts: directions.map(|d| d.account),

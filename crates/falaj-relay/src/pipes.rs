@@ -203,6 +203,11 @@ impl<T: Cargo> Pipes<T> {
         std::mem::take(&mut self.fates)
     }
 
+    /// Do queues drop what got in, or what they have room for?
+    pub(crate) fn drop_early(&self) -> bool {
+        [0, 1].into_iter().any(|pipe| self.engine.heeds_labels(PipeId(pipe)))
+    }
+
     /// When `poll` will have something, as far as that is known.
     pub(crate) fn next_due(&self) -> Time {
         let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
@@ -223,6 +228,8 @@ impl<T: Cargo> Pipes<T> {
                     let handle = self.hold(OnItsWay { item, room: None });
                     self.release(&e, handle);
                 }
+                // A relay has no IP headers, and tells of no packet that it may be marked.
+                Output::Mark(_) => {}
                 Output::Corrupt(corrupt) => {
                     if let Some(way) = &mut self.items[corrupt.handle as usize] {
                         way.item.corrupt(&corrupt);

@@ -334,6 +334,14 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
     for (udp, tcp) in [(true, true), (false, true)] {
         assert!(matches!(Relay::new(&spec(udp, tcp), &link.links[0]), Err(Error::Breaks)));
     }
+    for early in [
+        text.replace("\"10p\"", "{ limit = \"60p\", policy = \"codel\" }"),
+        text.replace("[link.l.down]", "scheduler = { kind = \"fq_codel\" }\n[link.l.down]"),
+    ] {
+        let text = early.replace("duplicate = \"100%\"", "rate = \"1mbit\"").replace("rate = \"unlimited\"\n", "");
+        let (link, _) = falaj_scenario::parse(&text, "early.toml").unwrap();
+        assert!(matches!(Relay::new(&spec(true, true), &link.links[0]), Err(Error::Breaks)), "{text}");
+    }
     let relay = Running::with(&spec(true, false), &link);
     let client = client(relay.address);
     client.send(b"once").unwrap();

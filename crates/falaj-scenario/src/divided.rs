@@ -5,10 +5,11 @@ use crate::diagnostics::Problem;
 use crate::flows::{FlowRead, FlowTable, flow_table, read_flows};
 use crate::keys::{self, Key};
 use crate::link::{Chosen, Promised, chosen, refusal, values};
-use crate::model::Flow;
+use crate::model::{Flow, Towards};
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
 use falaj_sched::params::{Inner, Setup, Values};
+use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
 use toml::de::{DeTable, DeValue};
@@ -68,7 +69,11 @@ pub(crate) fn divide(
             scheduler: scheduler.clone(),
             flows: parts.iter().map(|p| p.setup.clone()).collect(),
         };
-        if let Err(refused) = registry::build(chosen.entry.kind, &below, Promised { flows: parts.len() }) {
+        if let Err(refused) = registry::build(
+            chosen.entry.kind,
+            &below,
+            Promised { flows: (0..parts.len() as u32).map(FlowId).collect() },
+        ) {
             problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, parts)));
             good = false;
         }
@@ -99,7 +104,7 @@ pub(crate) fn divide(
 }
 
 /// The parts of a flow and what divides it among them; an error was said.
-pub(crate) fn parts<'a>(fields: &Fields<'a>, problems: &mut Vec<Problem>) -> Result<Parts<'a>, ()> {
+pub(crate) fn parts<'a>(fields: &Fields<'a>, towards: Towards, problems: &mut Vec<Problem>) -> Result<Parts<'a>, ()> {
     let table = match flow_table(&[fields]) {
         FlowTable::Given(table) => table,
         FlowTable::Wrong => return Err(()),
@@ -116,13 +121,23 @@ pub(crate) fn parts<'a>(fields: &Fields<'a>, problems: &mut Vec<Problem>) -> Res
         }
     };
     // Each says something of packets in a queue, and would be of none.
-    let of_a_queue = [("queue", "no queue"), ("need", "no need of its own"), ("envelope", "no envelope of its own")];
+    let of_a_queue = [
+        ("each", "no mask"),
+        ("queue", "no queue"),
+        ("need", "no need of its own"),
+        ("envelope", "no envelope of its own"),
+    ];
     let given = of_a_queue.into_iter().filter_map(|(key, what)| Some((key, what, fields.field(key)?)));
     let mut undivided = true;
     for (key, what, field) in given {
         problems.push(
-            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what))
-                .help(format!("its parts have: write `{key}` there")),
+            Problem::error(field.name_at.clone(), format!("{} is divided, so it has {what}", fields.what)).help(
+                if key == "each" {
+                    "put `each` on the link, which makes a scheduler for each".to_owned()
+                } else {
+                    format!("its parts have: write `{key}` there")
+                },
+            ),
         );
         undivided = false;
     }
@@ -133,6 +148,6 @@ pub(crate) fn parts<'a>(fields: &Fields<'a>, problems: &mut Vec<Problem>) -> Res
     let own = chosen.fields.as_ref();
     let scheduler =
         values(&own.into_iter().collect::<Vec<_>>(), chosen.entry.scheduler.iter().map(Key::from), problems);
-    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], problems);
+    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], towards, problems);
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }

@@ -4,11 +4,14 @@ use crate::diagnostics::Problem;
 use crate::divided::{self, Parts};
 use crate::keys::{self, Key};
 use crate::link::{name_is_fit, not_a_table, values};
-use crate::model::{Bucket, Flow, Need};
+use crate::masks;
+use crate::model::{Bucket, Flow, Need, Towards};
 use crate::nearest;
+use crate::queue;
 use crate::read::{Datum, Fields, Got, fields, get};
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
+use falaj_engine::each::Each;
 use falaj_sched::params::{FlowSetup, Value};
 use falaj_sched::registry::Entry;
 use std::ops::Range;
@@ -39,6 +42,7 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) fields: Fields<'a>,
     pub(crate) flow: Flow,
     pub(crate) setup: FlowSetup,
+    pub(crate) each: Option<Each>,
     pub(crate) parts: Parts<'a>,
 }
 
@@ -48,6 +52,7 @@ pub(crate) fn read_flows<'a>(
     keys: &'static [Key],
     entry: Option<&'static Entry>,
     elsewhere: &[Key],
+    towards: Towards,
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<FlowRead<'a>>> {
     let own: Vec<Key> = entry.map_or(&[][..], |e| e.flow).iter().map(Key::from).collect();
@@ -63,7 +68,7 @@ pub(crate) fn read_flows<'a>(
         let what = format!("flow {}", quoted(name.get_ref()));
         let known: Vec<Key> = keys.iter().chain(&own).copied().collect();
         let fields = fields(table, value.span(), what, &known, elsewhere, problems);
-        match flow(name.get_ref(), keys, fields, &own, problems) {
+        match flow(name.get_ref(), keys, fields, &own, towards, problems) {
             Some(flow) => flows.push(flow),
             None => whole = false,
         }
@@ -76,6 +81,7 @@ fn flow<'a>(
     keys: &'static [Key],
     fields: Fields<'a>,
     own: &[Key],
+    towards: Towards,
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let mut matches = None;
@@ -85,9 +91,7 @@ fn flow<'a>(
     for key in keys {
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
-            ("queue", Got::Given(Datum::Value(Value::Limit(l))) | Got::Default(Datum::Value(Value::Limit(l)))) => {
-                limit = Some(l);
-            }
+            ("queue", got) => limit = queue::read(got, &fields, problems),
             ("need", Got::Given(Datum::Table(table))) => {
                 let at = fields.field("need").map_or(0..0, |f| f.at.clone());
                 need = read_need(table, at, &fields.what, problems);
@@ -102,11 +106,14 @@ fn flow<'a>(
     }
     let values = values(&[&fields], own.iter().copied(), problems);
     let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
-    let parts = match divided::parts(&fields, problems) {
+    let each = masks::each(&[&fields], keys, towards, problems);
+    let parts = match divided::parts(&fields, towards, problems) {
         Ok(parts) => parts,
         Err(()) => return None,
     };
-    Some(FlowRead { fields, flow, setup: FlowSetup::new(values?, limit?), parts })
+    let limit = limit?;
+    let setup = FlowSetup::new(queue::among(values?, limit.policy), limit.limit);
+    Some(FlowRead { fields, flow, setup, each: each.ok()?, parts })
 }
 
 fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
@@ -162,9 +169,8 @@ pub(crate) fn all<'a>(
         return None;
     }
     let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
-    let queue = keys::FLOW.iter().find(|k| k.name == "queue")?;
-    let Got::Default(Datum::Value(Value::Limit(limit))) = get(&[&none], queue, problems) else { return None };
-    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), parts: None })
+    let limit = queue::unsaid()?.limit;
+    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), each: None, parts: None })
 }
 
 /// Warns of packets without a flow and of flows without packets.

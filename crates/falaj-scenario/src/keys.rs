@@ -37,6 +37,8 @@ pub enum Holds {
     },
     /// A rule for packets or a list of them; see [`crate::parse_match`].
     Rules,
+    /// What tells packets of a flow or a link apart; see [`crate::PARTS`].
+    Mask,
     /// The name of a link.
     LinkName,
     /// A name that people choose.
@@ -130,6 +132,12 @@ pub const TABLES: &[Table] = &[
         header: "[link.NAME.flow.FLOW.flow.PART]",
         doc: "a flow within a flow, known as `FLOW/PART`; the flow's discipline has keys of its own",
         keys: PART,
+    },
+    Table {
+        word: "queue",
+        header: "queue = { … }",
+        doc: "the queue of a flow, and what it does before it is full; `queue = \"20p\"` is the limit alone",
+        keys: MANAGED,
     },
     Table {
         word: "trace",
@@ -501,6 +509,31 @@ pub const SLOT: &[Key] = &[
     ),
 ];
 
+const EACH_LINK: Key = key(
+    "each",
+    Holds::Mask,
+    Otherwise("one link"),
+    "a mask: makes a link of its own, with queues and scheduler, for each value of these parts of packets",
+);
+const EACH_FLOW: Key = key(
+    "each",
+    Holds::Mask,
+    Otherwise("one queue"),
+    "a mask: makes a queue of its own for each value of these parts of the flow's packets, all with the flow's settings",
+);
+const MOST: Key = key(
+    "max-flows",
+    Holds::Value(Kind::Count { min: 1, max: falaj_engine::each::Each::LIMIT as u64 }),
+    Default(crate::masks::MOST),
+    "so many of them at a time, for `each`; those beyond share some, and promises are for so many",
+);
+const EXPIRE: Key = key(
+    "expire",
+    Holds::PositiveSpan,
+    Default(crate::masks::EXPIRE),
+    "one that is idle for so long goes, for `each`, unless it owes something; what it counted stays",
+);
+
 /// `[link.NAME]`: both directions alike, unless `up` or `down` say otherwise.
 pub const LINK: &[Key] = &[
     RATE,
@@ -521,6 +554,9 @@ pub const LINK: &[Key] = &[
     JITTERS,
     SLOTTED,
     PROFILED,
+    EACH_LINK,
+    MOST,
+    EXPIRE,
     key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
     key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
 ];
@@ -528,7 +564,7 @@ pub const LINK: &[Key] = &[
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
     RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS,
-    REORDERS, JITTERS, SLOTTED, PROFILED,
+    REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST, EXPIRE,
 ];
 
 /// `scheduler = { … }`; the discipline's own parameters come after these.
@@ -552,7 +588,68 @@ const RULES: Key = key(
     Required,
     "the packets that belong to it: a rule, or a list of rules of which one must hold",
 );
-const QUEUE: Key = key("queue", Holds::Value(Kind::Limit), Default("20p"), "limit of its queue");
+/// The limit of a queue.
+pub(crate) const LIMIT: Key = key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
+/// The key that decides which others of a queue there are.
+pub(crate) const POLICY: Key = key(
+    "policy",
+    Holds::Value(Kind::Choice(falaj_sched::policy::NAMES)),
+    Default("tail"),
+    "who goes, and when: the last packet or the first where there is no room; or earlier, by RED, gentle RED, CoDel or PIE",
+);
+
+/// `queue = { … }`; which of these there may be is for its `policy` to say.
+pub const MANAGED: &[Key] = &[
+    LIMIT,
+    POLICY,
+    key(
+        "target",
+        Holds::Value(Kind::Span),
+        Otherwise("5ms for `codel`, 15ms for `pie`"),
+        "how long packets are to stay; for `codel` and `pie`",
+    ),
+    key(
+        "interval",
+        Holds::Value(Kind::Span),
+        Otherwise("100ms"),
+        "a stay has to be short once in this time, the longest round trip; for `codel`",
+    ),
+    key("update", Holds::Value(Kind::Span), Otherwise("15ms"), "how often the probability is worked out; for `pie`"),
+    key("burst", Holds::Value(Kind::Span), Otherwise("150ms"), "for so long a burst is let in; for `pie`"),
+    key(
+        "min",
+        Holds::Value(Kind::Limit),
+        Otherwise("5p"),
+        "below this average length nothing is dropped; for `red` and `gred`",
+    ),
+    key(
+        "max",
+        Holds::Value(Kind::Limit),
+        Otherwise("15p"),
+        "at this average length the probability is reached; for `red` and `gred`",
+    ),
+    key(
+        "probability",
+        Holds::Value(Kind::Probability),
+        Otherwise("10%"),
+        "how often packets are dropped just below `max`; for `red` and `gred`",
+    ),
+    key(
+        "weight",
+        Holds::Value(Kind::Probability),
+        Otherwise("0.2%"),
+        "how much of the average the length at an arrival makes; for `red` and `gred`",
+    ),
+    key(
+        "ecn",
+        Holds::Value(Kind::Choice(&["no", "yes"])),
+        Otherwise("no"),
+        "mark packets whose ends look at marks instead of dropping them; for `red`, `gred`, `codel` and `pie`",
+    ),
+];
+
+const QUEUE: Key =
+    key("queue", Holds::Brief(MANAGED), Default("20p"), "its queue: a limit, or a table that says also who is dropped");
 const NEEDED: Key = key(
     "need",
     Holds::Table(NEED),
@@ -573,6 +670,9 @@ pub const FLOW: &[Key] = &[
     QUEUE,
     NEEDED,
     SENDS,
+    EACH_FLOW,
+    MOST,
+    EXPIRE,
     key(
         "scheduler",
         Holds::Scheduler,
@@ -662,6 +762,9 @@ pub const LOOKED_UP: &[Key] = &[key(
     "an address, a prefix, a number or a range of numbers, in quotes; its text is where rules lead, or empty",
 )];
 
+/// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
+pub const SOURCES_MAX: u64 = 4_000_000;
+
 /// `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
     key("link", Holds::LinkName, Otherwise("the only link, or as the rules say"), "the link it passes"),
@@ -688,8 +791,20 @@ pub const TRAFFIC: &[Key] = &[
     key("size", Holds::Value(Kind::Bytes), Required, "size of every packet, as the link accounts bytes"),
     key("on", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean length of a burst; for `on-off` alone"),
     key("off", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean pause between bursts; for `on-off` alone"),
+    key(
+        "sources",
+        Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
+        Default("1"),
+        "so many sources alike, each with this rate and an address of its own at the near end, from 100.64.0.1 on; simulated only",
+    ),
     key("start", Holds::Value(Kind::Span), Default("0s"), "when it begins"),
     key("stop", Holds::PositiveSpan, Otherwise("never"), "when it ends; later than `start`"),
+    key(
+        "ecn",
+        Holds::Value(Kind::Choice(&["no", "ect0", "ect1"])),
+        Default("no"),
+        "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
+    ),
 ];
 
 /// `[run]`.

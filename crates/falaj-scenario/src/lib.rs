@@ -34,6 +34,7 @@
 //! | `units` | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that say which packets are a flow's |
 //! | `rules`, `tables` | rules that say which links packets pass, and what they look up |
+//! | `masks` | what makes a flow or a link many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
@@ -54,6 +55,7 @@ mod format;
 mod impair;
 pub mod keys;
 mod link;
+mod masks;
 mod matching;
 mod model;
 mod nearest;
@@ -61,6 +63,7 @@ mod parse;
 mod place;
 mod presets;
 mod profile;
+mod queue;
 mod read;
 pub mod reference;
 mod rules;
@@ -74,6 +77,7 @@ mod unlikely;
 
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
+pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Rule, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;

@@ -6,7 +6,8 @@ use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
 use crate::impair;
 use crate::keys::{self, Key};
-use crate::model::{ALL, Direction, Link, Run, default_scheduler};
+use crate::masks;
+use crate::model::{ALL, Direction, Link, Run, Towards, default_scheduler};
 use crate::nearest;
 use crate::presets;
 use crate::profile;
@@ -14,6 +15,7 @@ use crate::read::{Datum, Field, Fields, Got, fields, get};
 use crate::units::quoted;
 use crate::unlikely;
 use falaj_engine::account::Account;
+use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refused, Setup, Value, Values};
@@ -120,6 +122,7 @@ pub(crate) fn link<'a>(
         );
     }
 
+    let towards = [Towards::Up, Towards::Down];
     let mut out = [None, None];
     let mut names = [None, None];
     let mut promised = [Vec::new(), Vec::new()];
@@ -138,7 +141,7 @@ pub(crate) fn link<'a>(
             _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
         };
         (out[n], names[n], promised[n]) =
-            direction(tables, &flows, chosen[n].as_ref(), &elsewhere, parted, beside, problems);
+            direction(tables, towards[n], &flows, chosen[n].as_ref(), &elsewhere, parted, beside, problems);
         if parted {
             names[n] = None;
         }
@@ -185,8 +188,10 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
 /// A direction, the names of its flows, and what they are promised.
 type Side = (Option<Direction>, Option<Vec<String>>, Vec<Option<Rate>>);
 
+#[allow(clippy::too_many_arguments)]
 fn direction(
     tables: &[&Fields<'_>],
+    towards: Towards,
     flow_table: &FlowTable<'_>,
     chosen: Option<&Chosen<'_>>,
     elsewhere: &[Key],
@@ -226,11 +231,12 @@ fn direction(
     };
     let impairments = impair::impairments(tables, known_delay, profile.ok().flatten(), beside, problems);
 
+    let each = masks::each(tables, keys::DIRECTION, towards, problems);
     let (flows, names) = match flow_table {
         FlowTable::Wrong => (None, None),
         FlowTable::Absent => (Some(Vec::new()), Some(vec![ALL.to_owned()])),
         FlowTable::Given(table) => (
-            read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, problems),
+            read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, towards, problems),
             Some(divided::leaf_names(table)),
         ),
     };
@@ -253,7 +259,8 @@ fn direction(
         Some(scheduler),
         Some(chosen),
         Some(impairments),
-    ) = (carries, delay, mtu, account, flows, scheduler, chosen, impairments)
+        Ok(each),
+    ) = (carries, delay, mtu, account, flows, scheduler, chosen, impairments, each)
     else {
         return (None, names, Vec::new());
     };
@@ -283,9 +290,12 @@ fn direction(
         scheduler,
         flows: flows.iter().map(|f| f.setup.clone()).collect(),
     };
-    let rates = match registry::build(chosen.entry.kind, &setup, Promised { flows: flows.len() }) {
+    let masks = Masks { link: each, flows: flows.iter().map(|f| f.each).collect() };
+    let firsts = masks.firsts(flows.len());
+    let rates = match registry::build(chosen.entry.kind, &masks.expanded(&setup), Promised { flows: firsts }) {
         Ok(rates) => rates,
         Err(refused) => {
+            let refused = masks.refused(refused, &setup);
             problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
             return (None, names, Vec::new());
         }
@@ -294,7 +304,14 @@ fn direction(
     if !divided::divide(&mut setup, &rates, &mut flows, problems) {
         return (None, names, Vec::new());
     }
-    if let Err(refused) = tree::promises(chosen.entry.kind, &setup) {
+    if let Some(refused) = masks.impossible(chosen.entry.kind, &setup) {
+        problems.push(refusal(refused, tables, chosen, &flows));
+        return (None, names, Vec::new());
+    }
+    // Where flows have masks none is divided.
+    if flows.iter().any(|f| f.parts.is_some())
+        && let Err(refused) = tree::promises(chosen.entry.kind, &setup)
+    {
         problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
         return (None, names, Vec::new());
     }
@@ -339,6 +356,7 @@ fn direction(
         scheduler: chosen.entry,
         setup,
         flows,
+        masks,
     };
     if let Some(refused) = direction.pipe().refused() {
         problems.push(refusal(refused, tables, chosen, &[]));
@@ -399,13 +417,13 @@ pub(crate) fn refusal(
 
 /// Asks a discipline that was accepted which rate it promises each flow.
 pub(crate) struct Promised {
-    pub(crate) flows: usize,
+    /// These.
+    pub(crate) flows: Vec<FlowId>,
 }
 impl registry::Visitor for Promised {
     type Output = Vec<Option<Rate>>;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-        let rate = |f: usize| discipline.service(FlowId(u32::try_from(f).ok()?)).ok().map(|p| p.rate);
-        (0..self.flows).map(rate).collect()
+        self.flows.into_iter().map(|f| discipline.service(f).ok().map(|p| p.rate)).collect()
     }
 }
 

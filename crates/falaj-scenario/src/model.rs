@@ -2,12 +2,14 @@
 
 use falaj_engine::account::Account;
 use falaj_engine::classifier::{Classifier, Match};
+use falaj_engine::each::Masks;
 use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::capacity::Capacity;
+use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -82,6 +84,8 @@ pub struct Direction {
     /// What packets belong to, in the order in which the rules are tried; at
     /// least one. A part of a flow is called `FLOW/PART`.
     pub flows: Vec<Flow>,
+    /// Which of them are many, and whether the link is.
+    pub masks: Masks,
 }
 
 impl Direction {
@@ -95,6 +99,7 @@ impl Direction {
             delay: self.delay,
             impairments: self.impairments.clone(),
             seed: self.seed,
+            masks: self.masks.clone(),
         }
     }
 
@@ -177,13 +182,22 @@ pub struct Source {
     /// Size of every packet as the link accounts it; a UDP datagram over IPv4
     /// of that size exists, fits the link, and holds [`crate::STAMP`] bytes.
     pub size: u32,
+    /// So many sources alike, each with an address of its own; at least 1.
+    pub sources: u32,
     /// When it begins.
     pub start: Time,
     /// When it ends; later than `start`. `None`: never.
     pub stop: Option<Time>,
+    /// The ECN bits of its packets.
+    pub ecn: Ecn,
 }
 
 impl Source {
+    /// What all of them send in the long run.
+    pub fn mean_rate(&self) -> Rate {
+        Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
+    }
+
     /// The source without its names.
     pub fn spec(&self) -> SourceSpec {
         SourceSpec {
@@ -240,6 +254,7 @@ impl Scenario {
                 flows: vec![FlowSetup::new(Values::default(), queue)],
             },
             flows: vec![Flow::all()],
+            masks: Masks::default(),
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
         Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), run: Run::default() }

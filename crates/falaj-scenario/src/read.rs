@@ -2,6 +2,7 @@
 
 use crate::diagnostics::Problem;
 use crate::keys::{Fallback, Holds, Key};
+use crate::masks::{Written, parse_mask};
 use crate::matching::parse_match;
 use crate::nearest;
 use crate::reference;
@@ -18,6 +19,7 @@ use toml::de::{DeTable, DeValue};
 pub(crate) enum Datum<'a> {
     Value(Value),
     Rules(Vec<Match>),
+    Mask(Written),
     Name(&'a str),
     /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
     Raw(&'a Spanned<DeValue<'a>>),
@@ -278,6 +280,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::Rules, DeValue::String(text)) => {
             return rule(key, text, &at, problems).map(Datum::Rules);
         }
+        (Holds::Mask, DeValue::String(text)) => return mask(key, text, &at, problems).map(Datum::Mask),
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
         (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
@@ -340,12 +343,17 @@ fn tables<'a>(
 }
 
 fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Vec<Match>> {
-    parse_match(text)
-        .map_err(|mut error| {
-            let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
-            problems.push(at_value(key, error, &part));
-        })
-        .ok()
+    parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
+}
+
+fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Written> {
+    parse_mask(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
+}
+
+/// At the part of the text that is wrong.
+fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
+    let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
+    at_value(key, error, &part)
 }
 
 /// The place in the file of a part of a text: without escapes, it lies there as it is, after its quote.
@@ -373,6 +381,7 @@ fn advice(key: &Key) -> String {
             return format!("write one of these in quotes: {}", nearest::list(words.iter().copied()));
         }
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
+        Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Name => ("a name in quotes", "\"web\""),

@@ -4,6 +4,7 @@
 //! than what the parser does.
 
 use crate::keys::{FILE, Fallback, Holds, Key, TABLES, TO, Table};
+use crate::masks::PARTS;
 use crate::matching::TERMS;
 use crate::nearest;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
@@ -143,6 +144,12 @@ fn key_text(topic: &Topic) -> String {
         None => {}
     }
     row(&mut out, "example", &example(topic));
+    if matches!(key.holds, Holds::Mask) {
+        out.push_str("\n  parts of a mask:\n");
+        for (part, doc) in PARTS {
+            line(&mut out, format_args!("    {part:<10} {doc}"));
+        }
+    }
     if matches!(key.holds, Holds::Rules) {
         out.push_str("\n  terms of a rule, of which all must hold:\n");
         for (term, doc) in TERMS {
@@ -166,7 +173,9 @@ fn discipline_text(entry: &Entry) -> String {
             .collect();
         row(&mut out, what, if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str());
     }
-    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\" }}\n", entry.kind);
+    let needed = entry.scheduler.iter().filter(|p| p.default.is_none());
+    let needed: String = needed.map(|p| format!(", {} = {}", p.name, sample(&Key::from(p), true))).collect();
+    let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n", entry.kind);
     text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
     for param in entry.flow.iter().filter(|p| p.default.is_none()) {
         // Writing to a string never fails.
@@ -198,6 +207,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Value(Kind::Count { min, max }) => format!("a whole number from {min} to {max}"),
         Holds::Value(Kind::Choice(words)) => format!("one of {}", nearest::list(words.iter().copied())),
         Holds::Rules => "a rule, or a list of rules".into(),
+        Holds::Mask => "parts of a packet".into(),
         Holds::LinkName => "the name of a link".into(),
         Holds::FlowName => "the name of a flow".into(),
         Holds::Name => "a name".into(),
@@ -254,6 +264,7 @@ fn sample(key: &Key, discipline: bool) -> String {
             return format!("\"{}\"", other.or(words.first()).unwrap_or(&""));
         }
         Holds::Rules => "udp dport 5004",
+        Holds::Mask => "src/24 dport",
         Holds::LinkName | Holds::Target | Holds::Entries => "uplink",
         Holds::Name => "web",
         Holds::Headers => "tcp src 10.1.0.7 dport 443",
@@ -286,6 +297,7 @@ fn example(topic: &Topic) -> String {
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
+        ("queue", _, _) => crate::queue::example(key.name).to_owned(),
         ("loss", _, _) => crate::impair::loss_example(key.name).to_owned(),
         (word @ ("duplicate" | "reorder" | "jitter" | "slot" | "trace" | "profile"), _, _) => {
             with_first(word, topic.table.keys, key, &set)
@@ -324,6 +336,13 @@ pub fn markdown() -> String {
     out.push_str("| term | what it means |\n|---|---|\n");
     for (term, doc) in TERMS {
         line(&mut out, format_args!("| `{term}` | {} |", cell(doc)));
+    }
+    out.push_str(
+        "\n## Masks\n\nA mask, `each`, is one or more parts; packets in which all of these are alike belong together.\n\n\
+         | part | what it is |\n|---|---|\n",
+    );
+    for (part, doc) in PARTS {
+        line(&mut out, format_args!("| `{part}` | {} |", cell(doc)));
     }
     out.push_str(
         "\n## Disciplines\n\nEach has keys of its own, of the scheduler and of each flow: [Disciplines](disciplines.md).\n",

@@ -97,6 +97,7 @@ fn property(key: &Key) -> Value {
             let rule = json!({ "type": "string", "minLength": 1 });
             json!({ "anyOf": [rule, { "type": "array", "items": rule, "minItems": 1 }] })
         }
+        Holds::Mask => json!({ "type": "string", "minLength": 1 }),
         Holds::PositiveSpan => text(pattern::SPAN),
         Holds::FiniteRate => text(pattern::FINITE_RATE),
         Holds::BytesIn { .. } => text(pattern::SIZE),

@@ -12,6 +12,7 @@ use crate::unlikely;
 use falaj_engine::classifier::{Match, Net, Protocol, Version};
 use falaj_engine::key::{Key, Macs};
 use falaj_engine::term::{Literal, Term};
+use falaj_sched::label::Ecn;
 use falaj_sched::params::{Value, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -68,12 +69,19 @@ pub(crate) fn source<'a>(
         let size = given.bytes("size")?;
         let size = fitting(size, way.direction(links, towards)?, &links[way.link].name, &fields, problems)?;
         let Some(Value::Rate(rate)) = given.get("rate") else { return None };
+        let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
         let ((start, stop), model) = (times?, model?);
         let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
         let length = way.direction(links, towards)?.account.to_ip(size);
-        let key = Some(Key { length: Some(length), ..way.key });
-        let Way { link, flow, .. } = way;
-        let source = Source { name: name.to_owned(), link, flow, towards, key, model, rate, size, start, stop };
+        let Way { link, flow, key } = way;
+        // What `ecn` says are the lowest bits of the type of service; `headers` may say them too.
+        let tos = match ecn(&given) {
+            Ecn::Not => key.tos,
+            ecn => Some(key.tos.unwrap_or(0) & !3 | ecn as u8),
+        };
+        let ecn = tos.map_or(Ecn::Not, Ecn::from_bits);
+        let (name, key) = (name.to_owned(), Some(Key { length: Some(length), tos, ..key }));
+        let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
         return whole.then_some((source, at));
     }
     if let Some(field) = fields.field("headers") {
@@ -98,10 +106,21 @@ pub(crate) fn source<'a>(
     let flow = pick("flow", flow_name, names.iter().map(String::as_str), &of, &fields, problems)?;
 
     let Some(Value::Rate(rate)) = given.get("rate") else { return None };
+    let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
     let ((start, stop), model, size) = (times?, model?, size?);
+    let ecn = ecn(&given);
     let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
-    let source = Source { name: name.to_owned(), link, flow, towards, key: None, model, rate, size, start, stop };
+    let (name, key) = (name.to_owned(), None);
+    let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
     whole.then_some((source, at))
+}
+
+fn ecn(given: &Values) -> Ecn {
+    match given.choice("ecn") {
+        Some("ect0") => Ecn::Ect0,
+        Some("ect1") => Ecn::Ect1,
+        _ => Ecn::Not,
+    }
 }
 
 /// Where the rules let a source begin.

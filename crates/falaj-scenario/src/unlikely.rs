@@ -284,7 +284,7 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
     let sum = |of: &dyn Fn(&Source) -> Option<(u32, u32)>| {
         sources.iter().try_fold(0u64, |sum, s| {
             let (to, from) = of(s)?;
-            let rate = u128::from(s.spec().mean_rate().0) * u128::from(to) / u128::from(from.max(1));
+            let rate = u128::from(s.mean_rate().0) * u128::from(to) / u128::from(from.max(1));
             Some(sum.saturating_add(u64::try_from(rate).unwrap_or(u64::MAX)))
         })
     };

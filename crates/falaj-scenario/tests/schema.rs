@@ -195,7 +195,7 @@ fn patterns_read_what_the_parser_reads() {
     let rate = pattern(&format!("{direction}/rate/pattern"));
     let delay = pattern(&format!("{direction}/delay/pattern"));
     let size = pattern(&format!("{direction}/mtu/pattern"));
-    let queue = pattern("/$defs/flow/properties/queue/pattern");
+    let queue = pattern("/$defs/flow/properties/queue/anyOf/0/pattern");
     let finite = pattern("/properties/traffic/additionalProperties/properties/rate/pattern");
     let numbers = ["1", "1.5", "02", "", ".5", "5.", "-1", "1 2"];
     let units = [

@@ -23,7 +23,9 @@ fn every_default_can_be_read() {
             Holds::Value(Kind::Span) | Holds::PositiveSpan => parse_span(text).is_ok(),
             Holds::Value(Kind::Rate) | Holds::FiniteRate => parse_rate(text).is_ok(),
             Holds::Value(Kind::Bytes) | Holds::BytesIn { .. } => parse_size(text).is_ok(),
-            Holds::Value(Kind::Limit) => falaj_scenario::parse_limit(text).is_ok(),
+            Holds::Value(Kind::Limit) | Holds::Brief([Key { holds: Holds::Value(Kind::Limit), .. }, ..]) => {
+                falaj_scenario::parse_limit(text).is_ok()
+            }
             Holds::Value(Kind::Count { min, max }) => text.parse().is_ok_and(|n| (min..=max).contains(&n)),
             Holds::Value(Kind::Probability) => parse_probability(text).is_ok(),
             Holds::Value(Kind::Choice(words)) => words.contains(&text),

@@ -207,6 +207,11 @@ pub(crate) fn carry(all: &Opportunities, number: &mut u64, used: &mut u32, bytes
     all.time(*number)
 }
 
+/// Is this opportunity over by `now`?
+pub(crate) fn is_over(all: &Opportunities, number: u64, now: Time) -> bool {
+    all.time(number) < now
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

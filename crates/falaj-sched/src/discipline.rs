@@ -16,6 +16,7 @@
 //!   arrives, what is taken and the instants of the discipline's own making
 //!   change what it will decide.
 
+use crate::label::Label;
 use crate::promise::{NoPromise, Promise, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
@@ -33,6 +34,17 @@ pub enum Answer {
     NotBefore(Time),
     /// Nothing to send until a packet arrives.
     Idle,
+}
+
+/// Why a packet was thrown out of a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thrown {
+    /// The discipline answered so.
+    Answered,
+    /// Another one needed the room, and the head was not on the wire.
+    Head,
+    /// Another one needed the room, and the head was on the wire: the one behind it went.
+    BehindHead,
 }
 
 /// A transmission that begins.
@@ -98,6 +110,68 @@ pub trait Discipline: Send + Sized {
     /// `Some`: there is but one queue with this limit, for all flows.
     fn shared_queue(&self) -> Option<Limit> {
         None
+    }
+
+    /// What is known of the packet that arrives next. Only who manages queues of its own looks at it.
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        let _ = label;
+    }
+
+    /// The queue that a packet of `flow` joins.
+    #[inline]
+    fn place(&self, flow: FlowId) -> FlowId {
+        if self.shared_queue().is_some() { FlowId(0) } else { flow }
+    }
+
+    /// `Some`: it has so many queues of its own, whatever the flows are, each with this limit.
+    fn own_queues(&self) -> Option<(usize, Limit)> {
+        None
+    }
+
+    /// Do its own queues hold as much together as they may?
+    #[inline]
+    fn is_full(&self, flows: &Flows<Self::State, Self::Tag>) -> bool {
+        let _ = flows;
+        false
+    }
+
+    /// A packet got in; whose first waiting packet has to go for it. True: the head of
+    /// that queue is on the wire, and the packet behind it goes.
+    #[inline]
+    fn overfull(&mut self, flows: &Flows<Self::State, Self::Tag>) -> Option<(FlowId, bool)> {
+        let _ = flows;
+        None
+    }
+
+    /// The head of `f`, of so many bytes, was thrown away, as [`next`](Discipline::next) said or
+    /// because of what is [`overfull`](Discipline::overfull).
+    fn thrown_away(
+        &mut self,
+        flows: &mut Flows<Self::State, Self::Tag>,
+        f: FlowId,
+        bytes: u32,
+        because: Thrown,
+        now: Time,
+    ) {
+        let _ = (bytes, because);
+        self.offer_changed(flows, f, now);
+    }
+
+    /// Was the packet that was [taken](Discipline::take) last marked? It is told once.
+    #[inline]
+    fn marked(&mut self) -> bool {
+        false
+    }
+
+    /// Are packets that it throws away dropped by a policy of queues?
+    fn manages_queues(&self) -> bool {
+        false
+    }
+
+    /// Where its random decisions begin.
+    fn seed(&mut self, seed: u64) {
+        let _ = seed;
     }
 
     /// May this empty flow go, and another start afresh in its place? Not

@@ -3,6 +3,7 @@
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Kind, Param, Refusals, Setup};
+use crate::policy;
 use crate::promise::{Bound, NoPromise, Promise, admits_one, full_queue, without_room};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::{Rate, Wire};
@@ -40,6 +41,7 @@ impl Fifo {
         let mut refused = without_room(setup);
         let limit = setup.scheduler.limit("queue").unwrap_or_else(|| sum(setup));
         refused.extend(admits_one(setup, limit, None).err());
+        refused.extend(policy::shared(setup).err());
         Refusals::of(refused)?;
         let full_queue = setup.rate.airtime_of_many(full_queue(setup, limit));
         Ok(Fifo { limit, rate: setup.rate, flows: setup.flows.len(), largest: setup.largest, full_queue })

@@ -7,6 +7,10 @@
 //! | [`capacity`] | links that are a token bucket, or whose rate changes |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
+//! | [`label`] | what is known of a packet beyond its length |
+//! | [`policy`] | what a queue drops or marks before it is full |
+//! | [`managed`] | queues that have such a policy, in front of any station |
+//! | [`draws`] | random numbers by a key and an index |
 //! | [`station`] | queues and the discipline that serves them |
 //! | [`tree`] | a discipline below each flow of another |
 //! | [`probability`] | probabilities as integers |
@@ -17,6 +21,9 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
+//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`netback`] | those that hold packets on purpose |
+//! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
+//! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -29,27 +36,40 @@ extern crate alloc;
 extern crate std;
 
 pub mod arc;
+pub mod ats;
+mod bucket;
 pub mod capacity;
+pub mod cbs;
 pub mod corr;
 pub mod discipline;
+pub mod draws;
 pub mod drr;
 pub mod drr_plus;
 pub mod drr_plus_plus;
+pub mod dualpi2;
 pub mod edf;
 pub mod ets;
 pub mod ffs;
 pub mod fifo;
 mod flow_set;
+pub mod fq_codel;
 pub mod gps;
 mod groups;
 mod heap;
+pub mod hfsc;
 pub mod hrr;
+pub mod htb;
+pub mod label;
 mod level_set;
+pub mod managed;
+pub mod mclock;
 pub mod mtr_ls;
 pub mod mw00;
+pub mod netback;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
+pub mod policy;
 pub mod priority;
 pub mod probability;
 pub mod promise;
@@ -58,14 +78,17 @@ pub mod qfq_plus;
 mod quad_heap;
 pub mod queue;
 pub mod rate;
+pub mod rcsp;
 pub mod registry;
 mod round;
 pub mod sced;
 pub mod scfq;
 pub mod sfq;
+pub mod shaper;
 mod shares;
 pub mod spfq;
 pub mod station;
+pub mod tas;
 pub mod time;
 pub mod timer_wheels;
 pub mod tree;

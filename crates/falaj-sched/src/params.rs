@@ -1,6 +1,7 @@
 //! What a person may set, described once: name, unit, range, default, meaning.
 //! The scenario file, its error messages and the reference are made from it.
 
+use crate::policy::Policy;
 use crate::probability::Probability;
 use crate::queue::Limit;
 use crate::rate::Rate;
@@ -63,7 +64,12 @@ pub enum Value {
     Probability(Probability),
     /// See [`Kind::Choice`].
     Choice(&'static str),
+    /// What the flow's queue does before it is full; not a parameter of a discipline.
+    Policy(Policy),
 }
+
+/// The name of the value that is the policy of a flow's queue.
+pub const POLICY: &str = "policy";
 
 /// The values that were set, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,6 +141,13 @@ impl Values {
             _ => None,
         }
     }
+    /// The policy of the flow's queue, if it has one.
+    pub fn policy(&self) -> Option<Policy> {
+        match self.get(POLICY) {
+            Some(Value::Policy(p)) => Some(p),
+            _ => None,
+        }
+    }
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
         self.0.iter().copied()
@@ -142,7 +155,7 @@ impl Values {
 }
 
 /// What a discipline is built from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Setup {
     /// The link's rate.
     pub rate: Rate,
@@ -155,7 +168,7 @@ pub struct Setup {
 }
 
 /// What a discipline knows of a flow.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowSetup {
     /// The flow's values for this discipline.
     pub values: Values,
@@ -167,7 +180,7 @@ pub struct FlowSetup {
 }
 
 /// A discipline below a flow of another.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inner {
     /// As the registry names it.
     pub kind: &'static str,

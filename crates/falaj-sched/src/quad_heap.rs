@@ -62,6 +62,27 @@ impl Heap {
         Some((first.key(), first.flow()))
     }
 
+    /// The first one gets another key, no lower than the one it has.
+    #[inline]
+    pub(crate) fn postpone_first(&mut self, key: u64) {
+        let Some(first) = self.0.first() else { return };
+        let entry = Entry::new(key, first.flow());
+        let entries = &mut self.0[..];
+        let mut at = 0;
+        loop {
+            let child = 4 * at + 1;
+            let Some(some) = entries.get(child..) else { break };
+            let best = |best: usize, n: usize| if some[n].before(some[best]) { n } else { best };
+            let Some(n) = (0..some.len().min(4)).reduce(best) else { break };
+            if !some[n].before(entry) {
+                break;
+            }
+            entries[at] = some[n];
+            at = child + n;
+        }
+        entries[at] = entry;
+    }
+
     /// Takes `flow` out, wherever it is; looks at all.
     pub(crate) fn remove(&mut self, flow: u32) -> bool {
         let at = self.0.iter().position(|e| e.flow() == flow);
@@ -130,6 +151,12 @@ mod tests {
             if random >> 60 < 9 {
                 heap.push(key as u64, step);
                 model.push((key, step));
+            } else if random >> 60 < 10 {
+                let first = model.iter().copied().min();
+                heap.postpone_first((key.max(first.map_or(0, |(key, _)| key))) as u64);
+                if let Some(entry) = model.iter_mut().find(|e| Some(**e) == first) {
+                    entry.0 = entry.0.max(key);
+                }
             } else if random >> 60 < 11 && !model.is_empty() {
                 let (_, flow) = model.swap_remove((random >> 20) as usize % model.len());
                 assert!(heap.remove(flow) && !heap.remove(flow));

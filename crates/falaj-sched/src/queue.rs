@@ -222,6 +222,22 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
     }
 
+    /// Length of the largest packet, apart from the first one of the queue `but`; 0 where there is none.
+    pub(crate) fn largest(&self, but: Option<FlowId>) -> u32 {
+        let mut largest = 0;
+        for (q, record) in self.flows.records.iter().enumerate() {
+            let mut slot = record.first;
+            for n in 0..record.packets {
+                let node = &self.pool[slot as usize];
+                if n > 0 || but != Some(FlowId(q as u32)) {
+                    largest = largest.max(node.bytes);
+                }
+                slot = node.next;
+            }
+        }
+        largest
+    }
+
     /// Number of queues.
     pub(crate) fn len(&self) -> usize {
         self.flows.records.len()
@@ -231,6 +247,12 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
     #[inline]
     pub fn flows(&mut self) -> &mut Flows<S, T> {
         &mut self.flows
+    }
+
+    /// The same, to look at.
+    #[inline]
+    pub(crate) fn seen(&self) -> &Flows<S, T> {
+        &self.flows
     }
 
     /// Is there room in queue `q` for a packet of so many bytes?
@@ -308,6 +330,25 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         }
         Some(packet)
     }
+
+    /// Takes the packet behind the head of queue `q` out.
+    pub fn pop_second(&mut self, q: FlowId) -> Option<Packet> {
+        let record = &mut self.flows.records[q.index()];
+        if record.packets < 2 {
+            return None;
+        }
+        let slot = self.pool[record.first as usize].next;
+        let (packet, next) = (self.pool[slot as usize].packet(), self.pool[slot as usize].next);
+        self.pool[record.first as usize].next = next;
+        self.pool[slot as usize].next = self.free;
+        self.free = slot;
+        if record.last == slot {
+            record.last = record.first;
+        }
+        record.packets -= 1;
+        record.bytes -= packet.bytes;
+        Some(packet)
+    }
 }
 
 #[cfg(test)]
@@ -362,6 +403,19 @@ mod tests {
         assert!(q.push(a, packet(7, 5), 17));
         assert_eq!(q.first(a).map(|p| p.handle), Some(7));
         assert_eq!(q.pool.len(), 4, "freed places are used again");
+    }
+
+    #[test]
+    fn the_one_behind_the_head_goes_and_the_others_stay_in_order() {
+        let mut q: Queues<()> = Queues::new(&[Limit::Packets(9)]);
+        let f = FlowId(0);
+        (1..=3).for_each(|n| _ = q.push(f, packet(n, 10 * n), ()));
+        assert_eq!(q.pop_second(f).map(|p| p.handle), Some(2));
+        assert_eq!((q.flows().packets(f), q.flows().bytes(f), q.flows().head(f)), (2, 40, Some(10)));
+        assert_eq!((q.pop_second(f).map(|p| p.handle), q.pop_second(f)), (Some(3), None));
+        q.push(f, packet(4, 40), ());
+        assert_eq!([q.pop(f), q.pop(f), q.pop(f)].map(|p| p.map(|p| p.handle)), [Some(1), Some(4), None]);
+        assert_eq!(q.pool.len(), 3, "freed places are used again");
     }
 
     #[test]

@@ -177,6 +177,15 @@ impl Wire {
         self.end
     }
 
+    /// Would an idle wire send from `now` on as this one does? What it has sent is over, and a
+    /// bucket is full.
+    pub fn is_rested(&self, now: Time) -> bool {
+        match self.shape.as_deref() {
+            Some(Shape::Opportunities { all, number, .. }) => capacity::is_over(all, *number, now),
+            _ => self.end <= now,
+        }
+    }
+
     /// The last transmission occupies the wire for so much longer.
     pub fn hold(&mut self, longer: Span) {
         self.end += longer;

@@ -1,12 +1,15 @@
 //! The disciplines by name. A new one is a new file and one line here.
 
 use crate::discipline::Discipline;
+use crate::dualpi2::DualPi2;
+use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
-    arc::Arc, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf, ets::Ets, ffs::Ffs,
-    fifo::Fifo, hrr::Hrr, mtr_ls::MtrLs, mw00::Mw00, packet_wise::PacketWise, phase_wise::PhaseWise,
-    priority::Priority, qfq::Qfq, qfq_plus::QfqPlus, sced::Sced, scfq::Scfq, sfq::Sfq, spfq::Spfq,
-    timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
+    arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
+    ets::Ets, ffs::Ffs, fifo::Fifo, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mtr_ls::MtrLs, mw00::Mw00,
+    netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus,
+    rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels,
+    virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -61,6 +64,17 @@ pub const ENTRIES: &[Entry] = &[
     crate::ffs::ENTRY,
     crate::timer_wheels::ENTRY,
     crate::virtual_links::ENTRY,
+    crate::shaper::ENTRY,
+    crate::cbs::ENTRY,
+    crate::tas::ENTRY,
+    crate::ats::ENTRY,
+    crate::mclock::ENTRY,
+    crate::hfsc::ENTRY,
+    crate::htb::ENTRY,
+    crate::rcsp::ENTRY,
+    crate::netback::ENTRY,
+    crate::fq_codel::ENTRY,
+    crate::dualpi2::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -105,6 +119,17 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
             Some("phase-wise") => visitor.visit(PhaseWise::new(setup)?),
             _ => visitor.visit(PacketWise::new(setup)?),
         },
+        "shaper" => visitor.visit(Shaper::new(setup)?),
+        "cbs" => visitor.visit(Cbs::new(setup)?),
+        "tas" => visitor.visit(Tas::new(setup)?),
+        "ats" => visitor.visit(Ats::new(setup)?),
+        "mclock" => visitor.visit(MClock::new(setup)?),
+        "hfsc" => visitor.visit(Hfsc::new(setup)?),
+        "htb" => visitor.visit(Htb::new(setup)?),
+        "rcsp" => visitor.visit(Rcsp::new(setup)?),
+        "netback" => visitor.visit(Netback::new(setup)?),
+        "fq_codel" => visitor.visit(FqCodel::new(setup)?),
+        "dualpi2" => visitor.visit(DualPi2::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }

@@ -68,8 +68,9 @@ pub struct Sced {
     serving: Option<FlowId>,
 }
 
+/// A curve of two pieces, and how to read it.
 #[derive(Debug, Clone)]
-struct Curve {
+pub(crate) struct Curve {
     rate: Rate,
     /// Of a byte on the first and on the second line.
     paces: [Instant; 2],
@@ -86,22 +87,54 @@ pub struct ScedFlow {
 }
 
 impl Curve {
+    /// The first rate for a time, then the second.
+    pub(crate) fn new(first: Rate, time: Span, rate: Rate) -> Curve {
+        let concave = first >= rate;
+        let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
+        let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
+        // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
+        let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
+        // Rounded so that deadlines are late rather than early.
+        let part = duration(Span(1)) * part;
+        let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
+        let shift = whole + part / u128::from(rate.0) + up;
+        Curve { rate, paces: [pace(first), pace(rate)], concave, shift }
+    }
+
     /// What the clocks show after so many bytes more.
-    fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
+    pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
         let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
-    fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
+    /// When the curve reaches what the clocks are at.
+    pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.concave {
             first.max(second.saturating_sub(self.shift))
         } else {
             first.min(second.saturating_add(self.shift))
         }
     }
+
+    /// When who must keep the curve later should begin: at the curve itself if it is the lower of its lines;
+    /// else on the second line, without the wait that the first one allows.
+    pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
+        if self.concave { self.deadline(clocks) } else { clocks[1] }
+    }
+
+    /// Do the clocks of both lines show no more than `now`?
+    pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
+        clocks.iter().all(|&clock| clock <= now)
+    }
+
+    /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many bytes.
+    pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
+        [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]))
+    }
 }
 
-const LONGEST: Span = Span(3_600_000_000_000);
+/// How long a first piece may last.
+pub(crate) const LONGEST: Span = Span(3_600_000_000_000);
 
 impl Sced {
     /// Validates the setup: the curves together fit below the link's.
@@ -121,18 +154,7 @@ impl Sced {
             pieces.push((first.unwrap_or(*rate), time.unwrap_or(Span::ZERO), *rate));
         }
         fits(setup, &pieces)?;
-        let curve = |&(first, time, rate): &(Rate, Span, Rate)| {
-            let concave = first >= rate;
-            let ahead = u128::from(first.0.abs_diff(rate.0)) * u128::from(time.0);
-            let (whole, part) = (ahead / u128::from(rate.0), ahead % u128::from(rate.0));
-            // Up to its end the first piece may say more than 2^64 ns; nobody waits for that.
-            let whole = duration(Span(u64::try_from(whole).unwrap_or(u64::MAX)));
-            // Rounded so that deadlines are late rather than early.
-            let part = duration(Span(1)) * part;
-            let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
-            let shift = whole + part / u128::from(rate.0) + up;
-            Curve { rate, paces: [pace(first), pace(rate)], concave, shift }
-        };
+        let curve = |&(first, time, rate): &(Rate, Span, Rate)| Curve::new(first, time, rate);
         Ok(Sced { curves: pieces.iter().map(curve).collect(), heads: Heap::new(pieces.len()), serving: None })
     }
 
@@ -146,7 +168,7 @@ impl Sced {
 
 /// The curves are straight between the ends of their first pieces: their sum is
 /// below the link's line everywhere if it is at each of these, and in slope.
-fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), Refused> {
+pub(crate) fn fits(setup: &Setup, pieces: &[(Rate, Span, Rate)]) -> Result<(), Refused> {
     let link = u128::from(setup.rate.0);
     let product = |rate: Rate, time: u64| u128::from(rate.0) * u128::from(time);
     let at = |then: u64| -> u128 {
@@ -184,10 +206,8 @@ impl Discipline for Sced {
     fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {
-            let paces = [&old.curves, &self.curves].map(|curves| curves[f.index()].paces);
-            for (line, clock) in flows.state_mut(f).clocks.iter_mut().enumerate() {
-                *clock = shifted(*clock, instant(now), paces[0][line], paces[1][line]);
-            }
+            let state = flows.state_mut(f);
+            state.clocks = self.curves[f.index()].inherit(&old.curves[f.index()], state.clocks, instant(now));
             self.follow(flows, f);
         }
     }
@@ -221,7 +241,7 @@ impl Discipline for Sced {
     }
 
     fn forgettable(&self, flows: &Flows<ScedFlow>, f: FlowId, now: Time) -> bool {
-        flows.state(f).clocks.iter().all(|&clock| clock <= instant(now))
+        Curve::is_over(flows.state(f).clocks, instant(now))
     }
 
     /// A packet leaves at most `L/C` after its deadline: for traffic that keeps to

@@ -32,8 +32,8 @@ const INSTANT_BITS: u32 = 40;
 
 /// An instant of the clock as a tag.
 #[inline]
-pub(crate) fn instant(now: Time) -> Instant {
-    u128::from(now.0) << INSTANT_BITS
+pub(crate) const fn instant(now: Time) -> Instant {
+    (now.0 as u128) << INSTANT_BITS
 }
 
 /// A length of time as a difference of tags.

@@ -2,14 +2,18 @@
 //! scheduler instance). It keeps the order of calls that the contract names;
 //! pipes, benchmarks and tests all drive a discipline through it.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Sent, Thrown};
+use crate::label::Label;
 use crate::params::Setup;
+use crate::policy::Level;
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Limit, Packet, Queues};
 use crate::rate::Wire;
 use crate::time::Time;
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::any::Any;
 
 /// So many heads are quickly looked at.
 const FEW: u32 = 16;
@@ -20,7 +24,7 @@ pub struct Full;
 
 /// What a link is sent from: a [`Station`], or a [tree](crate::tree) of them.
 /// Packets are known by their leaf, answers name a queue.
-pub trait Server: Send {
+pub trait Server: Send + Any {
     /// A packet comes to the tail of its leaf's queue; true if something may
     /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
@@ -52,12 +56,62 @@ pub trait Server: Send {
     /// Gives all packets away, the one `on_the_wire` first, then in order of
     /// arrival. It is of no use afterwards.
     fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
+    /// Length of the largest packet that waits, apart from the one `on_the_wire`; 0 where none does.
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32;
     /// May another flow start afresh in the place of this one?
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool;
+    /// What is known of the packet that arrives next.
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        let _ = label;
+    }
+    /// Are labels of any use?
+    fn heeds_labels(&self) -> bool {
+        false
+    }
+    /// A packet that had to go because of the one that arrived last; ask until there is none.
+    #[inline]
+    fn evicted(&mut self) -> Option<Packet> {
+        None
+    }
+    /// Was the packet that arrived or was taken last marked? It is told once.
+    #[inline]
+    fn marked(&mut self) -> bool {
+        false
+    }
+    /// Was it a policy of queues that turned the last one away or threw it away?
+    #[inline]
+    fn by_policy(&self) -> bool {
+        false
+    }
+    /// Where random decisions begin.
+    fn seed(&mut self, seed: u64) {
+        let _ = seed;
+    }
     /// What a leaf is promised.
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
     /// What a leaf is promised below a flow that is promised `server`.
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise>;
+}
+
+/// What a policy has to know of the queues that it stands before, and may do to them.
+pub trait Managed: Server {
+    /// The queue that packets of a leaf stand in.
+    fn queue_of(&self, leaf: FlowId) -> FlowId;
+    /// How full it is.
+    fn level(&mut self, queue: FlowId) -> Level;
+    /// Its head.
+    fn first(&self, queue: FlowId) -> Option<Packet>;
+    /// Throws out the packet that waits longest: the one behind the head, where that is on the wire.
+    fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet>;
+    /// [Takes over](Server::succeed) from `old`, if that is of the same type; else gives it back.
+    fn try_succeed(
+        &mut self,
+        old: Box<dyn Managed>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        now: Time,
+    ) -> Result<Option<FlowId>, Box<dyn Managed>>;
 }
 
 /// Queues, and the discipline that serves them.
@@ -67,6 +121,9 @@ pub struct Station<D: Discipline> {
     discipline: D,
     /// The head of this queue is on the wire, but another discipline took it.
     inherited: Option<FlowId>,
+    evicted: Option<Packet>,
+    /// The last packet that was lost found no room.
+    full: bool,
 }
 
 impl<D: Discipline> Station<D> {
@@ -74,13 +131,13 @@ impl<D: Discipline> Station<D> {
     pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
-        Station { queues, discipline, inherited: None }
+        Station { queues, discipline, inherited: None, evicted: None, full: false }
     }
 
     /// The queue that the packets of `flow` stand in.
     #[inline]
     fn queue_of(&self, flow: FlowId) -> FlowId {
-        if self.discipline.shared_queue().is_some() { FlowId(0) } else { flow }
+        self.discipline.place(flow)
     }
 
     #[inline]
@@ -93,19 +150,73 @@ impl<D: Discipline> Station<D> {
         }
         is_head
     }
+
+    /// The first packet that waits in `queue`.
+    fn throw_out(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
+        let (packet, because) = match on_the_wire {
+            true => (self.queues.pop_second(queue)?, Thrown::BehindHead),
+            false => (self.queues.pop(queue)?, Thrown::Head),
+        };
+        if !on_the_wire || self.discipline.manages_queues() {
+            self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, because, now);
+        }
+        Some(packet)
+    }
 }
 
-impl<D: Discipline> Server for Station<D> {
-    #[inline]
-    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
-        if !self.queues.has_room(self.queue_of(packet.flow), packet.bytes) {
-            return Err(Full);
-        }
-        Ok(self.admit(packet, now))
+impl<D: Discipline + 'static> Managed for Station<D> {
+    fn queue_of(&self, leaf: FlowId) -> FlowId {
+        self.discipline.place(leaf)
     }
 
+    fn level(&mut self, queue: FlowId) -> Level {
+        let flows = self.queues.flows();
+        Level { packets: flows.packets(queue), bytes: flows.bytes(queue) }
+    }
+
+    fn first(&self, queue: FlowId) -> Option<Packet> {
+        self.queues.first(queue)
+    }
+
+    fn evict(&mut self, queue: FlowId, on_the_wire: bool, now: Time) -> Option<Packet> {
+        self.throw_out(queue, on_the_wire, now)
+    }
+
+    fn try_succeed(
+        &mut self,
+        old: Box<dyn Managed>,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        now: Time,
+    ) -> Result<Option<FlowId>, Box<dyn Managed>> {
+        if !(&*old as &dyn Any).is::<Station<D>>() {
+            return Err(old);
+        }
+        let old: Box<dyn Any> = old;
+        let old = *old.downcast::<Station<D>>().expect("just looked");
+        Ok(self.succeed(old, setup, on_the_wire, now))
+    }
+}
+
+impl<D: Discipline + 'static> Server for Station<D> {
+    #[inline]
+    fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
+        if !Server::has_room(self, packet.flow, packet.bytes) {
+            self.full = true;
+            return Err(Full);
+        }
+        let is_head = self.admit(packet, now);
+        if let Some((queue, on_the_wire)) = self.discipline.overfull(self.queues.seen()) {
+            // What another discipline took is on the wire all the same.
+            let on_the_wire = on_the_wire || self.inherited == Some(queue);
+            self.evicted = self.throw_out(queue, on_the_wire, now);
+        }
+        Ok(is_head)
+    }
+
+    #[inline]
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
-        self.queues.has_room(self.queue_of(leaf), bytes)
+        self.queues.has_room(self.queue_of(leaf), bytes) && !self.discipline.is_full(self.queues.seen())
     }
 
     #[inline]
@@ -148,7 +259,8 @@ impl<D: Discipline> Server for Station<D> {
 
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what is dropped was queued");
-        self.discipline.offer_changed(self.queues.flows(), queue, now);
+        self.full = false;
+        self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, Thrown::Answered, now);
         packet
     }
 
@@ -186,10 +298,45 @@ impl<D: Discipline> Server for Station<D> {
         packets
     }
 
+    fn largest_waiting(&self, on_the_wire: Option<FlowId>) -> u32 {
+        self.queues.largest(on_the_wire)
+    }
+
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
         let queue = self.queue_of(leaf);
         let flows = self.queues.flows();
         flows.head(queue).is_none() && self.discipline.forgettable(flows, queue, now)
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.discipline.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.discipline.manages_queues()
+    }
+
+    #[inline]
+    fn evicted(&mut self) -> Option<Packet> {
+        if !self.discipline.manages_queues() {
+            return None;
+        }
+        self.evicted.take()
+    }
+
+    #[inline]
+    fn marked(&mut self) -> bool {
+        self.discipline.marked()
+    }
+
+    #[inline]
+    fn by_policy(&self) -> bool {
+        self.discipline.manages_queues() && !self.full
+    }
+
+    fn seed(&mut self, seed: u64) {
+        self.discipline.seed(seed);
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {
@@ -202,8 +349,9 @@ impl<D: Discipline> Server for Station<D> {
 }
 
 pub(crate) fn limits<D: Discipline>(setup: &Setup, discipline: &D) -> Vec<Limit> {
-    match discipline.shared_queue() {
-        Some(limit) => vec![limit],
-        None => setup.flows.iter().map(|f| f.limit).collect(),
+    match (discipline.shared_queue(), discipline.own_queues()) {
+        (Some(limit), _) => vec![limit],
+        (None, Some((queues, limit))) => vec![limit; queues],
+        (None, None) => setup.flows.iter().map(|f| f.limit).collect(),
     }
 }

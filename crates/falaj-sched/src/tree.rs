@@ -13,15 +13,19 @@
 //! interval of backlog ([`Discipline::serves_strictly`]); elsewhere nothing is promised.
 
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::draws::mix;
 use crate::fifo::Fifo;
-use crate::params::{FlowSetup, Inner, Refusals, Refused, Setup, Values};
+use crate::label::Label;
+use crate::managed;
+use crate::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Packet, Queues};
 use crate::rate::Wire;
 use crate::registry::{self, Visitor};
-use crate::station::{Full, Server, Station, limits};
+use crate::station::{Full, Server, limits};
 use crate::time::Time;
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -63,6 +67,17 @@ pub struct Tree<D: Discipline> {
     wire: Wire,
     /// The packet on the wire was taken by another tree.
     inherited: bool,
+    /// `None`: no queue below has a policy.
+    policies: Option<Policies>,
+}
+
+/// What queues with policies are told and tell, on the way down and up.
+#[derive(Clone, Debug, Default)]
+struct Policies {
+    label: Label,
+    evicted: VecDeque<Packet>,
+    marked: bool,
+    by_policy: bool,
 }
 
 impl<D: Discipline + 'static> Tree<D> {
@@ -94,7 +109,9 @@ impl<D: Discipline + 'static> Tree<D> {
             children.push(Child { server, first, offer: Offer::Empty, packets: 0, divided: flow.inner.is_some() });
         }
         let wire = Wire::new(setup.rate);
-        Ok(Tree { discipline, heads, children, child_of, wire, inherited: false })
+        let heeds = children.iter().any(|child: &Child| child.server.heeds_labels());
+        let policies = heeds.then(Policies::default);
+        Ok(Tree { discipline, heads, children, child_of, wire, inherited: false, policies })
     }
 
     /// Asks child `c` what it would send, and shows that above.
@@ -116,6 +133,13 @@ impl<D: Discipline + 'static> Tree<D> {
             (shown, head) if shown != head => self.discipline.offer_changed(self.heads.flows(), f, now),
             _ => {}
         }
+    }
+
+    /// When the first child that holds its packets is to be asked again. One whose gate has closed while others were
+    /// served is found out only when it is chosen: this is asked after that.
+    fn held_until(&self) -> Time {
+        let until = |child: &Child| if let Offer::Held(then) = child.offer { then } else { Time::NEVER };
+        self.children.iter().map(until).min().unwrap_or(Time::NEVER)
     }
 
     /// What a leaf is promised whose child is promised `above`.
@@ -155,15 +179,17 @@ fn divided<D: Discipline>(setup: &Setup, inner: &Inner, above: &D, f: usize) -> 
 
 /// The server of a flow that is just a queue.
 fn undivided(setup: &Setup, flow: &FlowSetup, f: usize) -> Result<Box<dyn Server>, Refusals> {
+    let policy = flow.values.policy();
+    let policy = policy.map_or_else(Values::default, |p| Values::default().with(POLICY, Value::Policy(p)));
     let alone = Setup {
         rate: setup.rate,
         largest: setup.largest,
         scheduler: Values::default(),
-        flows: vec![FlowSetup::new(Values::default(), flow.limit)],
+        flows: vec![FlowSetup::new(policy, flow.limit)],
     };
     let of_the_flow = |refused| Refused { flow: Some(f), ..refused };
     let fifo = Fifo::new(&alone).map_err(|all| Refusals::from_iter(all.into_iter().map(of_the_flow)))?;
-    Ok(Box::new(Station::new(&alone, fifo)))
+    Ok(managed::station(&alone, fifo))
 }
 
 /// What each leaf of `setup` is promised under `kind` and what stands below its flows.
@@ -177,7 +203,7 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
                 let tree = Tree::new(self.0, discipline)?;
                 return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());
             }
-            Ok(leaves.map(|flow| discipline.service(flow)).collect())
+            Ok(leaves.map(|flow| managed::service(self.0, &discipline, flow)).collect())
         }
     }
     registry::build(kind, setup, Ask(setup))?
@@ -202,7 +228,7 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 return Ok(Box::new(Tree::new(self.0, discipline)?));
             }
-            Ok(Box::new(Station::new(self.0, discipline)))
+            Ok(managed::station(self.0, discipline))
         }
     }
     registry::build(kind, setup, Builder(setup))?
@@ -212,8 +238,23 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         let (c, packet) = self.local(packet);
         let child = &mut self.children[c];
-        let news = child.server.arrive(packet, now)?;
-        child.packets += 1;
+        if let Some(policies) = &mut self.policies {
+            child.server.announce(core::mem::take(&mut policies.label));
+        }
+        let news = child.server.arrive(packet, now);
+        let came = news.is_ok();
+        child.packets += u32::from(came);
+        let (first, mut evicted) = (child.first, false);
+        if let Some(policies) = &mut self.policies {
+            policies.marked = child.server.marked();
+            policies.by_policy = child.server.by_policy();
+            while let Some(gone) = child.server.evicted() {
+                evicted = true;
+                child.packets -= 1;
+                policies.evicted.push_back(Packet { flow: FlowId(gone.flow.0 + first), ..gone });
+            }
+        }
+        let news = news? || evicted;
         if !news || matches!(child.offer, Offer::Sending(_)) {
             let (f, packets) = (FlowId(c as u32), child.packets);
             let head = self.heads.flows().head(f);
@@ -230,15 +271,12 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     }
 
     fn next(&mut self, now: Time, _: &Wire) -> Answer {
-        let mut held = Time::NEVER;
         for c in 0..self.children.len() {
             if matches!(self.children[c].offer, Offer::Held(then) if then <= now) {
                 self.look(c, now);
             }
-            match self.children[c].offer {
-                Offer::Held(then) => held = held.min(then),
-                Offer::Rejects(_) => return Answer::Drop(FlowId(c as u32)),
-                _ => {}
+            if matches!(self.children[c].offer, Offer::Rejects(_)) {
+                return Answer::Drop(FlowId(c as u32));
             }
         }
         loop {
@@ -253,8 +291,13 @@ impl<D: Discipline + 'static> Server for Tree<D> {
                         return Answer::Drop(f);
                     }
                 }
-                Answer::NotBefore(then) => return Answer::NotBefore(then.min(held)),
-                Answer::Idle if held < Time::NEVER => return Answer::NotBefore(held),
+                answer @ (Answer::NotBefore(_) | Answer::Idle) => {
+                    let then = if let Answer::NotBefore(then) = answer { then } else { Time::NEVER };
+                    return match then.min(self.held_until()) {
+                        Time::NEVER => Answer::Idle,
+                        then => Answer::NotBefore(then),
+                    };
+                }
                 answer => return answer,
             }
         }
@@ -268,6 +311,9 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let child = &mut self.children[queue.index()];
         let Offer::Ready(chosen) = child.offer else { unreachable!("who is served has a packet") };
         let (packet, sent) = child.server.take(chosen, start, wire);
+        if let Some(policies) = &mut self.policies {
+            policies.marked = child.server.marked();
+        }
         child.offer = Offer::Sending(chosen);
         self.discipline.take(self.heads.flows(), queue, sent);
         (self.global(queue.index(), packet), sent)
@@ -289,6 +335,9 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let child = &mut self.children[queue.index()];
         let Offer::Rejects(chosen) = child.offer else { unreachable!("what is dropped was rejected") };
         let packet = child.server.throw_away(chosen, now);
+        if let Some(policies) = &mut self.policies {
+            policies.by_policy = child.server.by_policy();
+        }
         child.packets -= 1;
         self.look(queue.index(), now);
         self.global(queue.index(), packet)
@@ -339,10 +388,49 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         packets
     }
 
+    fn largest_waiting(&self, _: Option<FlowId>) -> u32 {
+        let of = |child: &Child| {
+            let sending = match child.offer {
+                Offer::Sending(queue) => Some(queue),
+                _ => None,
+            };
+            child.server.largest_waiting(sending)
+        };
+        self.children.iter().map(of).max().unwrap_or(0)
+    }
+
     fn forgettable(&mut self, leaf: FlowId, now: Time) -> bool {
         let c = self.child_of[leaf.index()] as usize;
         let child = &mut self.children[c];
         child.server.forgettable(FlowId(leaf.0 - child.first), now)
+    }
+
+    fn announce(&mut self, label: Label) {
+        if let Some(policies) = &mut self.policies {
+            policies.label = label;
+        }
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.policies.is_some()
+    }
+
+    fn evicted(&mut self) -> Option<Packet> {
+        self.policies.as_mut().and_then(|policies| policies.evicted.pop_front())
+    }
+
+    fn marked(&mut self) -> bool {
+        self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
+    }
+
+    fn by_policy(&self) -> bool {
+        self.policies.as_ref().is_some_and(|policies| policies.by_policy)
+    }
+
+    fn seed(&mut self, seed: u64) {
+        for (c, child) in self.children.iter_mut().enumerate() {
+            child.server.seed(mix(seed ^ c as u64));
+        }
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {

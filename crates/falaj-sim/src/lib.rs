@@ -4,15 +4,17 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`scenario`] | from a scenario to an experiment |
+//! | [`headers`] | what packets of a source look like to masks |
 //! | [`mod@simulate`] | one run: sources, engine, meters |
 //! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
 //! | [`mod@replay`] | what entered a live link, once more |
 #![forbid(unsafe_code)]
 
+pub mod headers;
 pub mod replay;
 pub mod replicate;
 pub mod scenario;
 pub mod simulate;
 
 pub use replicate::{Progress, replicate};
-pub use simulate::{Experiment, Feed, FlowResult, Run, simulate};
+pub use simulate::{Experiment, Feed, FlowResult, Many, Run, simulate};

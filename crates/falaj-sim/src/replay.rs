@@ -1,6 +1,7 @@
 //! Replaying what entered a live link: the same engine, the same instants, the
 //! same decisions.
 
+use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId};
@@ -17,15 +18,19 @@ pub struct Arrival {
     pub pipe: PipeId,
     /// Its flow.
     pub flow: FlowId,
+    /// What it is to the pipe's masks.
+    pub ids: Ids,
     /// Length as the link accounts it; at least 1.
     pub bytes: u32,
     /// When; instants never go back.
     pub at: Time,
 }
 
-impl From<Taken> for Arrival {
-    fn from(taken: Taken) -> Arrival {
-        Arrival { pipe: PipeId(taken.way), flow: FlowId(taken.flow), bytes: taken.bytes.max(1), at: taken.arrival }
+impl Arrival {
+    /// What a capture says of a packet; `ids` are to be read in its frame.
+    pub fn of(taken: &Taken, ids: Ids) -> Arrival {
+        let (pipe, flow) = (PipeId(taken.way), FlowId(taken.flow));
+        Arrival { pipe, flow, ids, bytes: taken.bytes.max(1), at: taken.arrival }
     }
 }
 
@@ -59,13 +64,13 @@ pub fn replay(pipes: &[PipeSpec], arrivals: &[Arrival], until: Option<Time>) -> 
                 }
                 Output::Drop(d) => verdicts[d.handle as usize] = Verdict::Dropped(d.why),
                 // They follow from the same draws, and no capture has them.
-                Output::Copy(_) | Output::Corrupt(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
             }
         }
     };
     for (handle, arrival) in arrivals.iter().enumerate() {
         let unit = Unit { flow: arrival.flow, handle: handle as u32, bytes: arrival.bytes };
-        engine.input(arrival.pipe, unit, arrival.at, &mut out);
+        engine.input_of(arrival.pipe, unit, &arrival.ids, arrival.at, &mut out);
         note(&mut out);
     }
     engine.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut out);

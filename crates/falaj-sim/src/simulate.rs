@@ -1,11 +1,13 @@
 //! One simulated run.
 
 use falaj_engine::calendar::Calendar;
+use falaj_engine::each::Report;
 use falaj_engine::key::Key;
 use falaj_engine::network::{Network, NetworkSpec, Packet, Refused};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_engine::{Output, PipeId};
+use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -21,11 +23,15 @@ pub struct Feed {
     /// The pipe's flow.
     pub flow: FlowId,
     /// It goes where the rules say, in the direction of the pipe, and the flow is not asked for.
-    pub key: Option<Key>,
+    pub routed: bool,
+    /// What rules and masks look at of its packets.
+    pub key: Key,
     /// What it sends.
     pub source: SourceSpec,
-    /// The number of its random stream.
+    /// The number of its random stream; its packets are of one connection.
     pub stream: u64,
+    /// The ECN bits of its packets.
+    pub ecn: Ecn,
 }
 
 /// All that a run needs but the seed.
@@ -48,11 +54,27 @@ pub struct Run {
     pub taken: Vec<Taken>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
+    /// What masks made.
+    pub many: Vec<Many>,
     /// How long it lasted, in simulated time.
     pub duration: Span,
     /// It was not stopped before its time.
     pub complete: bool,
 }
+
+/// What a mask made in a run.
+#[derive(Clone, Debug)]
+pub struct Many {
+    /// Of which pipe.
+    pub pipe: PipeId,
+    /// The flow whose mask it is; `None`: the pipe's.
+    pub flow: Option<FlowId>,
+    /// What is known of it.
+    pub report: Report,
+}
+
+/// Of so many of those that a mask made it is known what each did.
+const BUSIEST: usize = 10;
 
 /// What a run has measured of a flow.
 #[derive(Clone, Debug)]
@@ -105,7 +127,6 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     // What the pipe accounts makes the source's size of it.
     let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
     let lengths: Vec<u32> = experiment.feeds.iter().map(|feed| account(feed).to_ip(feed.source.size)).collect();
-    let nothing = Key::default();
     let mut out = Vec::new();
     let mut count = 0u64;
     while let Some((i, at)) = arrivals.first() {
@@ -118,14 +139,16 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
             break;
         }
         let feed = &experiment.feeds[i];
-        let entry = match &feed.key {
-            None => Ok(network.straight(feed.pipe, feed.flow)),
-            Some(key) => network.route(key, (feed.pipe.0 % 2) as usize, lengths[i]),
+        let (key, length) = (&feed.key, lengths[i]);
+        let entry = if feed.routed {
+            network.route(key, (feed.pipe.0 % 2) as usize, length)
+        } else {
+            Ok(network.straight(feed.pipe, feed.flow))
         };
         match entry {
             Ok(entry) => {
-                let key = feed.key.as_ref().unwrap_or(&nothing);
-                network.enter(entry, key, Packet { handle: 0, length: lengths[i] }, at, &mut out);
+                let label = Label { ecn: feed.ecn, connection: feed.stream };
+                network.enter(entry, key, Packet { handle: 0, length, label }, at, &mut out);
                 record(&mut network, &mut out, whole);
             }
             Err(Refused::Dropped) => {}
@@ -140,7 +163,18 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         let flow = |(f, delay)| FlowResult { counters: network.counters(PipeId(p as u32), FlowId(f as u32)), delay };
         meters.into_iter().enumerate().map(flow).collect()
     };
+    let mut many = Vec::new();
+    for (p, place) in experiment.network.places.iter().enumerate() {
+        let pipe = PipeId(p as u32);
+        let flows = (0..place.pipe.masks.flows.len() as u32).map(|flow| Some(FlowId(flow)));
+        let reports = std::iter::once(None).chain(flows).filter_map(|flow| {
+            let report = network.report(pipe, flow, BUSIEST)?;
+            Some(Many { pipe, flow, report })
+        });
+        many.extend(reports);
+    }
     Ok(Run {
+        many,
         pipes: delays.into_iter().enumerate().map(result).collect(),
         taken: network.taken().to_vec(),
         unmatched: unmatched + network.unmatched(),

@@ -58,6 +58,11 @@ impl Meter {
         (self.count() > 0).then(|| Span(self.histogram.value_at_quantile(share)).min(self.max))
     }
 
+    /// What was counted, from the least on: a delay, and how many were as long, to three digits.
+    pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
+        self.histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value()))
+    }
+
     /// Counts all that `other` counted.
     pub fn add(&mut self, other: &Meter) {
         self.histogram.add(&other.histogram).expect("the histogram grows as it must");
@@ -83,6 +88,7 @@ mod tests {
         assert!((median / 500_500.0 - 1.0).abs() < 0.001, "{median}");
         let mut twice = meter.clone();
         twice.add(&meter);
+        assert_eq!(twice.counts().map(|(_, times)| times).sum::<u64>(), 2000);
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
     }
 }

@@ -43,6 +43,12 @@ fn lines(scenario: &Scenario) -> Vec<String> {
 /// `10mbit of l2 each way, 40ms each way, queue 50p = 60.6ms`.
 fn direction(d: &Direction, way: &str) -> String {
     let mut parts = vec![format!("{} of {}{way}", d.setup.rate, d.account.name()), format!("{}{way}", d.delay)];
+    if let Some(each) = &d.masks.link {
+        parts.push(format!("a link for each {}", each.mask));
+    }
+    for (flow, each) in d.flows.iter().zip(&d.masks.flows).filter_map(|(flow, each)| Some((flow, each.as_ref()?))) {
+        parts.push(format!("of {} a queue for each {}", flow.name, each.mask));
+    }
     if d.scheduler.kind != "fifo" {
         parts.push(d.scheduler.kind.to_owned());
     }

@@ -1,6 +1,7 @@
 //! `falaj bridge`: an emulated link between two interfaces that are there.
 
 use crate::asked::Asked;
+use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
 use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
@@ -17,7 +18,7 @@ use falaj_live::signals::Signals;
 use falaj_scenario::Link;
 use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::time::Time;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -46,6 +47,8 @@ pub(crate) struct Args {
     link: LinkArgs,
     #[command(flatten)]
     pace: Pace,
+    #[command(flatten)]
+    control: ControlArgs,
     #[command(flatten)]
     recording: Recording,
     /// At the end, tells on standard error what the link did.
@@ -96,27 +99,36 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     links.iter().for_each(warn_of_spinning);
     warn_of_mtu(links, &ends, mtus);
 
+    let place = args.control.place()?;
     let signals = Signals::take()?;
     let sockets = [Arc::clone(&a.socket), Arc::clone(&b.socket)];
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = attach::to_interfaces(&scenario.network(), &sockets, clock, args.pace.options())?;
     args.recording.begin(&mut forwarder, &text)?;
+    let about = format!("{} {}", args.a, args.b);
+    let recording = args.recording.is_wanted();
+    let running = Running { command: "bridge", about, scenario: scenario.clone(), text, recording };
+    let mut control = Control::open(place.as_deref(), running)?;
     priority::be_punctual(Rank::Link);
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
-    let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
     loop {
+        let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
+        let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
         match forwarder.run(Time::NEVER, &others)? {
             Woken::Readable(0) => break,
-            Woken::Readable(i) => {
+            Woken::Readable(i @ (1 | 2)) => {
                 ends[i - 1].monitor.clear();
                 ends[i - 1].look();
+            }
+            Woken::Readable(_) => {
+                control.serve(&mut forwarder)?;
             }
             Woken::Deadline => {}
         }
     }
     args.recording.end(&mut forwarder);
     let unread = sockets.iter().map(|socket| socket.unread()).sum();
-    let summary = of_forwarder(&scenario, &forwarder, Some(unread));
+    let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
     if args.stats {
         summary.tell();
     }

@@ -305,6 +305,8 @@ mod tests {
             offered: 0,
             sent: 0,
             dropped: 0,
+            dropped_by_policy: 0,
+            marked: 0,
             lost: 0,
             duplicated: 0,
             corrupted: 0,

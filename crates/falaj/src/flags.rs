@@ -68,6 +68,10 @@ macro_rules! flags {
                   value_parser = limit, conflicts_with = "file",
                   help = concat!("Its queue, ", $way, ": 50p, 64kB [default: what it carries in 50 ms or one round trip]"))]
             queue: Option<String>,
+            #[arg(id = concat!($prefix, "queue-policy"), long = concat!($prefix, "queue-policy"), value_name = "POLICY",
+                  value_parser = PossibleValuesParser::new(falaj_sched::policy::NAMES), conflicts_with = "file",
+                  help = concat!("Whom its queue drops, ", $way))]
+            queue_policy: Option<String>,
         }
 
         impl $name {
@@ -118,18 +122,25 @@ impl Flags {
         let mtu = self.mtu.as_ref().map_or_else(|| format!("{mtu}B"), |mtu| mtu.trim().to_owned());
         // Writing to a string never fails.
         let _ = writeln!(text, "mtu = \"{mtu}\"");
-        let ways = [("up", self.up.keys(), &self.up.queue), ("down", self.down.keys(), &self.down.queue)];
-        for (way, keys, _) in &ways {
+        let ways = [
+            ("up", self.up.keys(), &self.up.queue, &self.up.queue_policy),
+            ("down", self.down.keys(), &self.down.queue, &self.down.queue_policy),
+        ];
+        for (way, keys, _, _) in &ways {
             let _ = write!(text, "[link.{SIMPLE}.{way}]\n{keys}");
         }
         let known = read(&text)?.0;
-        for ((way, _, queue), direction) in ways.iter().zip([&known.links[0].up, &known.links[0].down]) {
+        for ((way, _, queue, policy), direction) in ways.iter().zip([&known.links[0].up, &known.links[0].down]) {
             let given = queue.as_ref().or(self.both.queue.as_ref());
             let queue = given.map_or_else(
                 || default_queue(direction.setup.rate, direction.delay).to_string(),
                 |q| q.trim().to_owned(),
             );
-            let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = \"{queue}\"\n");
+            let queue = match policy.as_ref().or(self.both.queue_policy.as_ref()) {
+                Some(policy) => format!("{{ limit = \"{queue}\", policy = \"{policy}\" }}"),
+                None => format!("\"{queue}\""),
+            };
+            let _ = write!(text, "[link.{SIMPLE}.{way}.flow.all]\nmatch = \"any\"\nqueue = {queue}\n");
         }
         let (scenario, mut warnings) = read(&text)?;
         // Both ways may look unlikely alike.

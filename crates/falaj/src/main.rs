@@ -7,23 +7,29 @@
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
+//! | [`aggregate`] | of the same name: packets in containers |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
+//! | [`control`] | `show`, `set`: a link that is running, asked and changed |
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 //! | [`impairments`] | what a link does to packets, in words |
 #![forbid(unsafe_code)]
 
+mod aggregate;
 mod asked;
 mod bench;
 mod bridge;
 mod check;
 mod compare;
+mod control;
 mod demo;
 mod doctor;
+mod each;
+mod edit;
 mod explain;
 mod file;
 mod flags;
@@ -88,6 +94,10 @@ enum Command {
     Bridge(Box<bridge::Args>),
     /// Put an emulated link between whoever connects and where to; on any system, without privilege.
     Relay(Box<relay::Args>),
+    /// Show what a link that is running does: rates, delays, drops, backlog.
+    Show(control::show::Args),
+    /// Change a link that is running: any key of its scenario, all at one instant.
+    Set(control::set::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -96,6 +106,8 @@ enum Command {
     Demo(demo::Args),
     /// A paper's tables and figures, published beside ours.
     Reproduce(reproduce::Args),
+    /// Packets in containers from one process to another: what it saves, and what it delays.
+    Aggregate(aggregate::Args),
     /// What falaj costs, beside what it is compared with.
     Bench(bench::Args),
     /// What works on this host and why the rest doesn't, what it costs, and what can honestly be emulated.
@@ -130,10 +142,13 @@ fn main() -> ExitCode {
         Command::Run(args) => run::main(*args),
         Command::Bridge(args) => bridge::main(&args),
         Command::Relay(args) => relay::main(&args),
+        Command::Show(args) => control::show::main(&args),
+        Command::Set(args) => control::set::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),
         Command::Reproduce(args) => reproduce::main(&args),
+        Command::Aggregate(args) => aggregate::main(&args),
         Command::Bench(args) => bench::main(&args),
         Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),

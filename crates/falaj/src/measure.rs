@@ -83,6 +83,14 @@ pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
     }
 }
 
+/// Refuses a link with masks where packets do not come from whom they would tell apart.
+pub(crate) fn no_masks(link: &Link, why: &str) -> Result<()> {
+    if [&link.up, &link.down].iter().all(|direction| direction.masks.is_none()) {
+        return Ok(());
+    }
+    bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
+}
+
 /// A scenario as it was measured.
 pub(crate) struct Measured {
     /// By direction (up, down), then by flow.
@@ -152,6 +160,7 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: 
     if scenario.traffic.iter().all(|s| s.link != link) {
         bail!("link {} has no [traffic.NAME]: there is nothing to send", scenario.links[link].name);
     }
+    no_masks(&scenario.links[link], "sources send from one address at each end")?;
     warn_of_spinning(&scenario.links[link]);
     let plans = ends::plan(scenario, link)?;
     match sandbox_of(&scenario.links[link]) {

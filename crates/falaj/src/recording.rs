@@ -23,6 +23,11 @@ impl Recording {
         Ok(())
     }
 
+    /// Was it asked for?
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.capture.is_some()
+    }
+
     /// Ends it, and tells if it is not whole: what the link was there for has gone well all the same.
     pub(crate) fn end(&self, forwarder: &mut Forwarder) {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else { return };

@@ -2,7 +2,7 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
-use crate::measure::only_link;
+use crate::measure::{no_masks, only_link};
 use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};
@@ -61,6 +61,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
     let link = &scenario.links[only_link(&scenario)?];
+    no_masks(link, "clients are flows of their own already")?;
     args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
     let relay = Relay::new(

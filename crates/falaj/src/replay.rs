@@ -6,8 +6,11 @@ use crate::sim::name_of_flow;
 use crate::{file, show};
 use anyhow::{Context, Result, anyhow, ensure};
 use falaj_engine::PipeId;
+use falaj_engine::each::Ids;
+use falaj_engine::key::Key;
 use falaj_engine::pipe::Counters;
 use falaj_scenario::{Link, Scenario};
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 use falaj_sim::replay::{Arrival, Replayed, first_difference, replay};
 use falaj_traffic::capture::{self, Capture, Taken};
@@ -43,8 +46,7 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
     let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64);
-    let (arrivals, unmatched) =
-        if ours && own { (taken.iter().map(|&t| t.into()).collect(), 0) } else { foreign(&capture, link) };
+    let (arrivals, unmatched) = if ours && own { (own_arrivals(&capture, link), 0) } else { foreign(&capture, link) };
     for arrival in &arrivals {
         let flows = [&link.up, &link.down].get(arrival.pipe.0 as usize).map_or(0, |d| d.flows.len());
         ensure!(arrival.flow.index() < flows, "{name}: a packet of a flow that its scenario does not have");
@@ -70,11 +72,22 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     Ok(if matches!(difference, Some(Some(_))) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
+/// What a capture of ours says, and what masks see in its frames.
+fn own_arrivals(capture: &Capture, link: &Link) -> Vec<Arrival> {
+    let masks = [&link.up.masks, &link.down.masks];
+    let ids = |taken: &Taken, frame: &[u8]| {
+        masks.get(taken.way as usize).map_or(Ids::NONE, |masks| masks.ids(FlowId(taken.flow), &Key::of_ethernet(frame)))
+    };
+    let of = |taken: &Taken, frame: &[u8]| Arrival::of(taken, ids(taken, frame));
+    capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
+}
+
 /// Arrivals alone: instants from the first one on, flows by the scenario's rules. Interface 1 is the far
 /// end, all others the near one.
 fn foreign(capture: &Capture, link: &Link) -> (Vec<Arrival>, u64) {
     let classifiers = [link.up.classifier(), link.down.classifier()];
     let accounts = [link.up.account, link.down.account];
+    let masks = [&link.up.masks, &link.down.masks];
     let mut packets: Vec<_> = capture.packets.iter().collect();
     packets.sort_by_key(|p| p.at);
     let first = packets.first().map_or(0, |p| p.at);
@@ -82,12 +95,14 @@ fn foreign(capture: &Capture, link: &Link) -> (Vec<Arrival>, u64) {
     let mut arrivals = Vec::new();
     for packet in packets {
         let way = usize::from(packet.way == 1);
-        let Some(flow) = classifiers[way].flow(&packet.frame) else {
+        let key = Key::of_ethernet(&packet.frame);
+        let Some(flow) = classifiers[way].flow_of(&key) else {
             unmatched += 1;
             continue;
         };
         let bytes = accounts[way].from_ip(packet.length.saturating_sub(ETHERNET)).max(1);
-        arrivals.push(Arrival { pipe: PipeId(way as u32), flow, bytes, at: Time(packet.at - first) });
+        let ids = masks[way].ids(flow, &key);
+        arrivals.push(Arrival { pipe: PipeId(way as u32), flow, ids, bytes, at: Time(packet.at - first) });
     }
     (arrivals, unmatched)
 }

@@ -1,6 +1,8 @@
 //! `falaj run`: a command behind an emulated link.
 
+use crate::aggregate;
 use crate::asked::Asked;
+use crate::control::{self, Control, ControlArgs, Running};
 use crate::link::LinkArgs;
 use crate::live::Live;
 use crate::measure::{live_links, warn_of_spinning};
@@ -18,7 +20,7 @@ use falaj_live::signals::Signals;
 use falaj_live::way_out::{self, WayOut, Wish};
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
 
 /// What `run` takes.
@@ -26,8 +28,8 @@ use std::process::ExitCode;
 #[command(after_help = "\
 The command runs in a network namespace of its own (10.77.0.1, fd77::1); at the far end of the link
 is another one (10.77.0.2, fd77::2), where --peer runs. No root is needed where user namespaces are
-allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, and, for scripts
-written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
+allowed. Both see FALAJ_SIDE, FALAJ_ADDR, FALAJ_PEER, FALAJ_ADDR6 and FALAJ_PEER6, FALAJ_CONTROL for `falaj
+show` and `falaj set`, and, for scripts written for mahimahi, MAHIMAHI_BASE, which is FALAJ_PEER.
 
 From the far end the way leads on to the world, over IPv4, names included: by pasta or slirp4netns if
 one is installed, or, with --internet host, through the host. A link inside of another one
@@ -54,6 +56,10 @@ pub(crate) struct Args {
     peer: Option<OsString>,
     #[command(flatten)]
     pace: Pace,
+    /// The far end is another process, and packets cross to it and back in containers: of so many packets, for so long
+    /// at most, or until the reader is idle.
+    #[arg(long, value_name = "62,200us|62,idle")]
+    aggregate: Option<aggregate::Asked>,
     /// The way from the far end to the world.
     #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
     internet: Internet,
@@ -66,6 +72,8 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
+    #[command(flatten)]
+    control: ControlArgs,
     #[command(flatten)]
     recording: Recording,
     #[command(flatten)]
@@ -133,14 +141,23 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
     let ways = way_out::ways(args.internet.wish(), args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
+    let place = args.control.place()?;
+    let about = args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut near = Side { command: Some(args.command), ..Side::default() };
+    let mut far = args.peer.map(peer).transpose()?.unwrap_or_default();
+    if let Some(place) = &place {
+        [&mut near, &mut far].into_iter().for_each(|side| side.env.push((control::VARIABLE.into(), place.into())));
+    }
     let mut sandbox = Sandbox::start(Spec {
         mtu,
         subnet: Subnet::free(),
         routes: !ways.is_empty(),
+        // Containers are for packets: units of many would fill one each.
+        tso: args.aggregate.is_none(),
         resolver: ways.first().and_then(way_out::resolver),
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
-        near: Side { command: Some(args.command), ..Side::default() },
-        far: args.peer.map(peer).transpose()?.unwrap_or_default(),
+        near,
+        far,
         ..Spec::default()
     })?;
     let mut why = None;
@@ -155,18 +172,26 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, args.pace.options())?;
+    let (network, options) = (scenario.network(), args.pace.options());
+    let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
+    let (mut forwarder, guest) = match guest {
+        Some((guest, child)) => (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child)),
+        None => (attach::to_sandbox(&network, &mut sandbox, clock, options)?, None),
+    };
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
+    let recording = args.recording.is_wanted();
+    let running = Running { command: "run", about, scenario: scenario.clone(), text, recording };
+    let mut control = Control::open(place.as_deref(), running)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let live = Live::new(links, args.live);
-    let exit = forward(&mut forwarder, &mut sandbox, &mut signals, live)?;
+    let exit = forward(&mut forwarder, &mut sandbox, &mut signals, &mut control, args.live)?;
     args.recording.end(&mut forwarder);
     if out.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
-    let summary = of_forwarder(&scenario, &forwarder, sandbox.unread());
+    let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
+    drop(control);
     let lost = sandbox.unread().unwrap_or(0);
     if lost > 0 {
         note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
@@ -180,6 +205,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
             eprintln!("what was not read in time at the entrance is not known: /proc does not say");
         }
     }
+    // Without the link its guest ends, and takes no interface along that others wait for.
+    drop(forwarder);
+    if let Some(mut guest) = guest {
+        guest.wait()?;
+    }
     // The sides first: the kernel removes one interface after the other, and these are waited for.
     drop(sandbox);
     drop(out);
@@ -191,28 +221,50 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
 }
 
 /// Forwards until the command at the near end is done.
-fn forward(forwarder: &mut Forwarder, sandbox: &mut Sandbox, signals: &mut Signals, mut live: Live) -> Result<Exit> {
+fn forward(
+    forwarder: &mut Forwarder,
+    sandbox: &mut Sandbox,
+    signals: &mut Signals,
+    control: &mut Control,
+    lines: bool,
+) -> Result<Exit> {
+    /// Who has woken it.
+    #[derive(Clone, Copy)]
+    enum By {
+        Signal,
+        Near,
+        Far,
+        Control,
+    }
     let mut far_is_there = true;
+    let mut live = Live::new(control.links(), lines);
     loop {
-        let mut fds = vec![signals.as_fd(), sandbox.control_fd(End::Near)];
-        if far_is_there {
-            fds.push(sandbox.control_fd(End::Far));
-        }
-        let woken = forwarder.run(live.next(), &fds)?;
-        match woken {
-            Woken::Readable(0) => {
+        let far = far_is_there.then(|| (By::Far, sandbox.control_fd(End::Far)));
+        let others = [(By::Signal, signals.as_fd()), (By::Near, sandbox.control_fd(End::Near))];
+        let asked = control.as_fd().map(|fd| (By::Control, fd));
+        let (by, fds): (Vec<By>, Vec<BorrowedFd<'_>>) = others.into_iter().chain(far).chain(asked).unzip();
+        let Woken::Readable(woken) = forwarder.run(live.next(), &fds)? else {
+            live.update(forwarder);
+            continue;
+        };
+        match by[woken] {
+            By::Signal => {
                 while let Some(signal) = signals.next_sent()? {
                     sandbox.signal(End::Near, signal)?;
                 }
             }
-            Woken::Readable(1) => match sandbox.read_event(End::Near)? {
+            By::Near => match sandbox.read_event(End::Near)? {
                 Some(Event::Exited(exit)) => return Ok(exit),
                 Some(Event::Closed) => bail!("the command's namespace was killed"),
                 None => {}
             },
             // A peer that ends leaves its end of the link in place.
-            Woken::Readable(_) => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
-            Woken::Deadline => live.update(forwarder),
+            By::Far => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
+            By::Control => {
+                if control.serve(forwarder)? {
+                    live = Live::new(control.links(), lines);
+                }
+            }
         }
     }
 }

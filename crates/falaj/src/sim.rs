@@ -3,14 +3,15 @@
 use crate::asked::Asked;
 use crate::show::say;
 use crate::summary::{RULE_HEADER, rule_json, rule_row};
-use crate::{file, show};
+use crate::{each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
+use falaj_engine::each::Report;
 use falaj_engine::rules::Taken;
 use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
-use falaj_sim::{FlowResult, Progress, Run, replicate};
+use falaj_sim::{FlowResult, Many, Progress, Run, replicate};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -102,6 +103,9 @@ pub(crate) struct Simulated {
     pub(crate) offered: u64,
     pub(crate) sent: u64,
     pub(crate) dropped: u64,
+    /// Of these, those that the policy of the queue dropped; and those that it marked instead.
+    pub(crate) dropped_by_policy: u64,
+    pub(crate) marked: u64,
     /// What the link did to packets.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -165,6 +169,20 @@ impl Replications {
         if self.interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
     }
 
+    /// What masks made in the first replication, by name.
+    fn many<'a>(&'a self, scenario: &Scenario) -> Vec<(String, &'a Report)> {
+        let name = |many: &Many| {
+            let link = &scenario.links[many.pipe.0 as usize / 2];
+            let (direction, way) = if many.pipe.0.is_multiple_of(2) { (&link.up, "up") } else { (&link.down, "down") };
+            match many.flow {
+                Some(flow) => format!("{}.{} {way}", link.name, direction.flows[flow.index()].name),
+                None => format!("{} {way}", link.name),
+            }
+        };
+        let used = self.runs[0].many.iter().filter(|many| many.report.made > 0);
+        used.map(|many| (name(many), &many.report)).collect()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
@@ -216,6 +234,8 @@ impl Replications {
             corrupted: sum(|f| f.counters.corrupted),
             reordered: sum(|f| f.counters.reordered),
             dropped: sum(|f| f.counters.dropped()),
+            dropped_by_policy: sum(|f| f.counters.dropped_by_policy),
+            marked: sum(|f| f.counters.marked),
             offered_rate: estimate(FlowResult::offered_rate),
             sent_rate: estimate(FlowResult::delivered_rate),
             mean: Estimate::of(&means),
@@ -268,6 +288,8 @@ struct Json {
     offered: u64,
     delivered: u64,
     dropped: u64,
+    dropped_by_policy: u64,
+    marked: u64,
     lost: u64,
     duplicated: u64,
     corrupted: u64,
@@ -315,6 +337,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "flows": json,
                 "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
                 "unmatched": runs.unmatched(),
+                "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
         );
         return Ok(runs.exit());
@@ -330,6 +353,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
     for (name, f) in &flows {
+        let all = [of(f.dropped_by_policy, "were dropped"), of(f.marked, "were marked")];
+        let all = all.into_iter().flatten().map(|(n, what)| format!("{} {what}", show::percent(n, f.offered)));
+        let all: Vec<String> = all.collect();
+        if !all.is_empty() {
+            say!("by the policy of the queue, of the packets of {name}: {}", all.join(", "));
+        }
+    }
+    for (name, f) in &flows {
         let all = [
             of(f.lost, "were lost"),
             of(f.duplicated, "arrived twice"),
@@ -341,6 +372,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         if !all.is_empty() {
             say!("on the link, of the packets of {name}: {}", all.join(", "));
         }
+    }
+    for (name, report) in runs.many(&scenario) {
+        let first = if runs.len() > 1 { "\nof the first replication: " } else { "\n" };
+        say!("{first}{}", each::told(&name, report));
     }
     Ok(runs.exit())
 }
@@ -365,6 +400,8 @@ fn json(name: &str, f: &Simulated) -> Json {
         offered: f.offered,
         delivered: f.sent,
         dropped: f.dropped,
+        dropped_by_policy: f.dropped_by_policy,
+        marked: f.marked,
         lost: f.lost,
         duplicated: f.duplicated,
         corrupted: f.corrupted,

@@ -1,12 +1,16 @@
 //! What a link did, told at the end of a run: a table, JSON, and conditions under which the run has failed.
 
+use crate::each;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
+use falaj_engine::PipeId;
+use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Link, Scenario, parse_rate, parse_span};
+use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -73,20 +77,36 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let rules = names.zip(forwarder.taken().iter().copied()).collect();
-    Summary { rules, ..Summary::new(&scenario.links, elapsed, forwarder.flows(), losses.into()) }
+    let many = many(&scenario.links, forwarder);
+    Summary { rules, many, ..Summary::new(&scenario.links, elapsed, forwarder.flows(), losses.into()) }
+}
+
+/// Of so many of those that a mask made it is told what each did.
+const BUSIEST: usize = 10;
+
+/// A direction of one of several links.
+fn way_of(links: &[Link], link: &Link, way: &str) -> String {
+    if links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() }
+}
+
+/// What the masks of a forwarder's links made.
+fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
+    let mut out = Vec::new();
+    let ways = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+    for (pipe, (link, way, direction)) in ways.enumerate() {
+        let (pipe, way) = (PipeId(pipe as u32), way_of(links, link, way));
+        let report = |flow| forwarder.report(pipe, flow, BUSIEST);
+        out.extend(report(None).map(|report| (way.clone(), report)));
+        for (f, flow) in direction.flows.iter().enumerate() {
+            out.extend(report(Some(FlowId(f as u32))).map(|report| (format!("{way} {}", flow.name), report)));
+        }
+    }
+    out
 }
 
 impl Flow {
     fn add(&mut self, other: &Flow) {
-        let (sum, more) = (&mut self.counters, &other.counters);
-        sum.offered += more.offered;
-        sum.sent += more.sent;
-        sum.sent_bytes += more.sent_bytes;
-        sum.lost += more.lost;
-        sum.lost_bytes += more.lost_bytes;
-        sum.dropped_full += more.dropped_full;
-        sum.dropped_large += more.dropped_large;
-        sum.dropped_by_discipline += more.dropped_by_discipline;
+        self.counters.add(&other.counters);
         self.delay.add(&other.delay);
         self.release.add(&other.release);
     }
@@ -105,6 +125,8 @@ struct Way {
     name: String,
     rate: Rate,
     delay: Span,
+    /// It is many, each with this rate.
+    many: bool,
 }
 
 struct Named {
@@ -127,6 +149,8 @@ pub(crate) struct Summary {
     /// What each rule has taken.
     rules: Vec<(String, Taken)>,
     losses: Vec<(u64, String)>,
+    /// What masks made, by name.
+    many: Vec<(String, Report)>,
 }
 
 impl Summary {
@@ -146,12 +170,12 @@ impl Summary {
                     let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
                     flows.push(Named { way: ways.len(), name: flow.name.clone(), flow: flow_measured });
                 }
-                let name = if links.len() > 1 { format!("{} {name}", link.name) } else { name.to_owned() };
-                ways.push(Way { name, rate: direction.setup.rate, delay: direction.delay });
+                let (name, many) = (way_of(links, link, name), direction.masks.link.is_some());
+                ways.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, rules: Vec::new(), losses }
+        Summary { elapsed, ways, flows, rules: Vec::new(), losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -207,9 +231,10 @@ impl Summary {
             let given = |error: Option<Span>| show::span(error.map(|error| way.delay + error));
             let release = &sum.release;
             eprintln!(
-                "{}: asked {} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
+                "{}: asked {}{} and {}; given {} in {}, and a delay of {} (p50), {} (p99), {} (max)",
                 way.name,
                 show::link_rate(way.rate),
+                if way.many { " each" } else { "" },
                 show::nanos(way.delay.0 as f64),
                 show::rate(sum.rate(self.elapsed)),
                 show::nanos(self.elapsed.0 as f64),
@@ -221,6 +246,9 @@ impl Summary {
         if !self.rules.is_empty() {
             let rows = self.rules.iter().map(|(name, taken)| rule_row(name, taken));
             eprintln!("{}", show::table(&RULE_HEADER, rows));
+        }
+        for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
+            eprintln!("{}", each::told(name, report));
         }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
@@ -244,7 +272,7 @@ impl Summary {
         let flow = |named: &Named| {
             let c = &named.flow.counters;
             json!({
-                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "lost": c.lost,
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost,
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
             })
@@ -266,6 +294,7 @@ impl Summary {
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
+            "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
         })

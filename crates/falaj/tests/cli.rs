@@ -56,6 +56,43 @@ fn what_comes_in_goes_out_or_is_dropped() {
     assert!(flow(&one["flows"], "b")["delay_mean_half_width_ns"].is_null(), "one value has no interval");
 }
 
+/// The same seed, and so the same arrivals, with a policy that sees to it that packets stay short; who may be marked is
+/// not dropped.
+#[test]
+fn a_policy_keeps_a_queue_short_and_is_told_of() {
+    let text = |queue: &str, ecn: &str| {
+        format!(
+            "[link.a]\nrate = \"10mbit\"\n[link.a.flow.x]\nmatch = \"any\"\nqueue = {queue}\n\
+             [traffic.x]\nmodel = \"poisson\"\nrate = \"10.4mbit\"\nsize = \"1000B\"\necn = \"{ecn}\"\n"
+        )
+    };
+    let codel = "{ limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }";
+    let sim = |name: &str, queue: &str, ecn: &str| {
+        let ran = falaj(&["sim", file(name, &text(queue, ecn)), "--replications", "2", "--json"]);
+        let flow = flow(&ran.json()["flows"], "x").clone();
+        ["dropped_by_policy", "marked", "delay_p99_ns"].map(|key| number(&flow[key]))
+    };
+    let tail = sim("tail.toml", "\"1000p\"", "no");
+    let dropping = sim("codel.toml", codel, "no");
+    let marking = sim("marks.toml", codel, "ect0");
+    assert_eq!((tail[0], tail[1]), (0.0, 0.0));
+    assert!(dropping[0] > 10.0 && dropping[1] == 0.0 && dropping[2] < tail[2], "{dropping:?}, {tail:?}");
+    assert!(marking[0] == 0.0 && marking[1] > 10.0, "{marking:?}");
+    let ran = falaj(&["sim", file("codel.toml", &text(codel, "no")), "--replications", "1"]);
+    assert!(ran.out.contains("by the policy of the queue, of the packets of x: "), "{}", ran.out);
+    let plan = falaj(&["plan", file("codel.toml", &text(codel, "no"))]);
+    assert!(plan.out.contains("  and that its policy does not drop: codel of x\n"), "{}", plan.out);
+    for kind in ["fq_codel", "dualpi2"] {
+        let own = text("\"1000p\"", "ect1")
+            .replace("\n[link.a.flow.x]", &format!("\nscheduler = {{ kind = \"{kind}\" }}\n[link.a.flow.x]"));
+        let name = format!("{kind}.toml");
+        let path = file(&name, &own);
+        let ran = falaj(&["sim", path, "--replications", "1", "--json"]);
+        assert!(number(&flow(&ran.json()["flows"], "x")["delivered"]) > 10_000.0, "{}", ran.out);
+        assert!(falaj(&["plan", path]).out.contains("a queue for each flow promises"));
+    }
+}
+
 #[test]
 fn the_table_has_its_columns() {
     let ran = falaj(&["sim", file("table.toml", TENANTS), "--duration", "100ms"]);
@@ -503,7 +540,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `envelope`, `flow`, `kind`, `lend`, `match`, `need`, `phase`, `queue`, `scheduler`
+           = help: allowed: `each`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `need`, `phase`, `queue`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -600,7 +637,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `flow`, `jitter`, `loss`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
+                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
@@ -838,6 +875,41 @@ fn pages_come_from_the_command_line() {
 
 fn reference(page: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(page)
+}
+
+/// Between two real processes; what a busy machine decides is not asked for.
+#[test]
+fn packets_cross_in_containers() {
+    let ran = falaj(&["-q", "aggregate", "bench", "--each", "50ms", "--repeat", "1", "--rates", "20e3", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let json = ran.json();
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    let [rings, quiet, filled, _] = [0, 1, 2, 3].map(|i| &rows[i]);
+    assert!(number(&rings["wakeups"]) >= 0.999 && number(&quiet["wakeups"]) <= number(&rings["wakeups"]), "{json}");
+    assert!((number(&filled["packets"]) - 62.0).abs() < 1.0, "more came than a container holds: {json}");
+    for row in &rows[4..] {
+        assert!(number(&row["delay"]) > 0.0 && number(&row["delay"]) >= number(&row["waited"]), "{row}");
+    }
+    assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
+}
+
+#[test]
+fn containers_that_cannot_be_are_refused() {
+    for (args, said) in [
+        (&["bench", "--bytes", "60B"][..], "a container that holds a packet of 64 B has 66 B to 64 KiB"),
+        (&["bench", "--size", "10B"], "a packet here has 22 B to 9 kB"),
+        (&["bench", "--packets", "1"], "1 is not in 2..=65536"),
+        (&["bench", "--cost", "1us"], "two times with a comma between"),
+        (&["bench", "--rates", "-5"], "packets a second are a number"),
+        (&["guest", "62"], "would stay for ever"),
+        (&["consumer"], "this command is for falaj's own use"),
+    ] {
+        let ran = falaj(&[&["aggregate"], args].concat());
+        assert!(ran.status == Some(2) && ran.err.contains(said), "{args:?}: {ran:?}");
+    }
+    let ran = falaj(&["run", "--aggregate", "0,200us", "--", "true"]);
+    assert!(ran.status == Some(2) && ran.err.contains("a container holds one packet at least"), "{ran:?}");
 }
 
 /// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.

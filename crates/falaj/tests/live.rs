@@ -10,6 +10,9 @@ use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
@@ -37,6 +40,7 @@ const TESTS: &[Test] = &[
     ("a_delay_delays", delay, Tapless),
     ("a_rate_limits", rate, Tapless),
     ("tcp_passes_a_rate", tcp, Tapless),
+    ("a_far_end_behind_shared_memory", guest, Again::Users),
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
     ("rules_lead_packets_through_links", rules, Tapless),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
@@ -48,6 +52,9 @@ const TESTS: &[Test] = &[
     ("who_has_no_way_out_is_told", no_way_out, Again::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
     ("doctor_measures_this_host", doctor, Nowhere),
+    ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
+    ("everything_changes_under_load", changes, Again::Users),
+    ("a_socket_is_its_users_and_goes_with_its_link", socket, Again::Users),
     ("it_starts_at_once", start_up, Again::Users),
     ("kill_9_leaves_nothing", kill_9, Tapless),
     ("traffic_reports_what_it_sent", traffic, Nowhere),
@@ -746,6 +753,203 @@ fn tcp(users: &Users) {
         assert_eq!(ran.out, "whole\n", "{ran:?}");
         assert_eq!(ran.err.contains("no TAP here, veth and packet sockets instead"), users.tapless, "{}", ran.err);
     }
+}
+
+fn guest(users: &Users) {
+    for how in ["1", "62,200us", "62,idle"] {
+        let echo = format!("{} --probe echo 10.77.0.2", me());
+        let flags = ["--aggregate", how, "--delay", "5ms", "--peer", &echo];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());
+        // Containers cost time and gain none.
+        let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+        assert!(times.len() == 5 && times.iter().all(|&ms| ms >= 10.0), "{how}: {times:?}");
+        let serve = format!("{} --probe serve 10.77.0.2", me());
+        let flags = ["--aggregate", how, "--rate", "200mbit", "--peer", &serve];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", "10.77.0.2"]].concat());
+        assert_eq!(ran.out, "whole\n", "{how}: {ran:?}");
+    }
+    // Without a TAP there is nothing to give it.
+    let ran: Ran = without(NO_TAP, &["run", "--aggregate", "62,200us", "--", "true"]).output().unwrap().into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("--aggregate needs TAP interfaces"), "{}", ran.err);
+}
+
+fn inside(users: &Users) {
+    let (echo, program) = (format!("{} --probe echo 10.77.0.2", me()), env!("CARGO_BIN_EXE_falaj"));
+    let ask = format!("{} --probe ask 10.77.0.2 15", me());
+    let script = format!(
+        "{ask} && {program} -q set link delay=20ms && {ask} && {program} -q show --json && {program} set link rate=5 || {program} show"
+    );
+    let flags = ["--delay", "1ms", "--rate", "20mbit", "--peer", &echo];
+    let ran = users.ok(&[&flags[..], &["--", "sh", "-c", &script]].concat());
+    let (times, report) = ran.out.split_once('{').expect("JSON behind the times");
+    let mut medians = times.lines().map(|line| median(&mut serde_json::from_str::<Vec<f64>>(line).expect("numbers")));
+    let (before, after) = (medians.next().unwrap(), medians.next().unwrap());
+    assert!(before >= 2.0 && after >= 40.0 && after > before + 20.0, "{before} {after}");
+    let (json, table) = report.split_once("\n}\n").expect("a table behind it");
+    let report: Value = serde_json::from_str(&format!("{{{json}\n}}")).expect("JSON");
+    for (n, way) in ["up", "down"].into_iter().enumerate() {
+        let direction = &report["links"][0]["directions"][n];
+        assert_eq!((&direction["way"], &direction["asked"]["delay_ns"]), (&way.into(), &20_000_000.into()));
+        let flow = &direction["flows"][0];
+        assert!(number(&flow["sent"]) >= 30.0 && number(&flow["sojourn"]["p99_ns"]) > 0.0, "{flow}");
+        assert!(number(&flow["idle_ns"]) > 0.0 && number(&flow["max_backlog"]) >= 1.0, "{flow}");
+        assert_eq!(flow["offered"], direction["total"]["offered"]);
+    }
+    assert!(
+        ran.err.contains("error: `rate`: `5` is a number without a unit\n  write, in quotes, `5mbit`"),
+        "{}",
+        ran.err
+    );
+    assert!(table.contains("link up: 20.0 Mbit/s, 20.0 ms, fifo; now") && table.contains("up all"), "{table}");
+}
+
+/// A connection to a control socket.
+struct Control(BufReader<UnixStream>);
+
+impl Control {
+    /// As soon as there is one.
+    fn await_at(path: &Path) -> Control {
+        for _ in 0..500 {
+            if let Ok(stream) = UnixStream::connect(path) {
+                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+                let mut control = Control(BufReader::new(stream));
+                assert_eq!(control.line()["falaj"], 1);
+                return control;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("no socket at {}", path.display());
+    }
+
+    fn line(&mut self) -> Value {
+        let mut line = String::new();
+        self.0.read_line(&mut line).expect("a line");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+    }
+
+    fn ask(&mut self, request: &Value) -> Value {
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).expect("a link that listens");
+        self.line()
+    }
+}
+
+/// Where a test's control socket is.
+fn control_at(name: &str, users: &Users) -> PathBuf {
+    std::env::temp_dir().join(format!("falaj-test-{}-{name}-{}", std::process::id(), users.flags.len()))
+}
+
+/// All that a link is, changed as fast as it goes while it is flooded and others do what they can at its socket: each
+/// packet is accounted for at each instant that is looked at.
+fn changes(users: &Users) {
+    const CHANGES: [&[&str]; 14] = [
+        &["link.rate=5mbit"],
+        &["link.rate=200mbit", "link.delay=3ms"],
+        &["link.up.flow.x.match=udp", "link.up.flow.x.queue=30p"],
+        &["link.loss=2%", "link.jitter=1ms"],
+        &["link.scheduler={ kind = \"drr\" }"],
+        &["link.up.flow.all.queue=5p"],
+        &["link.duplicate=1%", "link.corrupt=1%", "link.reorder=5%"],
+        &["link.scheduler={ kind = \"wf2q+\" }", "link.up.rate=20mbit"],
+        &["link.up.flow.x="],
+        &["link.up.flow.all.queue=200p", "link.burst=20kB"],
+        &["link.burst=", "link.up.rate=", "link.loss=", "link.account=ip"],
+        &["link.up.mtu=1400B", "link.overhead=-4B"],
+        &["link.scheduler=", "link.jitter=", "link.duplicate=", "link.corrupt=", "link.reorder="],
+        &["link.up.mtu=", "link.overhead=", "link.account=", "link.delay=0ms"],
+    ];
+    let path = control_at("changes", users);
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--peer", &meter];
+    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let mut run = command.spawn().expect("the program starts");
+    let mut control = Control::await_at(&path);
+    let mut hostile: Vec<UnixStream> = (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
+    let (mut made, mut looks) = (0, 0);
+    for (n, change) in CHANGES.iter().cycle().take(1_000).enumerate() {
+        if let Some(hostile) = hostile.get_mut(n % 100) {
+            let _ = hostile.set_nonblocking(true);
+            let _ = hostile.write_all(b"{\"do\":\"show\"}\n{\"do\":\xff");
+        }
+        if run.try_wait().expect("a child").is_some() {
+            break;
+        }
+        let request = serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0, "id": n });
+        if control.0.get_mut().write_all(format!("{request}\n").as_bytes()).is_err() {
+            break;
+        }
+        let mut line = String::new();
+        if control.0.read_line(&mut line).unwrap_or(0) == 0 {
+            break;
+        }
+        let answer: Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(answer["id"], n, "{answer}");
+        if answer["error"]["what"] == "the link is gone" {
+            break;
+        }
+        // Packets that wait and are too large keep it from being made, which is whole as well.
+        let too_large = answer["error"]["what"].as_str().is_some_and(|what| what.contains("would be too large"));
+        assert!(too_large || answer["error"].is_null(), "{change:?}: {answer}");
+        made += u32::from(!answer["ok"]["at_ns"].is_null());
+        if n % 5 == 0 {
+            if control.0.get_mut().write_all(b"{\"do\":\"show\"}\n").is_err() {
+                break;
+            }
+            line.clear();
+            if control.0.read_line(&mut line).unwrap_or(0) == 0 {
+                break;
+            }
+            let report: Value = serde_json::from_str(&line).expect("JSON");
+            if report["error"]["what"] == "the link is gone" {
+                break;
+            }
+            for direction in report["ok"]["links"][0]["directions"].as_array().expect("directions") {
+                let (total, count) = (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
+                let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(count).sum();
+                let known = count(&total["sent"]) + dropped + count(&total["backlog"]);
+                assert_eq!(count(&total["offered"]), known, "{total}");
+            }
+            looks += 1;
+        }
+    }
+    drop(control);
+    let ran: Ran = run.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(made >= 20 && looks >= 4, "{made} {looks}");
+    assert!(!path.exists(), "the socket is still there");
+}
+
+fn socket(users: &Users) {
+    let path = control_at("socket", users);
+    let at = path.to_str().expect("UTF-8");
+    // What a link that was killed has left is replaced.
+    drop(UnixListener::bind(&path).expect("a socket"));
+    let mut command = users.command(&["--rate", "10mbit", "--control", at, "--", "cat"]);
+    let mut run = command.stdin(Stdio::piped()).spawn().expect("the program starts");
+    drop(Control::await_at(&path));
+    let mode = std::fs::metadata(&path).expect("a socket").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    // It is not taken from a link that runs.
+    let ran = users.run(&["--control", at, "--", "true"]);
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    assert!(ran.err.contains("in use"), "{}", ran.err);
+    let ran = falaj(&["show", "--control", at, "nobody"]);
+    assert!(ran.err.contains("there is no `nobody`; there are `link`, `link.up`, `up.all`"), "{}", ran.err);
+    let ran = falaj(&["set", "--control", at, "link", "rate=2mbit", "delay=7ms"]);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", ""));
+    let ran = falaj(&["set", "--control", at, "link", "rate=2mbit"]);
+    assert_eq!(ran.err, "falaj: nothing is otherwise than it was\n");
+    let ran = falaj(&["set", "--control", at, "link", "rate=1mbit", "--check", "--json"]);
+    assert_eq!((&ran.json()["changed"], &ran.json()["at_ns"]), (&serde_json::json!(["up", "down"]), &Value::Null));
+    let ran = falaj(&["show", "--control", at, "--toml"]);
+    assert!(ran.out.contains("rate = \"2mbit\"") && ran.out.contains("delay = \"7ms\""), "{}", ran.out);
+    let answer = Control::await_at(&path).ask(&serde_json::json!({ "do": "dance", "id": 9 }));
+    assert_eq!((&answer["id"], answer["error"]["what"].is_string()), (&9.into(), true), "{answer}");
+    drop(run.stdin.take());
+    assert!(run.wait().expect("it ends").success());
+    assert!(!path.exists());
+    let ran = falaj(&["show", "--control", at]);
+    assert!(ran.status == Some(2) && ran.err.contains("nobody listens there"), "{ran:?}");
 }
 
 fn tapless(_: &Users) {

@@ -80,6 +80,16 @@ pub(crate) struct Harm {
     pub(crate) reordered: u64,
 }
 
+impl Harm {
+    pub(crate) fn add(&mut self, more: &Harm) {
+        self.lost += more.lost;
+        self.lost_bytes += more.lost_bytes;
+        self.duplicated += more.duplicated;
+        self.corrupted += more.corrupted;
+        self.reordered += more.reordered;
+    }
+}
+
 /// The draws of the impairments, each under a name of its own.
 #[derive(Debug, Clone, Copy)]
 enum Of {
@@ -146,10 +156,12 @@ impl Impairer {
         self.numbers[flow.index()].pop_front();
     }
 
-    /// Goes on from another, of as many flows or fewer.
-    pub(crate) fn succeed(&mut self, old: Impairer) {
-        for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
-            *own = old;
+    /// Goes on from another, of as many flows or fewer; with its `numbers`, if what waits is the same.
+    pub(crate) fn succeed(&mut self, old: Impairer, numbers: bool) {
+        if numbers {
+            for (own, old) in self.numbers.iter_mut().zip(old.numbers) {
+                *own = old;
+            }
         }
         (self.left, self.last) = (old.left, old.last);
     }

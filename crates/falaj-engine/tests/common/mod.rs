@@ -4,6 +4,7 @@
 pub mod examples;
 pub mod fraction;
 pub mod model;
+pub mod stepwise;
 
 use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;
@@ -263,6 +264,66 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
                 false => Values::default().with("quantum", Value::Bytes(largest + dice.from(0, 20))),
             };
         }
+    }
+    if entry.kind == "mclock" {
+        for f in &mut spec.setup.flows {
+            if let (Some(reservation), Some(limit)) = (f.values.rate("reservation"), f.values.rate("limit")) {
+                f.values.set("reservation", Value::Rate(reservation.min(limit)));
+                f.values.set("limit", Value::Rate(reservation.max(limit)));
+            }
+        }
+    }
+    if entry.kind == "htb" {
+        for f in &mut spec.setup.flows {
+            if let (Some(rate), Some(ceil)) = (f.values.rate("rate"), f.values.rate("ceil")) {
+                f.values.set("rate", Value::Rate(rate.min(ceil)));
+                f.values.set("ceil", Value::Rate(rate.max(ceil)));
+            }
+        }
+    }
+    if entry.kind == "rcsp" {
+        // Gaps in their order, an interval of some of them; some are not regulated.
+        for f in &mut spec.setup.flows {
+            let priority = Value::Count(dice.from(0, 2));
+            f.values = Values::default().with("priority", priority);
+            if dice.from(0, 6) > 0 {
+                let least = dice.from(1, 3 * n) * rate.airtime(largest as u32).0.max(1);
+                let mean = least + dice.from(0, 2 * least);
+                let interval = mean * dice.from(1, 5) + dice.from(0, mean - 1);
+                for (name, gap) in [("min-gap", least), ("mean-gap", mean), ("interval", interval)] {
+                    f.values.set(name, Value::Span(Span(gap)));
+                }
+            }
+        }
+    }
+    if entry.kind == "hfsc" {
+        // A curve that has a first piece has a second.
+        for f in &mut spec.setup.flows {
+            let has = |name: &str| f.values.get(name).is_some();
+            let whole = |name: &str| match name {
+                "burst-rate" | "burst-time" => has("rate"),
+                "share-burst" | "share-time" => has("share"),
+                "limit-burst" | "limit-time" => has("limit"),
+                _ => true,
+            };
+            let kept = f.values.iter().filter(|&(name, _)| whole(name));
+            f.values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+        }
+    }
+    if entry.kind == "tas" {
+        // Gates that close within the cycle, and through which every packet fits.
+        let packet = rate.airtime(largest as u32).0.max(1);
+        let mut cycle = 0;
+        for f in &mut spec.setup.flows {
+            let (opens, open) = (dice.from(0, 4 * n * packet), dice.from(packet, 6 * packet));
+            cycle = cycle.max(opens + open);
+            f.values = Values::default().with("opens", Value::Span(Span(opens))).with("open", Value::Span(Span(open)));
+            if dice.from(0, 4) == 0 {
+                f.values = Values::default();
+            }
+        }
+        let cycle = (cycle + dice.from(0, 2 * packet)).max(packet);
+        spec.setup.scheduler = Values::default().with("cycle", Value::Span(Span(cycle)));
     }
     if entry.kind == "drr+" {
         // Only flows of low latency have a contract, and a packet fits in it.

@@ -29,7 +29,7 @@ use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsoc
 pub use self::monitor::Monitor;
 pub use self::place::{Place, open};
 
-use crate::port::{self, Port, Received, turn};
+use crate::port::{self, Port, Received, mark, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -342,6 +342,10 @@ impl Port for PacketPort {
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        mark(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -3,8 +3,11 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod each;
 mod io;
 mod path;
+#[cfg(feature = "queueing")]
+mod queueing;
 mod release;
 mod sched;
 mod sim;
@@ -30,12 +33,17 @@ enum What {
     Sched(sched::Args),
     /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
     Path(path::Args),
+    /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
+    Each(each::Args),
     /// How far behind its share the worst served flow falls, by discipline.
     Wfi(sched::wfi::Args),
     /// TCP through an emulated link beside the kernel's own ways, in one run.
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
     Release(release::Args),
+    /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
+    #[cfg(feature = "queueing")]
+    Queueing(queueing::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -45,9 +53,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
         What::Path(args) => path::main(args),
+        What::Each(args) => each::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
+        #[cfg(feature = "queueing")]
+        What::Queueing(args) => queueing::main(args),
         What::Io(args) => io::main(args),
     }
 }
@@ -71,7 +82,7 @@ fn cpu_nanos() -> u64 {
 }
 
 /// Median of some figures.
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }

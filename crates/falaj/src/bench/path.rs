@@ -11,6 +11,7 @@ use falaj_engine::key::Key;
 use falaj_engine::network::{Network, NetworkSpec, Packet, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, To};
+use falaj_sched::label::Label;
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -96,7 +97,13 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
         now += gap;
         let key = Key::of_ethernet(black_box(packet(n)));
         if let Ok(entry) = network.route(&key, 0, LENGTH) {
-            network.enter(entry, &key, Packet { handle: n as u32, length: LENGTH }, now, &mut out);
+            network.enter(
+                entry,
+                &key,
+                Packet { handle: n as u32, length: LENGTH, label: Label::default() },
+                now,
+                &mut out,
+            );
         }
         black_box(&out);
         out.clear();

@@ -8,8 +8,10 @@ use anyhow::Result;
 use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
+use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::PipeSpec;
+use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -70,7 +72,15 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         start: Time::ZERO,
         stop: Time::NEVER,
     };
-    let feed = |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), key: None, source, stream: f.into() };
+    let feed = |f: u32| Feed {
+        pipe: PipeId(0),
+        flow: FlowId(f),
+        routed: false,
+        key: Key::default(),
+        source,
+        stream: f.into(),
+        ecn: Ecn::Not,
+    };
     let pipe = PipeSpec::new(kind, setup, Span::ZERO);
     let place = Place { pipe, classifier: Classifier::default(), account: Account::Ip };
     Experiment {

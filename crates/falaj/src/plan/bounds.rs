@@ -3,6 +3,7 @@
 
 use crate::show;
 use anyhow::Result;
+use falaj_engine::each::Each;
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refusals, Setup};
@@ -51,8 +52,18 @@ const MOST_TURNS: u64 = 100;
 /// Asks the direction's discipline, with this setup; refused if it does not accept it.
 pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
     let kind = direction.scheduler.kind;
-    let (mut turns, shared) = registry::build(kind, setup, Finer(setup))?;
-    let mut promises = tree::promises(kind, setup)?;
+    let (mut turns, shared, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
+        // One of each is asked for all that are like it, in the midst of as many as there may be.
+        let firsts = direction.masks.firsts(setup.flows.len());
+        let finer = Finer { whole: true, flows: firsts };
+        let build = registry::build(kind, &direction.masks.expanded(setup), finer);
+        build.map_err(|refused| direction.masks.refused(refused, setup))?
+    } else {
+        let whole = setup.flows.iter().all(|f| f.inner.is_none());
+        let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
+        let (turns, shared, _) = registry::build(kind, setup, Finer { whole, flows })?;
+        (turns, shared, tree::promises(kind, setup)?)
+    };
     if let Some(none) = direction.pipe().no_promise() {
         promises.fill_with(|| Err(none.clone()));
         turns.fill(None);
@@ -60,16 +71,19 @@ pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Ref
     Ok(Served { promises, turns, shared })
 }
 
-/// How flows are served in turns, unless some are divided; and the one queue of a discipline
-/// that has one for all.
-struct Finer<'a>(&'a Setup);
-impl registry::Visitor for Finer<'_> {
-    type Output = (Vec<Option<Turns>>, Option<Limit>);
+/// How flows are served in turns, unless some are divided; the one queue of a discipline
+/// that has one for all; and what they are promised.
+struct Finer {
+    /// Is none of them divided?
+    whole: bool,
+    flows: Vec<FlowId>,
+}
+impl registry::Visitor for Finer {
+    type Output = (Vec<Option<Turns>>, Option<Limit>, Vec<Result<Promise, NoPromise>>);
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-        let flows = &self.0.flows;
-        let whole = flows.iter().all(|f| f.inner.is_none());
-        let turns = (0..flows.len() as u32).map(|f| discipline.turns(FlowId(f)).filter(|_| whole)).collect();
-        (turns, discipline.shared_queue())
+        let turns = self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect();
+        let promises = self.flows.iter().map(|&f| discipline.service(f)).collect();
+        (turns, discipline.shared_queue(), promises)
     }
 }
 
@@ -117,9 +131,11 @@ impl Envelope {
             return Err(format!("none: traffic {} is Poisson, whose bursts have no limit", random.name));
         }
         // While it is on, an on-off source sends evenly; a time on may last for any time.
-        let even = sources.iter().map(|s| Curve::even(s.rate, s.size));
+        let all = |s: &Source, of: u64| of.saturating_mul(s.sources.into());
+        let size = |s: &Source| u32::try_from(all(s, s.size.into())).unwrap_or(u32::MAX);
+        let even = sources.iter().map(|s| Curve::even(Rate(all(s, s.rate.0)), size(s)));
         let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: nothing says what it sends")?;
-        let rate = Rate(sources.iter().map(|s| s.rate.0).fold(0, u64::saturating_add));
+        let rate = Rate(sources.iter().map(|s| all(s, s.rate.0)).fold(0, u64::saturating_add));
         Ok(Envelope {
             buckets: vec![(rate, whole(&curve.pieces()[0].after))],
             curve,
@@ -176,6 +192,8 @@ pub(crate) struct Outlook {
     pub(crate) service: Option<(Rate, Span, Curve)>,
     pub(crate) distances: Option<Distances>,
     pub(crate) backlog: Option<Backlog>,
+    /// A mask makes many of it, and what is said is of each: how many there may be, and what of the others.
+    pub(crate) many: Option<String>,
     /// Several flows share the queue: envelope, service and backlog are theirs together.
     pub(crate) together: bool,
     /// What holds whatever the scenario's sources do: the promise to a full
@@ -213,6 +231,9 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<
     let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
+        if direction.flows[f].envelope.is_empty() && many(direction, f).is_some() {
+            return Err("none: nothing says what one of them sends".to_owned());
+        }
         let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
@@ -235,7 +256,8 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<
         let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
-            offered: sources.iter().filter(|s| s.flow == f).map(|s| s.spec().mean_rate().0).sum(),
+            many: many(direction, f),
+            offered: sources.iter().filter(|s| s.flow == f).map(|s| s.mean_rate().0).sum(),
             backlog: distances.as_ref().map(fit),
             assured: None,
             expected: None,
@@ -256,6 +278,19 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<
         out.push(outlook);
     }
     Ok(out)
+}
+
+/// How many a flow is by the masks of its own and of its link.
+fn many(direction: &Direction, flow: usize) -> Option<String> {
+    let of = |each: &Each, what: &str| {
+        let Each { mask, most, .. } = each;
+        let shared = each.shared();
+        format!("of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together")
+    };
+    let link = direction.masks.link.as_ref().map(|each| of(each, "links"));
+    let queues = direction.masks.of(flow).map(|each| of(each, "queues"));
+    let all: Vec<String> = link.into_iter().chain(queues).collect();
+    (!all.is_empty()).then(|| all.join("; in each, "))
 }
 
 /// Rate and latency of the queue that all flows share.
@@ -401,8 +436,10 @@ mod tests {
                     model,
                     rate: Rate(rate),
                     size,
+                    sources: 1,
                     start,
                     stop: None,
+                    ecn: falaj_sched::label::Ecn::Not,
                 };
                 let curve = Envelope::derived(&[&source]).unwrap().curve;
                 let mut tight = false;

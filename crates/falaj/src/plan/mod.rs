@@ -6,8 +6,11 @@
 //! | [`solve`] | what a flow needs and is not promised, and what would do |
 //! | [`whatif`] | the scenario with other values |
 //! | [`report`] | text and JSON |
+//! | `aggregate` | `plan aggregate`: sizes of containers |
 //! | `draw` | the curves and their distances, as SVG |
 
+#[cfg(feature = "queueing")]
+mod aggregate;
 mod bounds;
 #[cfg(feature = "plots")]
 mod draw;
@@ -15,6 +18,7 @@ mod report;
 mod solve;
 mod whatif;
 
+use crate::edit::{Set, parse_set};
 use crate::show::say;
 use anyhow::{Context, Result};
 use bounds::Outlook;
@@ -24,11 +28,14 @@ use serde_json::json;
 use solve::Unmet;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use whatif::{Changed, Set};
+use whatif::Changed;
 
 /// What `plan` takes.
 #[derive(clap::Args)]
-#[command(after_help = "\
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
 A flow may say what it needs, and the plan is refused where the promise is worse. It may
 also say what it sends at most, which bounds its delay and its backlog:
   [link.uplink.flow.voice]
@@ -45,15 +52,20 @@ Examples:
   falaj plan uplink.toml
   falaj plan uplink.toml --need voice.delay=3ms
   falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
-  falaj plan uplink.toml --svg plan.svg")]
+  falaj plan uplink.toml --svg plan.svg"
+)]
 pub(crate) struct Args {
+    #[cfg(feature = "queueing")]
+    #[command(subcommand)]
+    what: Option<What>,
     /// The scenario.
-    file: PathBuf,
+    #[arg(required = true)]
+    file: Option<PathBuf>,
     /// What a flow needs, on top of what the file says: `voice.delay=3ms`, `voice.rate=10mbit`.
-    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = whatif::parse_set)]
+    #[arg(long, value_name = "FLOW.KEY=VALUE", value_parser = parse_set)]
     need: Vec<Set>,
     /// Plan with another value, and compare with the file as it is; may be given several times.
-    #[arg(long, value_name = "KEY=VALUE", value_parser = whatif::parse_set)]
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set)]
     what_if: Vec<Set>,
     /// Draw each flow's curves: into one file `*.svg`, or into a directory, a file for each flow.
     #[arg(long, value_name = "PATH")]
@@ -61,6 +73,13 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+#[cfg(feature = "queueing")]
+#[derive(clap::Subcommand)]
+enum What {
+    /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual machines.
+    Aggregate(aggregate::Args),
 }
 
 /// What one direction of a link promises to each of its flows.
@@ -86,8 +105,13 @@ impl Way<'_> {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let name = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file).with_context(|| format!("cannot read the scenario {name}"))?;
+    #[cfg(feature = "queueing")]
+    if let Some(What::Aggregate(args)) = &args.what {
+        return aggregate::main(args);
+    }
+    let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
+    let name = file.display().to_string();
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the scenario {name}"))?;
     let (mut changed, mut scenario) = Changed::new(text, &name)?;
     if !args.need.is_empty() {
         scenario = changed.set("--need", &args.need, true)?;

@@ -4,6 +4,7 @@ use super::Way;
 use super::bounds::{Envelope, Outlook, sources_named};
 use crate::impairments;
 use crate::show::{self, say};
+use falaj_scenario::Direction;
 use falaj_sched::promise::{Bound, NoPromise};
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_theory::{Curve, float};
@@ -34,10 +35,15 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
             Ok(p) => [rate_of(flow), p.rate_formula.into()],
             Err(NoPromise(why)) => [show::DASH.into(), why.clone()],
         };
-        [&[flow.name.clone(), offered], &rate[..], &[delay, by]].concat()
+        let name = if flow.many.is_some() { format!("{}, each", flow.name) } else { flow.name.clone() };
+        [&[name, offered], &rate[..], &[delay, by]].concat()
     });
     say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
     say!("  delay <= holds for packets that find room in the queue");
+    let dropping = policies(direction);
+    if !dropping.is_empty() {
+        say!("  and that its policy does not drop: {}", dropping.join(", "));
+    }
     for line in impairments::promises(direction) {
         say!("  {line}");
     }
@@ -48,7 +54,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         }
     }
     say!("");
-    if !direction.setup.rate.is_unlimited() {
+    if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
         let total: u64 = way.flows.iter().map(|f| f.offered).sum();
         say!(
             "  utilisation: {} offered of {}",
@@ -57,11 +63,13 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         );
     }
     for flow in &way.flows {
-        if flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
+        if flow.many.is_none() && flow.promise.as_ref().is_ok_and(|p| p.rate.0 > 0 && flow.offered > p.rate.0) {
             say!("  {}: offers more than it is promised; what exceeds the promise may be lost", flow.name);
         }
         let slowest = flow.envelope.as_ref().ok().filter(|e| e.is_declared()).and_then(|e| e.buckets.iter().min());
-        if let Some((rate, _)) = slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together) {
+        if let Some((rate, _)) =
+            slowest.filter(|(rate, _)| flow.offered > rate.0 && !flow.together && flow.many.is_none())
+        {
             say!("  {}: its traffic offers more than its envelope lets it send, {rate}", flow.name);
         }
     }
@@ -102,6 +110,7 @@ fn compared(way: &Way<'_>, before: &Way<'_>) {
 /// What is said of a flow, line by line, each behind a word.
 fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
     let mut out = Vec::new();
+    out.extend(flow.many.clone().map(|many| ("each", many)));
     out.push((
         "envelope",
         match &flow.envelope {
@@ -189,6 +198,9 @@ fn points(curve: &Curve) -> Vec<Json> {
 fn flow_json(flow: &Outlook) -> Json {
     let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
     let mut out = json!({ "flow": flow.name, "offered": flow.offered, "queue": flow.limit.to_string() });
+    if let Some(many) = &flow.many {
+        out["each"] = json!(many);
+    }
     match &flow.promise {
         Ok(p) => {
             out["rate"] = json!(p.rate.0);
@@ -238,4 +250,11 @@ pub(super) fn to_json(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
         "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
         "flows": flows.collect::<Vec<_>>(), "refused": refusals,
     })
+}
+
+/// The flows whose queues may drop packets that had found room, or for which there was room, and how.
+fn policies(direction: &Direction) -> Vec<String> {
+    let leaves = direction.setup.leaves();
+    let named = direction.flows.iter().zip(leaves);
+    named.filter_map(|(flow, leaf)| Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))).collect()
 }

@@ -117,6 +117,7 @@ fn written(value: Value) -> String {
         Value::Count(v) => v.to_string(),
         Value::Probability(v) => format!("\"{v}\""),
         Value::Choice(v) => format!("\"{v}\""),
+        Value::Policy(v) => format!("\"{}\"", v.name()),
     }
 }
 

@@ -1,6 +1,9 @@
 //! `falaj reproduce`: a paper's numbers and figures, published beside ours.
 
+#[cfg(feature = "queueing")]
+mod aggregation;
 mod fortuna;
+mod page;
 #[cfg(feature = "png")]
 mod png;
 
@@ -22,6 +25,7 @@ Examples:
   falaj reproduce fortuna --out report
   falaj reproduce fortuna --figure 12 --out report
   falaj reproduce fortuna --live
+  falaj reproduce aggregation --figure 4 --out report
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
     /// Which paper.
@@ -67,10 +71,15 @@ pub(crate) struct Args {
 enum Paper {
     /// Fortuna and Chydzinski: virtual links with partial isolation, Tables I-IV and Figures 5-13.
     Fortuna,
+    /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
+    #[cfg(feature = "queueing")]
+    Aggregation,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match args.paper {
         Paper::Fortuna => fortuna::main(args),
+        #[cfg(feature = "queueing")]
+        Paper::Aggregation => aggregation::main(args),
     }
 }

@@ -218,7 +218,7 @@ struct Served<D: Discipline> {
     tallies: Vec<Tally>,
 }
 
-impl<D: Discipline> Bed for Served<D> {
+impl<D: Discipline + 'static> Bed for Served<D> {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
         let is_in = self.station.arrive(packet, self.now).is_ok();
@@ -274,7 +274,7 @@ impl InEngine {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
                 // Of links that do something to packets.
-                Output::Copy(_) | Output::Corrupt(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
             }
         }
     }

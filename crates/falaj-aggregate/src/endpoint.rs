@@ -1,0 +1,262 @@
+//! One side of a pair of rings: what is written there is read here. The
+//! descriptors of the memory and of the wake-ups cross a Unix socket, which
+//! then stays: it ends when the peer does.
+
+use crate::memory::Shared;
+use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Writer};
+use falaj_sched::time::Span;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// What the first message says besides its descriptors: which form the memory has.
+const HELLO: &[u8] = b"falaj ring pair 1";
+/// Descriptors of a pair: its memory, and what wakes either side.
+const OWN: usize = 3;
+/// Descriptors that may come with them.
+const MORE: usize = 5;
+
+/// Who woke.
+const BY_PEER: u64 = 0;
+const BY_LINE: u64 = 1;
+const BY_ALARM: u64 = 2;
+
+/// A socket for each side to find the other by.
+pub fn line() -> io::Result<[OwnedFd; 2]> {
+    let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    Ok([a, b])
+}
+
+/// Words of one ring's strings in memory of so many words; `None` if that is not the memory of a pair.
+fn room(words: usize) -> Option<usize> {
+    let room = (words / 2).checked_sub(CONTROL)?;
+    (words == 2 * (room + CONTROL) && room.is_power_of_two()).then_some(room)
+}
+
+/// A side.
+pub struct Endpoint {
+    writer: Writer<Arc<Shared>>,
+    reader: Reader<Arc<Shared>>,
+    /// What wakes the peer.
+    bell: OwnedFd,
+    /// Readable when the peer rang, or is gone.
+    woken: OwnedFd,
+    /// Kept open for `woken`.
+    _own: (OwnedFd, OwnedFd),
+    /// Wakes this side at an instant.
+    alarm: OwnedFd,
+    /// That instant, in nanoseconds of CLOCK_MONOTONIC.
+    alarm_at: Option<u64>,
+    /// Wakes the peer each time, awake or not.
+    always_ring: bool,
+    gone: bool,
+    /// Wake-ups that were sent.
+    rung: u64,
+}
+
+impl Endpoint {
+    /// Makes a pair with room for `bytes` each way (a power of two) and sends the
+    /// peer its side over the line, `more` with it.
+    pub fn create(line: OwnedFd, bytes: usize, more: &[BorrowedFd<'_>]) -> io::Result<Endpoint> {
+        let invalid = || io::Error::new(io::ErrorKind::InvalidInput, "a ring's room is a power of two, 64 B at least");
+        if !bytes.is_power_of_two() || bytes < 64 || more.len() > MORE {
+            return Err(invalid());
+        }
+        let (memory, shared) = Shared::create(2 * (bytes / size_of::<u64>() + CONTROL))?;
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let (own, peer) = (eventfd(0, flags)?, eventfd(0, flags)?);
+        let mut fds = vec![memory.as_fd(), peer.as_fd(), own.as_fd()];
+        fds.extend_from_slice(more);
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(OWN + MORE))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !control.push(SendAncillaryMessage::ScmRights(&fds)) {
+            return Err(invalid());
+        }
+        sendmsg(&line, &[IoSlice::new(HELLO)], &mut control, SendFlags::NOSIGNAL)?;
+        Endpoint::new(&shared, false, own, peer, line)
+    }
+
+    /// Takes the side that the peer has sent over the line, and what came with it.
+    pub fn accept(line: OwnedFd) -> io::Result<(Endpoint, Vec<OwnedFd>)> {
+        let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidData, what);
+        let mut hello = [0; HELLO.len() + 1];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(OWN + MORE))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let got = recvmsg(&line, &mut [IoSliceMut::new(&mut hello)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        let fds: Vec<OwnedFd> = control
+            .drain()
+            .filter_map(|message| match message {
+                RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+                _ => None,
+            })
+            .flatten()
+            .collect();
+        if &hello[..got.bytes] != HELLO || got.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(invalid("what came over the line is no ring pair that this program knows"));
+        }
+        let mut fds = fds.into_iter();
+        let (Some(memory), Some(own), Some(peer)) = (fds.next(), fds.next(), fds.next()) else {
+            return Err(invalid("a ring pair came without its descriptors"));
+        };
+        Ok((Endpoint::new(&Shared::open(memory)?, true, own, peer, line)?, fds.collect()))
+    }
+
+    fn new(shared: &Arc<Shared>, accepted: bool, own: OwnedFd, bell: OwnedFd, line: OwnedFd) -> io::Result<Endpoint> {
+        use crate::ring::Memory;
+        let invalid =
+            || io::Error::new(io::ErrorKind::InvalidData, "the shared memory has not the length of a ring pair");
+        let room = room(shared.words().len()).ok_or_else(invalid)?;
+        let mut bases = [0, CONTROL + room];
+        if accepted {
+            bases.reverse();
+        }
+        let writer = Writer::new(Arc::clone(shared), bases[0], room).ok_or_else(invalid)?;
+        let reader = Reader::new(Arc::clone(shared), bases[1], room).ok_or_else(invalid)?;
+        let woken = epoll::create(CreateFlags::CLOEXEC)?;
+        // Each ringing counts once without being read: a wake-up costs one call.
+        epoll::add(&woken, &own, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
+        // Told once: who knows that the peer is gone need not be woken for it again.
+        epoll::add(&woken, &line, EventData::new_u64(BY_LINE), EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)?;
+        let alarm = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
+        let _own = (own, line);
+        let (alarm_at, always_ring, gone, rung) = (None, false, false, 0);
+        Ok(Endpoint { writer, reader, bell, woken, _own, alarm, alarm_at, always_ring, gone, rung })
+    }
+
+    /// Wakes the peer for each string from now on, as if it could not be seen to be awake.
+    pub fn always_ring(&mut self) {
+        self.always_ring = true;
+    }
+
+    /// Wakes the peer.
+    fn ring(&mut self) -> io::Result<()> {
+        self.rung += 1;
+        match rustix::io::write(&self.bell, &1u64.to_ne_bytes()) {
+            // It is full of wake-ups: whoever has filled it has been woken.
+            Ok(_) | Err(Errno::AGAIN) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// How often the peer was woken.
+    pub fn rung(&self) -> u64 {
+        self.rung
+    }
+
+    /// Bytes of the longest string.
+    pub fn longest(&self) -> usize {
+        self.writer.longest()
+    }
+
+    /// Sends a string; `false` if there is no room for it now.
+    ///
+    /// # Errors
+    /// It never fits, or the peer broke the ring.
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        match self.writer.push(bytes).map_err(broken)? {
+            Pushed::Wake => self.ring()?,
+            Pushed::Quiet if self.always_ring => self.ring()?,
+            Pushed::Quiet => {}
+            Pushed::Full => return Ok(false),
+            Pushed::TooLong => {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "a container is longer than the ring"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes a string in the place of what is in `out`; `false` if there is none.
+    ///
+    /// # Errors
+    /// The peer broke the ring.
+    pub fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        match self.reader.pop(out).map_err(broken)? {
+            Popped::Empty => return Ok(false),
+            Popped::Wake => self.ring()?,
+            Popped::Quiet => {}
+        }
+        Ok(true)
+    }
+
+    /// Has the peer taken everything and gone to sleep?
+    #[inline]
+    pub fn peer_is_idle(&self) -> bool {
+        self.writer.is_idle()
+    }
+
+    /// Asks to be woken when the peer goes to sleep; `true` if it does already.
+    pub fn ask_idle(&mut self) -> bool {
+        self.writer.ask_idle()
+    }
+
+    /// Asks to be woken when there is room for a string of so many bytes; `true` if there is already.
+    pub fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
+        self.writer.ask_room(bytes).map_err(broken)
+    }
+
+    /// Asks to be woken by the next string; `true` if there is none yet: then [`wait`](Endpoint::wait).
+    pub fn rest(&mut self) -> io::Result<bool> {
+        let rest = self.reader.rest().map_err(broken)?;
+        if rest.wake {
+            self.ring()?;
+        }
+        Ok(rest.empty)
+    }
+
+    /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
+    pub fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
+        if at == self.alarm_at {
+            return Ok(());
+        }
+        self.alarm_at = at;
+        // All zero would be never.
+        let it_value = timespec(at.map_or(0, |at| at.max(1)));
+        let new = Itimerspec { it_interval: timespec(0), it_value };
+        timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &new)?;
+        Ok(())
+    }
+
+    /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could wait for.
+    pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
+        let timeout = if self.gone { Some(Span::ZERO) } else { timeout }.map(|t| timespec(t.0));
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
+        match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
+            Ok(n) => {
+                self.gone |= events[..n].iter().any(|event| event.data.u64() == BY_LINE);
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Is the peer known to be gone? What it has sent before can still be received.
+    pub fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+fn timespec(nanos: u64) -> Timespec {
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+fn broken(broken: Broken) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, broken)
+}
+
+impl AsFd for Endpoint {
+    /// Readable when the peer rang, or is gone, until the next [`wait`](Endpoint::wait).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+}

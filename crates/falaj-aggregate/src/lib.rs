@@ -1,0 +1,21 @@
+//! Packets in containers between two processes.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`ring`] | one writer, one reader, byte strings in order; neither believes the other |
+//! | [`memory`] | memory that two processes share |
+//! | [`endpoint`] | one side of a pair of rings, and how the sides wake each other |
+//! | [`crossing`] | packets in containers through such a side, both ways |
+//!
+//! When a container leaves, and what is in it, is
+//! [`falaj_engine::container`]'s matter.
+#![deny(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("falaj-aggregate shares memory as Linux does and builds only there");
+
+pub mod crossing;
+pub mod endpoint;
+#[allow(unsafe_code)]
+pub mod memory;
+pub mod ring;

@@ -1,0 +1,216 @@
+//! A ring beside a queue of strings; a peer that writes whatever it likes into
+//! the shared memory; two sides that wake each other.
+
+use falaj_aggregate::endpoint::{Endpoint, line};
+use falaj_aggregate::ring::{CONTROL, Memory, Popped, Pushed, Reader, Writer};
+use falaj_sched::time::Span;
+use proptest::prelude::*;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+#[derive(Clone)]
+struct Words(Arc<Vec<AtomicU64>>);
+
+impl Words {
+    fn new(room: usize) -> Words {
+        Words(Arc::new((0..CONTROL + room).map(|_| AtomicU64::new(0)).collect()))
+    }
+}
+
+impl Memory for Words {
+    type Word = AtomicU64;
+    fn words(&self) -> &[AtomicU64] {
+        &self.0
+    }
+}
+
+fn string(number: u64, length: usize) -> Vec<u8> {
+    (0..length as u64).map(|i| (number * 31 + i * 7) as u8).collect()
+}
+
+proptest! {
+    #[test]
+    fn a_ring_is_a_queue(log in 0u32..7, steps in prop::collection::vec(prop::option::of(0usize..90), 1..300)) {
+        let room = 1 << log;
+        let words = Words::new(room);
+        let mut writer = Writer::new(words.clone(), 0, room).unwrap();
+        let mut reader = Reader::new(words, 0, room).unwrap();
+        let (mut queue, mut used, mut out) = (VecDeque::new(), 0, Vec::new());
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Some(length) => {
+                    let (bytes, takes) = (string(number as u64, length), 1 + length.div_ceil(8));
+                    let pushed = writer.push(&bytes).unwrap();
+                    if takes > room {
+                        prop_assert_eq!(pushed, Pushed::TooLong);
+                        prop_assert!(length > writer.longest());
+                    } else if used + takes > room {
+                        prop_assert_eq!(pushed, Pushed::Full);
+                    } else {
+                        prop_assert!(matches!(pushed, Pushed::Wake | Pushed::Quiet));
+                        used += takes;
+                        queue.push_back(bytes);
+                    }
+                }
+                None => match queue.pop_front() {
+                    Some(bytes) => {
+                        prop_assert_ne!(reader.pop(&mut out).unwrap(), Popped::Empty);
+                        used -= 1 + bytes.len().div_ceil(8);
+                        prop_assert_eq!(&out, &bytes);
+                    }
+                    None => {
+                        prop_assert_eq!(reader.pop(&mut out).unwrap(), Popped::Empty);
+                        let rest = reader.rest().unwrap();
+                        prop_assert!(rest.empty && !rest.wake);
+                        prop_assert!(writer.is_idle() && writer.ask_idle());
+                    }
+                },
+            }
+        }
+    }
+
+    #[test]
+    fn a_hostile_peer_costs_its_own_strings(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        hostile(&bytes);
+    }
+}
+
+/// A writer and a reader of rings whose other sides write what the bytes say,
+/// where they say: a plain function, for any fuzzer. Nothing is asked for but
+/// that it ends, that no string is longer than the ring and that none is made of
+/// what is not in it.
+fn hostile(bytes: &[u8]) {
+    const ROOM: usize = 16;
+    let words = Words::new(ROOM);
+    // Both sides of one memory, each for itself: whatever one writes is an attack on the other too.
+    let mut writer = Writer::new(words.clone(), 0, ROOM).unwrap();
+    let mut reader = Reader::new(words.clone(), 0, ROOM).unwrap();
+    let mut out = Vec::new();
+    let mut choices = bytes.iter().copied();
+    while let Some(choice) = choices.next() {
+        let argument = choices.next().unwrap_or(0);
+        match choice % 8 {
+            0..3 => {
+                // Near what is there, near the ends of all numbers, or anything.
+                let at = usize::from(argument) % words.0.len();
+                let near = words.0[at].load(Ordering::Relaxed);
+                let by = u64::from(choices.next().unwrap_or(0)) % 24;
+                let value = match choice / 8 % 5 {
+                    0 => near.wrapping_add(by),
+                    1 => near.wrapping_sub(by),
+                    2 => u64::MAX - by,
+                    3 => by << (choice % 64),
+                    _ => (1 << 63) + by,
+                };
+                words.0[at].store(value, Ordering::Relaxed);
+            }
+            3 => drop(writer.push(&string(3, argument.into()))),
+            4 => drop(writer.ask_room(argument.into())),
+            5 => {
+                writer.ask_idle();
+            }
+            6 => {
+                if matches!(reader.pop(&mut out), Ok(Popped::Wake | Popped::Quiet)) {
+                    assert!(out.len() <= writer.longest());
+                }
+            }
+            _ => drop(reader.rest()),
+        }
+    }
+}
+
+/// What a peer may not say, each for itself.
+#[test]
+fn nonsense_is_told() {
+    const ROOM: u64 = 16;
+    let (tail, head) = (0, 16);
+    let fresh = || {
+        let words = Words::new(ROOM as usize);
+        let reader = Reader::new(words.clone(), 0, ROOM as usize).unwrap();
+        (Writer::new(words.clone(), 0, ROOM as usize).unwrap(), reader, words)
+    };
+    let mut out = Vec::new();
+    // More than there is room for; a string longer than what is there; longer than the ring.
+    for (there, length) in [(ROOM + 1, 0), (2, 9), (2, 8 * ROOM), (2, u64::MAX)] {
+        let (_, mut reader, words) = fresh();
+        words.0[CONTROL].store(length, Ordering::Relaxed);
+        words.0[tail].store(there, Ordering::Relaxed);
+        assert!(reader.pop(&mut out).is_err(), "{there} {length}");
+    }
+    // A writer that goes back.
+    let (mut writer, mut reader, words) = fresh();
+    writer.push(b"12345678").unwrap();
+    assert!(reader.pop(&mut out).is_ok());
+    words.0[tail].store(1, Ordering::Relaxed);
+    assert!(reader.pop(&mut out).is_err());
+    // A reader that takes what is not there.
+    let (mut writer, _, words) = fresh();
+    writer.push(&[0; 80]).unwrap();
+    words.0[head].store(12, Ordering::Relaxed);
+    assert!(writer.push(&[0; 80]).is_err());
+}
+
+/// Two sides in two threads, each way: every string whole and in order, with few wake-ups, and an end that is seen.
+#[test]
+fn two_sides_wake_each_other() {
+    const STRINGS: u64 = 20_000;
+    let length = |number: u64| (number * number % 700) as usize;
+    let [a, b] = line().unwrap();
+    let mut one = Endpoint::create(a, 4096, &[]).unwrap();
+    let other = thread::spawn(move || {
+        let (mut other, more) = Endpoint::accept(b).unwrap();
+        assert!(more.is_empty());
+        let (mut bytes, mut number) = (Vec::new(), 0);
+        while !other.is_gone() {
+            while other.receive(&mut bytes).unwrap() {
+                assert_eq!(bytes, string(number, length(number)));
+                number += 1;
+                while !other.send(&bytes[..bytes.len().min(4)]).unwrap() {
+                    if !other.ask_room(4).unwrap() {
+                        other.wait(None).unwrap();
+                    }
+                }
+            }
+            if other.rest().unwrap() {
+                other.wait(None).unwrap();
+            }
+        }
+        number
+    });
+    let (mut bytes, mut back) = (Vec::new(), 0);
+    for number in 0..STRINGS {
+        let sent = string(number, length(number));
+        // Its answers are taken meanwhile: two who only wait for room would wait for ever.
+        while !one.send(&sent).unwrap() {
+            while one.receive(&mut bytes).unwrap() {
+                back += 1;
+            }
+            if one.rest().unwrap() && !one.ask_room(sent.len()).unwrap() {
+                one.wait(Some(Span::from_secs(1))).unwrap();
+            }
+        }
+    }
+    while back < STRINGS {
+        while one.receive(&mut bytes).unwrap() {
+            back += 1;
+        }
+        if back < STRINGS && one.rest().unwrap() {
+            one.wait(None).unwrap();
+        }
+    }
+    assert!(one.rung() < STRINGS, "{} wake-ups", one.rung());
+    drop(one);
+    assert_eq!(other.join().unwrap(), STRINGS);
+}
+
+/// What comes over the line is believed as little as what is in the memory.
+#[test]
+fn what_is_no_ring_pair_is_refused() {
+    let [a, b] = line().unwrap();
+    drop(a);
+    assert!(Endpoint::accept(b).is_err());
+    let [a, _b] = line().unwrap();
+    assert!(Endpoint::create(a, 1000, &[]).is_err());
+}

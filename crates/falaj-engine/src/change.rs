@@ -1,0 +1,104 @@
+//! A change of one pipe or of several, at one instant: all of it or nothing.
+//!
+//! What can fail or takes long is done beforehand ([`Prepared::new`]), by any thread: it needs no engine.
+//! [`Engine::apply`](crate::Engine::apply) then looks whether the change still fits, and cannot fail behind that.
+//!
+//! A change of parameters is a succession: queues, the packet on the wire and what flows owe or are owed stay.
+//! Where flows go or change places, where packets become too large, where packets may be dropped, and where the
+//! discipline is another, the packets that wait join the new queues in their order of arrival.
+//!
+//! A packet on the wire ends when it was to end, and what has left its queue is due when it was to be due: that was
+//! decided when its transmission began.
+
+use crate::engine::{PipeId, Unfit};
+use crate::pipe::{self, Pipe, PipeSpec};
+use falaj_sched::queue::FlowId;
+
+/// What becomes of a flow that a pipe has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It is this one from now on.
+    Is(FlowId),
+    /// It goes, and what waits joins this one's queue, whether there is room or not.
+    Joins(FlowId),
+    /// It goes, and what waits is dropped. A packet on the wire is this one's from now on.
+    Dropped(FlowId),
+}
+
+impl Fate {
+    /// The flow that stands for it.
+    pub fn flow(self) -> FlowId {
+        match self {
+            Fate::Is(flow) | Fate::Joins(flow) | Fate::Dropped(flow) => flow,
+        }
+    }
+}
+
+/// What is to become of a pipe.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// Which one.
+    pub pipe: PipeId,
+    /// What it is from now on.
+    pub spec: PipeSpec,
+    /// What becomes of the flows that it has; empty: each keeps its index, and those beyond are new.
+    pub flows: Vec<Fate>,
+    /// May packets that wait and do not fit any more be dropped? Those are what is larger than the largest packet, and
+    /// what is beyond the new limit of its queue. Without it the former make the change unfit, and the latter stay.
+    pub drop: bool,
+}
+
+impl Change {
+    /// All flows stay, nothing is dropped.
+    pub fn new(pipe: PipeId, spec: PipeSpec) -> Change {
+        Change { pipe, spec, flows: Vec::new(), drop: false }
+    }
+}
+
+/// How packets come from one pipe to its successor.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handover {
+    pub(crate) flows: Vec<Fate>,
+    pub(crate) drop: bool,
+}
+
+/// The successor of a pipe, and how it takes over.
+pub(crate) struct Part {
+    pub(crate) pipe: PipeId,
+    pub(crate) successor: Box<dyn Pipe>,
+    pub(crate) handover: Handover,
+}
+
+/// A change that was found good.
+pub struct Prepared {
+    pub(crate) parts: Vec<Part>,
+}
+
+impl Prepared {
+    /// Builds what is to take over. No pipe comes twice.
+    ///
+    /// # Errors
+    /// A discipline refuses its new setup, or flows were to become what there is not.
+    pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, Unfit)> {
+        let build = |change: &Change| {
+            let successor = pipe::build(change.pipe, &change.spec).map_err(Unfit::Refused)?;
+            let flows = successor.flows();
+            let mut taken = vec![false; flows];
+            for fate in &change.flows {
+                let place = taken.get_mut(fate.flow().index()).ok_or(Unfit::NoSuchFlow { flows })?;
+                if matches!(fate, Fate::Is(_)) && std::mem::replace(place, true) {
+                    return Err(Unfit::NoSuchFlow { flows });
+                }
+            }
+            let handover = Handover { flows: change.flows.clone(), drop: change.drop };
+            Ok(Part { pipe: change.pipe, successor, handover })
+        };
+        let parts = changes.iter().map(|change| build(change).map_err(|unfit| (change.pipe, unfit)));
+        Ok(Prepared { parts: parts.collect::<Result<_, _>>()? })
+    }
+
+    /// Which pipes it changes.
+    pub fn pipes(&self) -> impl Iterator<Item = PipeId> {
+        self.parts.iter().map(|part| part.pipe)
+    }
+}

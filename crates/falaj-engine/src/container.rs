@@ -1,0 +1,415 @@
+//! Containers: packets to one destination that cross a boundary together, and
+//! so pay for one crossing. What it saves is a wake-up for each packet; what it
+//! costs is the time that packets wait for their container to leave.
+//!
+//! A container begins with the destination's address, which its packets do
+//! without; then, for each packet, two bytes of length (network order) and the
+//! packet. There is one open container for each destination. It leaves when it
+//! is full, in packets or in bytes, when its timeout is over, which counts from
+//! its first packet, or when the other side has nothing to do, if the policy
+//! says so.
+//!
+//! [`Packer`] fills them, [`unload`] takes them apart and believes nothing that
+//! a container says. Neither knows a clock: both run in simulated time as well.
+
+use crate::calendar::Calendar;
+use falaj_sched::time::{Span, Time};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Bytes of an address.
+pub const ADDRESS: usize = 6;
+/// Bytes before each packet.
+pub const LENGTH: usize = 2;
+/// Containers that are open at once; one more closes the oldest. Who sends to
+/// random destinations costs no more memory than that.
+pub const MOST_OPEN: usize = 256;
+
+/// A destination, as Ethernet has it.
+pub type Address = [u8; ADDRESS];
+
+/// When a container leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// With so many packets; 1: each packet by itself.
+    pub packets: u32,
+    /// Before it would be longer than so many bytes, the address and all lengths counted.
+    pub bytes: u32,
+    /// So long after its first packet; `Span::MAX`: never for that.
+    pub timeout: Span,
+    /// When the other side has nothing to do.
+    pub when_idle: bool,
+}
+
+/// Why there cannot be such a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nonsense {
+    /// Of no packets.
+    Empty,
+    /// Shorter than an address and one packet's length.
+    TooShort,
+    /// Nothing but its last packet would ever send it: neither a timeout nor an idle reader.
+    Stays,
+}
+
+impl fmt::Display for Nonsense {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Nonsense::Empty => "a container holds one packet at least",
+            Nonsense::TooShort => "a container is longer than an address and a packet's length: 9 B at least",
+            Nonsense::Stays => {
+                "a container of several packets that is not filled would stay for ever: \
+                 give it a timeout, or let it leave when the reader is idle"
+            }
+        })
+    }
+}
+
+impl std::error::Error for Nonsense {}
+
+impl Policy {
+    /// Each packet by itself, of up to so many bytes.
+    pub fn one_by_one(bytes: u32) -> Policy {
+        Policy { packets: 1, bytes, timeout: Span::MAX, when_idle: false }
+    }
+
+    /// Can there be such containers?
+    pub fn check(self) -> Result<Policy, Nonsense> {
+        if self.packets == 0 {
+            return Err(Nonsense::Empty);
+        }
+        if self.bytes as usize <= ADDRESS + LENGTH {
+            return Err(Nonsense::TooShort);
+        }
+        if self.packets > 1 && self.timeout == Span::MAX && !self.when_idle {
+            return Err(Nonsense::Stays);
+        }
+        Ok(self)
+    }
+}
+
+/// Why a packet goes into no container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfit {
+    /// It has no destination.
+    Short,
+    /// It is longer than a container, or than a length of two bytes can say.
+    Long,
+}
+
+/// Why a container left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It was full, in packets, or too full for the next one.
+    Full,
+    /// Its timeout was over.
+    Timeout,
+    /// The other side had nothing to do.
+    Idle,
+    /// It was asked for, or it was the oldest of too many.
+    Flushed,
+}
+
+/// A container that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Container<'a> {
+    /// What it consists of.
+    pub bytes: &'a [u8],
+    /// How many packets are in it.
+    pub packets: u32,
+    /// When its first packet came.
+    pub opened: Time,
+    /// When it was to leave: at a timeout that instant, whenever that was noticed.
+    pub left: Time,
+    /// Why.
+    pub why: Left,
+}
+
+#[derive(Debug)]
+struct Open {
+    bytes: Vec<u8>,
+    packets: u32,
+    opened: Time,
+    /// Containers opened before it.
+    number: u64,
+}
+
+impl Open {
+    fn is_to(&self, to: Address) -> bool {
+        self.packets > 0 && self.bytes[..ADDRESS] == to
+    }
+}
+
+/// Puts packets into containers.
+#[derive(Debug)]
+pub struct Packer {
+    policy: Policy,
+    /// Bytes of a packet before its destination.
+    before: usize,
+    /// Without packets where none is open.
+    open: Vec<Open>,
+    by_address: BTreeMap<Address, usize>,
+    free: Vec<usize>,
+    due: Calendar,
+    /// Where the last packet went: the next one often goes there too.
+    recent: usize,
+    opened: u64,
+}
+
+impl Packer {
+    /// For packets whose destination stands behind so many bytes: none in an Ethernet frame.
+    pub fn new(policy: Policy, before: usize) -> Result<Packer, Nonsense> {
+        Ok(Packer {
+            policy: policy.check()?,
+            before,
+            open: Vec::new(),
+            by_address: BTreeMap::new(),
+            free: Vec::new(),
+            due: Calendar::new(MOST_OPEN),
+            recent: 0,
+            opened: 0,
+        })
+    }
+
+    /// The policy now.
+    pub fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// Another policy from now on, for open containers too.
+    pub fn change(&mut self, policy: Policy, now: Time, out: &mut impl FnMut(Container<'_>)) -> Result<(), Nonsense> {
+        let policy = policy.check()?;
+        self.poll(now, out);
+        self.policy = policy;
+        for slot in self.oldest_first() {
+            let open = &self.open[slot];
+            if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
+                self.close(slot, now, Left::Full, out);
+            } else {
+                self.due.set(slot, open.opened + policy.timeout);
+            }
+        }
+        self.poll(now, out);
+        Ok(())
+    }
+
+    /// Puts a packet into its container. What leaves because of it, or was due before, goes to `out`.
+    pub fn offer(&mut self, packet: &[u8], now: Time, out: &mut impl FnMut(Container<'_>)) -> Result<(), Unfit> {
+        self.poll(now, out);
+        let (head, rest) = packet.split_at_checked(self.before).ok_or(Unfit::Short)?;
+        let (to, tail) = rest.split_first_chunk::<ADDRESS>().ok_or(Unfit::Short)?;
+        let length = packet.len() - ADDRESS;
+        let largest = self.policy.bytes as usize;
+        let said = u16::try_from(length).map_err(|_| Unfit::Long)?;
+        if ADDRESS + LENGTH + length > largest {
+            return Err(Unfit::Long);
+        }
+        let mut slot = self.slot(*to, now, out);
+        if self.open[slot].packets > 0 && self.open[slot].bytes.len() + LENGTH + length > largest {
+            self.close(slot, now, Left::Full, out);
+            slot = self.slot(*to, now, out);
+        }
+        if self.open[slot].packets == 0 {
+            let due = now + self.policy.timeout;
+            self.due.set(slot, due);
+        }
+        let open = &mut self.open[slot];
+        open.bytes.extend_from_slice(&said.to_be_bytes());
+        open.bytes.extend_from_slice(head);
+        open.bytes.extend_from_slice(tail);
+        open.packets += 1;
+        if open.packets >= self.policy.packets {
+            self.close(slot, now, Left::Full, out);
+        }
+        Ok(())
+    }
+
+    /// The open container to this destination, or a new one without packets.
+    fn slot(&mut self, to: Address, now: Time, out: &mut impl FnMut(Container<'_>)) -> usize {
+        if self.open.get(self.recent).is_some_and(|open| open.is_to(to)) {
+            return self.recent;
+        }
+        let slot = match self.by_address.get(&to) {
+            Some(&slot) => slot,
+            None => {
+                if self.by_address.len() == MOST_OPEN
+                    && let Some(&oldest) = self.oldest_first().first()
+                {
+                    self.close(oldest, now, Left::Flushed, out);
+                }
+                let slot = self.free.pop().unwrap_or_else(|| {
+                    self.open.push(Open { bytes: Vec::new(), packets: 0, opened: now, number: 0 });
+                    self.open.len() - 1
+                });
+                let open = &mut self.open[slot];
+                (open.opened, open.number) = (now, self.opened);
+                open.bytes.extend_from_slice(&to);
+                self.opened += 1;
+                self.by_address.insert(to, slot);
+                slot
+            }
+        };
+        self.recent = slot;
+        slot
+    }
+
+    fn close(&mut self, slot: usize, left: Time, why: Left, out: &mut impl FnMut(Container<'_>)) {
+        let open = &mut self.open[slot];
+        out(Container { bytes: &open.bytes, packets: open.packets, opened: open.opened, left, why });
+        if let Some(to) = open.bytes.first_chunk::<ADDRESS>() {
+            self.by_address.remove(to);
+        }
+        open.bytes.clear();
+        open.packets = 0;
+        self.due.set(slot, Time::NEVER);
+        self.free.push(slot);
+    }
+
+    /// When the next timeout is over; `Time::NEVER` without one.
+    pub fn next_due(&self) -> Time {
+        self.due.first().map_or(Time::NEVER, |(_, due)| due)
+    }
+
+    /// Lets go what was due by `now`.
+    pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+        while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
+            // Of equals the older one: places are given anew in any order.
+            let equals = |open: &Open| open.packets > 0 && open.opened + self.policy.timeout == due;
+            let slots = (0..self.open.len()).filter(|&slot| equals(&self.open[slot]));
+            let oldest = slots.min_by_key(|&slot| self.open[slot].number).unwrap_or(first);
+            self.close(oldest, due, Left::Timeout, out);
+        }
+    }
+
+    /// The other side has nothing to do: everything leaves, if the policy says so.
+    pub fn idle(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+        if self.policy.when_idle {
+            self.leave(now, Left::Idle, out);
+        }
+    }
+
+    /// Everything leaves, the oldest first.
+    pub fn flush(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+        self.leave(now, Left::Flushed, out);
+    }
+
+    fn leave(&mut self, now: Time, why: Left, out: &mut impl FnMut(Container<'_>)) {
+        self.poll(now, out);
+        if self.is_empty() {
+            return;
+        }
+        for slot in self.oldest_first() {
+            self.close(slot, now, why, out);
+        }
+    }
+
+    fn oldest_first(&self) -> Vec<usize> {
+        let mut slots: Vec<usize> = self.by_address.values().copied().collect();
+        slots.sort_unstable_by_key(|&slot| self.open[slot].number);
+        slots
+    }
+
+    /// Is nothing waiting in a container?
+    pub fn is_empty(&self) -> bool {
+        self.by_address.is_empty()
+    }
+}
+
+/// A container that is not what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// It ends within its address.
+    NoAddress,
+    /// It ends within a packet's length.
+    NoLength,
+    /// It says a packet to be longer than the rest of it is.
+    TooLong,
+    /// A packet has not the bytes that stand before its destination.
+    TooShort,
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Malformed::NoAddress => "a container ends within its address",
+            Malformed::NoLength => "a container ends within a packet's length",
+            Malformed::TooLong => "a container says that a packet is longer than what is left of it",
+            Malformed::TooShort => "a packet in a container has not the bytes before its destination",
+        })
+    }
+}
+
+impl std::error::Error for Malformed {}
+
+/// The packets of a container, as far as it is in order.
+pub fn unload(container: &[u8]) -> Result<Packets<'_>, Malformed> {
+    let (&to, rest) = container.split_first_chunk().ok_or(Malformed::NoAddress)?;
+    Ok(Packets { to, rest })
+}
+
+/// What is left of a container.
+#[derive(Clone, Debug)]
+pub struct Packets<'a> {
+    to: Address,
+    rest: &'a [u8],
+}
+
+impl<'a> Packets<'a> {
+    /// Bytes of it that were not looked at.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    /// Goes on where `left` bytes of a container were left.
+    pub fn resume(container: &'a [u8], left: usize) -> Result<Packets<'a>, Malformed> {
+        let packets = unload(container)?;
+        let from = packets.rest.len().saturating_sub(left);
+        Ok(Packets { to: packets.to, rest: &packets.rest[from..] })
+    }
+
+    fn take(&mut self) -> Result<Packet<'a>, Malformed> {
+        let (length, rest) = self.rest.split_first_chunk::<LENGTH>().ok_or(Malformed::NoLength)?;
+        let length = u16::from_be_bytes(*length).into();
+        let (packet, rest) = rest.split_at_checked(length).ok_or(Malformed::TooLong)?;
+        self.rest = rest;
+        Ok(Packet { to: self.to, rest: packet })
+    }
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Result<Packet<'a>, Malformed>;
+
+    /// After an error there is nothing more: where the next packet would begin is not known.
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let packet = self.take();
+        if packet.is_err() {
+            self.rest = &[];
+        }
+        Some(packet)
+    }
+}
+
+/// A packet in a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Its destination.
+    pub to: Address,
+    /// All of it but that.
+    pub rest: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Writes the packet as it was, its destination behind so many bytes; says how long it is.
+    pub fn write(&self, before: usize, buffer: &mut [u8]) -> Result<usize, Malformed> {
+        let (head, tail) = self.rest.split_at_checked(before).ok_or(Malformed::TooShort)?;
+        let length = self.rest.len() + ADDRESS;
+        let buffer = buffer.get_mut(..length).ok_or(Malformed::TooLong)?;
+        buffer[..before].copy_from_slice(head);
+        buffer[before..before + ADDRESS].copy_from_slice(&self.to);
+        buffer[before + ADDRESS..].copy_from_slice(tail);
+        Ok(length)
+    }
+}

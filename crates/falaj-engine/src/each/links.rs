@@ -1,0 +1,254 @@
+//! A pipe that is many: queues, scheduler and link of its own for each id.
+
+use super::set::{Report, Set};
+use super::{Ids, Masks};
+use crate::calendar::Calendar;
+use crate::chance::Chance;
+use crate::change::Handover;
+use crate::engine::{Output, PipeId, Unit, Why};
+use crate::pipe::{self, Counters, Pipe, PipeSpec, Remains};
+use falaj_sched::label::Label;
+use falaj_sched::params::Refusals;
+use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use std::any::Any;
+
+pub(crate) struct Links {
+    id: PipeId,
+    /// What each is made from.
+    spec: PipeSpec,
+    masks: Masks,
+    /// One that nobody has yet, by which all are known.
+    model: Box<dyn Pipe>,
+    set: Set,
+    /// By place.
+    links: Vec<Option<Link>>,
+    calendar: Calendar,
+    /// So many were built: each has random numbers of its own.
+    built: u64,
+    /// By flow, what was counted of links that are gone.
+    gone: Vec<Counters>,
+    /// Of the unit that comes next.
+    label: Label,
+}
+
+struct Link {
+    pipe: Box<dyn Pipe>,
+    /// The last of its packets is due then.
+    until: Time,
+}
+
+impl Links {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<Links, Refusals> {
+        let masks = spec.masks.clone();
+        let each = masks.link.expect("asked for by its mask");
+        let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
+        let model = pipe::build(id, &spec)?;
+        Ok(Links {
+            id,
+            set: Set::new(each, spec.seed, id.0, u32::MAX),
+            gone: vec![Counters::default(); model.flows()],
+            model,
+            spec,
+            masks,
+            links: Vec::new(),
+            calendar: Calendar::new(1),
+            built: 0,
+            label: Label::default(),
+        })
+    }
+
+    /// A link for this place, which has none.
+    #[cold]
+    fn make(&mut self, place: usize) {
+        /// Keeps their seeds apart from other elements' draws.
+        const LINKS: u64 = 0x6c69_6e6b;
+        let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
+        self.built += 1;
+        let spec = PipeSpec { seed, ..self.spec.clone() };
+        let pipe = pipe::build(self.id, &spec).expect("the model was built of it");
+        if self.links.len() <= place {
+            self.links.resize_with(place + 1, || None);
+            self.calendar.grow(place + 1);
+        }
+        self.links[place] = Some(Link { pipe, until: Time::ZERO });
+    }
+
+    /// Counts what came out of the link at this place.
+    #[inline]
+    fn tell(&mut self, place: usize, out: &[Output]) {
+        for output in out {
+            match output {
+                Output::Emit(emit) | Output::Copy(emit) => {
+                    if let Some(link) = &mut self.links[place] {
+                        link.until = link.until.max(emit.due);
+                    }
+                    if matches!(output, Output::Emit(_)) {
+                        self.set.stats_mut(place as u32).sent(emit.bytes, emit.end - emit.arrival);
+                    }
+                }
+                Output::Drop(dropped) if dropped.why == Why::Lost => self.set.stats_mut(place as u32).lost += 1,
+                Output::Drop(_) => self.set.stats_mut(place as u32).dropped += 1,
+                Output::Corrupt(_) | Output::Mark(_) => {}
+            }
+        }
+    }
+
+    fn live(&self) -> impl Iterator<Item = &Link> {
+        self.links.iter().flatten()
+    }
+}
+
+/// Adds what is counted of each flow of a pipe.
+fn count(sum: &mut [Counters], pipe: &dyn Pipe) {
+    sum.iter_mut().enumerate().for_each(|(f, sum)| sum.add(&pipe.counters(FlowId(f as u32))));
+}
+
+impl Pipe for Links {
+    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+        let (links, gone) = (&mut self.links, &mut self.gone);
+        let place = self.set.comes(&ids.link, now, |place| {
+            let Some(Some(link)) = links.get_mut(place as usize) else { return true };
+            let goes = link.until <= now && link.pipe.rests(now);
+            if goes {
+                count(gone, link.pipe.as_ref());
+                links[place as usize] = None;
+            }
+            goes
+        });
+        let place = place as usize;
+        if !matches!(self.links.get(place), Some(Some(_))) {
+            self.make(place);
+        }
+        let Some(Some(link)) = self.links.get_mut(place) else { unreachable!("it was just made") };
+        let from = out.len();
+        link.pipe.announce(std::mem::take(&mut self.label));
+        let due = link.pipe.arrive(unit, ids, now, out);
+        self.calendar.set(place, due);
+        self.tell(place, &out[from..]);
+        self.due()
+    }
+
+    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
+        if let Some((place, due)) = self.calendar.first()
+            && due <= now
+            && let Some(Some(link)) = self.links.get_mut(place)
+        {
+            let from = out.len();
+            let due = link.pipe.event(due, out);
+            self.calendar.set(place, due);
+            self.tell(place, &out[from..]);
+        }
+        self.due()
+    }
+
+    fn next_due(&self) -> Time {
+        let due = |place: usize| match self.links.get(place) {
+            Some(Some(link)) => link.pipe.next_due(),
+            _ => Time::NEVER,
+        };
+        self.calendar.least(self.least_delay(), due)
+    }
+
+    fn least_delay(&self) -> Span {
+        self.model.least_delay()
+    }
+
+    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+        let place = self.set.find(&ids.link);
+        let link = place.and_then(|place| self.links.get(place as usize)).and_then(Option::as_ref);
+        link.map_or(&self.model, |link| &link.pipe).has_room(flow, ids, bytes)
+    }
+
+    fn soonest(&self, bytes: u32, now: Time) -> Time {
+        // Any of them may be idle.
+        self.model.soonest(bytes, now)
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        let mut sum = self.gone[flow.index()];
+        self.live().for_each(|link| sum.add(&link.pipe.counters(flow)));
+        sum
+    }
+
+    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
+        self.model.promise(flow)
+    }
+
+    fn flows(&self) -> usize {
+        self.model.flows()
+    }
+
+    fn largest(&self) -> u32 {
+        self.model.largest()
+    }
+
+    fn largest_waiting(&self) -> u32 {
+        self.live().map(|link| link.pipe.largest_waiting()).max().unwrap_or(0)
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        let mut sum = Counters::default();
+        self.live().for_each(|link| sum.add(&link.pipe.of_the_gone()));
+        sum
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.model.heeds_labels()
+    }
+
+    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.links.iter_mut().flatten().all(|link| link.pipe.forgettable(flow, now))
+    }
+
+    fn rests(&mut self, now: Time) -> bool {
+        self.links.iter_mut().flatten().all(|link| link.until <= now && link.pipe.rests(now))
+    }
+
+    fn masks(&self) -> &Masks {
+        &self.masks
+    }
+
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        // What its flows are is another matter in each link.
+        flow.is_none().then(|| self.set.report(busiest))
+    }
+
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
+        let old: Box<dyn Any> = old;
+        let mut old = *old.downcast::<Links>().expect("masks do not change");
+        std::mem::swap(&mut self.set, &mut old.set);
+        self.gone = old.gone;
+        self.gone.resize(self.model.flows(), Counters::default());
+        self.calendar = Calendar::new(old.links.len().max(1));
+        (self.built, self.links) = (old.built, Vec::new());
+        for (place, link) in old.links.into_iter().enumerate() {
+            let Some(before) = link else { continue };
+            self.make(place);
+            let from = out.len();
+            if let Some(Some(link)) = self.links.get_mut(place) {
+                link.until = before.until;
+                let due = link.pipe.succeed(before.pipe, how, now, out);
+                self.calendar.set(place, due);
+            }
+            self.tell(place, &out[from..]);
+        }
+        self.due()
+    }
+
+    fn dismantle(self: Box<Self>) -> Remains {
+        unreachable!("masks do not change, and only another kind of pipe dismantles")
+    }
+}
+
+impl Links {
+    #[inline]
+    fn due(&self) -> Time {
+        self.calendar.first().map_or(Time::NEVER, |(_, due)| due)
+    }
+}

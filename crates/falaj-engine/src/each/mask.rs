@@ -1,0 +1,359 @@
+//! Masks: which parts of a packet make it another one's. A mask takes no
+//! packet and leaves none out; that is a match's.
+
+use crate::classifier::Protocol;
+use crate::key::Key;
+use falaj_sched::time::Span;
+use std::fmt;
+use std::net::IpAddr;
+
+/// How many bits of an address count, by the version of IP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Lengths {
+    /// Of an IPv4 address, 0 to 32.
+    pub v4: u8,
+    /// Of an IPv6 address, 0 to 128.
+    pub v6: u8,
+}
+
+impl Lengths {
+    /// Whole addresses.
+    pub const WHOLE: Lengths = Lengths { v4: 32, v6: 128 };
+}
+
+/// Which parts of a packet count. Packets in which all of these are alike have
+/// the same [`Id`]; a part that a packet does not have is alike in all that do not have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Mask {
+    /// Source address.
+    pub src: Option<Lengths>,
+    /// Destination address.
+    pub dst: Option<Lengths>,
+    /// Source port of TCP and UDP.
+    pub sport: bool,
+    /// Destination port.
+    pub dport: bool,
+    /// What IP carries.
+    pub proto: bool,
+    /// Differentiated services code point.
+    pub dscp: bool,
+    /// Number of the outer VLAN.
+    pub vlan: bool,
+    /// Source address of the frame.
+    pub mac_src: bool,
+    /// Destination address of the frame.
+    pub mac_dst: bool,
+    /// Flow label of IPv6.
+    pub flow_label: bool,
+}
+
+/// Bytes of parts that an id holds: addresses, ports and protocol of IPv6.
+const PARTS: usize = 37;
+/// Two bytes more say which parts the packet has.
+const FLAGS: usize = 2;
+
+/// What of a packet counts under a mask.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Id {
+    length: u8,
+    bytes: [u8; FLAGS + PARTS],
+}
+
+impl Id {
+    /// Of a packet that no mask looks at.
+    pub const NONE: Id = Id { length: 0, bytes: [0; FLAGS + PARTS] };
+
+    /// The bytes that tell it from others of its mask.
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+}
+
+impl Default for Id {
+    fn default() -> Id {
+        Id::NONE
+    }
+}
+
+impl std::hash::Hash for Id {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        state.write(self.bytes());
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bytes().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+/// Fills an id part by part.
+struct Filling {
+    id: Id,
+    parts: u16,
+    flags: u16,
+}
+
+impl Filling {
+    /// The next part, or that there is none. Two flags each: addresses have versions.
+    #[inline]
+    fn part<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16) {
+        let shift = 2 * self.parts;
+        self.parts += 1;
+        let Some(part) = part else { return };
+        self.flags |= flag << shift;
+        let from = usize::from(self.id.length);
+        if let Some(place) = self.id.bytes.get_mut(from..from + N) {
+            place.copy_from_slice(&part);
+            self.id.length += N as u8;
+        }
+    }
+
+    fn address(&mut self, addr: Option<IpAddr>, lengths: Lengths) {
+        match addr {
+            Some(IpAddr::V4(addr)) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(lengths.v4.min(32))).unwrap_or(0);
+                self.part(Some((addr.to_bits() & mask).to_be_bytes()), 1);
+            }
+            Some(IpAddr::V6(addr)) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(lengths.v6.min(128))).unwrap_or(0);
+                self.part(Some((addr.to_bits() & mask).to_be_bytes()), 2);
+            }
+            None => self.part::<0>(None, 0),
+        }
+    }
+}
+
+impl Mask {
+    /// Bytes of all its parts; more than [`Mask::MOST`] are too many for an id.
+    pub fn size(&self) -> usize {
+        let flag = |set: bool, bytes: usize| if set { bytes } else { 0 };
+        let addresses = [self.src, self.dst].iter().flatten().count() * 16;
+        let ports = flag(self.sport, 2) + flag(self.dport, 2);
+        let small = flag(self.proto, 1) + flag(self.dscp, 1) + flag(self.vlan, 2) + flag(self.flow_label, 3);
+        addresses + ports + small + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
+    }
+
+    /// No mask is larger.
+    pub const MOST: usize = PARTS;
+
+    /// What counts of a packet with this key.
+    pub fn id(&self, key: &Key) -> Id {
+        let mut id = Filling { id: Id { length: FLAGS as u8, ..Id::NONE }, parts: 0, flags: 0 };
+        if let Some(lengths) = self.src {
+            id.address(key.src, lengths);
+        }
+        if let Some(lengths) = self.dst {
+            id.address(key.dst, lengths);
+        }
+        if self.sport {
+            id.part(key.ports.map(|ports| ports.0.to_be_bytes()), 1);
+        }
+        if self.dport {
+            id.part(key.ports.map(|ports| ports.1.to_be_bytes()), 1);
+        }
+        if self.proto {
+            id.part(key.protocol.map(|Protocol(n)| [n]), 1);
+        }
+        if self.dscp {
+            id.part(key.tos.map(|tos| [tos >> 2]), 1);
+        }
+        if self.vlan {
+            id.part(key.vlan.map(u16::to_be_bytes), 1);
+        }
+        if self.flow_label {
+            let bytes = key.flow_label.map(u32::to_be_bytes);
+            id.part(bytes.map(|[_, first, second, third]| [first, second, third]), 1);
+        }
+        if self.mac_src {
+            id.part(key.macs.map(|macs| macs.src), 1);
+        }
+        if self.mac_dst {
+            id.part(key.macs.map(|macs| macs.dst), 1);
+        }
+        id.id.bytes[..FLAGS].copy_from_slice(&id.flags.to_be_bytes());
+        id.id
+    }
+
+    /// An id of this mask in words, as a rule that takes its packets.
+    pub fn words(&self, id: &Id) -> String {
+        let [first, second, rest @ ..] = id.bytes() else { return "any".to_owned() };
+        let mut rest = rest;
+        let mut flags = u16::from_be_bytes([*first, *second]);
+        let mut out: Vec<String> = Vec::new();
+        let mut next = |bytes: &[usize; 4]| {
+            let length = bytes[usize::from(flags & 3)].min(rest.len());
+            flags >>= 2;
+            let (part, behind) = rest.split_at(length);
+            rest = behind;
+            part
+        };
+        let number = |part: &[u8]| part.iter().fold(0u32, |n, &byte| n << 8 | u32::from(byte));
+        let mac = |part: &[u8]| part.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":");
+        for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
+            let Some(lengths) = lengths else { continue };
+            let part = next(&[0, 4, 16, 0]);
+            let address = if let Ok(four) = <[u8; 4]>::try_from(part) {
+                Some((IpAddr::from(four), lengths.v4, 32))
+            } else {
+                <[u8; 16]>::try_from(part).ok().map(|sixteen| (IpAddr::from(sixteen), lengths.v6, 128))
+            };
+            out.push(match address {
+                Some((addr, length, whole)) if length >= whole => format!("{name} {addr}"),
+                Some((addr, length, _)) => format!("{name} {addr}/{length}"),
+                None => format!("no {name}"),
+            });
+        }
+        let singles: [(&str, bool, usize); 8] = [
+            ("sport", self.sport, 2),
+            ("dport", self.dport, 2),
+            ("proto", self.proto, 1),
+            ("dscp", self.dscp, 1),
+            ("vlan", self.vlan, 2),
+            ("flow-label", self.flow_label, 3),
+            ("mac-src", self.mac_src, 6),
+            ("mac-dst", self.mac_dst, 6),
+        ];
+        for (name, _, length) in singles.into_iter().filter(|single| single.1) {
+            out.push(match next(&[0, length, 0, 0]) {
+                [] => format!("no {name}"),
+                part if length == 6 => format!("{name} {}", mac(part)),
+                part => format!("{name} {}", number(part)),
+            });
+        }
+        out.join(" ")
+    }
+}
+
+impl fmt::Display for Mask {
+    /// As a scenario's `each` has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (name, lengths) in [("src", self.src), ("dst", self.dst)] {
+            let Some(lengths) = lengths else { continue };
+            parts.push(if lengths.v4 == 32 { name.to_owned() } else { format!("{name}/{}", lengths.v4) });
+            parts.extend((lengths.v6 != 128).then(|| format!("{name}6/{}", lengths.v6)));
+        }
+        let flags = [
+            ("sport", self.sport),
+            ("dport", self.dport),
+            ("proto", self.proto),
+            ("dscp", self.dscp),
+            ("vlan", self.vlan),
+            ("mac-src", self.mac_src),
+            ("mac-dst", self.mac_dst),
+            ("flow-label", self.flow_label),
+        ];
+        parts.extend(flags.into_iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
+        f.write_str(&parts.join(" "))
+    }
+}
+
+/// One queue or one link for each id of a mask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Each {
+    /// What tells them apart.
+    pub mask: Mask,
+    /// So many ids have one of their own at a time; at least 1.
+    pub most: u32,
+    /// One that nobody used for so long goes, when it owes nothing; above zero.
+    pub expire: Span,
+}
+
+impl Each {
+    /// `max-flows`, where nothing is said.
+    pub const MOST: u32 = 65_536;
+    /// No more are allowed.
+    pub const LIMIT: u32 = 1 << 20;
+    /// `expire`, where nothing is said.
+    pub const EXPIRE: Span = Span::from_secs(10);
+
+    /// How many are shared by the ids beyond that.
+    pub fn shared(&self) -> u32 {
+        self.most.div_ceil(64).min(1024)
+    }
+
+    /// All of them.
+    pub fn places(&self) -> u32 {
+        self.most + self.shared()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::PacketBuilder;
+
+    const WHOLE: Option<Lengths> = Some(Lengths::WHOLE);
+
+    fn udp(src: [u8; 4], dport: u16) -> Vec<u8> {
+        let mut frame = Vec::new();
+        let packet = PacketBuilder::ethernet2([2, 0, 0, 0, 0, 1], [4; 6]).single_vlan(7.try_into().unwrap());
+        let mut ip = etherparse::Ipv4Header::new(0, 64, etherparse::ip_number::UDP, src, [10, 9, 9, 9]).unwrap();
+        ip.dscp = 46.try_into().unwrap();
+        packet
+            .ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
+            .udp(1, dport)
+            .write(&mut frame, &[0; 9])
+            .unwrap();
+        frame
+    }
+
+    fn id(mask: &Mask, frame: &[u8]) -> Id {
+        mask.id(&Key::of_ethernet(frame))
+    }
+
+    #[test]
+    fn packets_alike_under_the_mask_have_one_id() {
+        let net = Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: true, ..Mask::default() };
+        let first = id(&net, &udp([10, 1, 2, 3], 80));
+        assert_eq!(first, id(&net, &udp([10, 1, 2, 250], 80)));
+        for other in [udp([10, 1, 3, 3], 80), udp([10, 1, 2, 3], 81), b"no packet".to_vec()] {
+            assert_ne!(first, id(&net, &other));
+        }
+        assert_eq!(net.words(&first), "src 10.1.2.0/24 dport 80");
+        assert_eq!(net.words(&id(&net, b"")), "no src no dport");
+        assert_eq!(net.to_string(), "src/24 src6/64 dport");
+    }
+
+    #[test]
+    fn all_parts_of_a_frame_are_read() {
+        let mask = Mask {
+            dst: WHOLE,
+            sport: true,
+            proto: true,
+            dscp: true,
+            vlan: true,
+            flow_label: true,
+            mac_src: true,
+            ..Mask::default()
+        };
+        let of = id(&mask, &udp([10, 1, 2, 3], 80));
+        let words = "dst 10.9.9.9 sport 1 proto 17 dscp 46 vlan 7 no flow-label mac-src 02:00:00:00:00:01";
+        assert_eq!(mask.words(&of), words);
+        let mut six = Vec::new();
+        let mut ip = etherparse::Ipv6Header { hop_limit: 9, source: [0x20; 16], ..Default::default() };
+        (ip.traffic_class, ip.flow_label) = (10 << 2, 0xabcde.try_into().unwrap());
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ip(etherparse::IpHeaders::Ipv6(ip, Default::default()))
+            .tcp(5, 6, 7, 8)
+            .write(&mut six, &[])
+            .unwrap();
+        let mask = Mask { src: Some(Lengths { v4: 32, v6: 20 }), dscp: true, flow_label: true, ..Mask::default() };
+        assert_eq!(mask.words(&id(&mask, &six)), "src 2020:2000::/20 dscp 10 flow-label 703710");
+    }
+
+    /// The largest mask that fits, and that no header is read beyond its end.
+    #[test]
+    fn cut_frames_have_ids() {
+        let most = Mask { src: WHOLE, dst: WHOLE, sport: true, dport: true, proto: true, ..Mask::default() };
+        assert_eq!(most.size(), Mask::MOST);
+        let others = Mask { dscp: true, vlan: true, flow_label: true, mac_src: true, mac_dst: true, ..Mask::default() };
+        let frame = udp([10, 1, 2, 3], 80);
+        for length in 0..frame.len() {
+            let words = [most, others].map(|mask| mask.words(&id(&mask, &frame[..length])));
+            assert!(!words[0].is_empty() && !words[1].is_empty());
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! Masks at work: a queue, or a link, of its own for each value of what a mask
+//! looks at, made when its first packet comes and gone when it was idle for long.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`mask`] | which parts of a packet count, and what they are in one packet: its id |
+//! | `set` | ids and their places: made, shared, gone |
+//! | [`stats`] | what is counted of an id |
+//! | `queues` | a pipe in which some flows are many |
+//! | `links` | a pipe that is many |
+//!
+//! Drivers know flows and pipes by the names in the scenario: what comes out of a
+//! masked one is told under the flow and pipe that it went in by.
+
+pub(crate) mod links;
+pub mod mask;
+pub(crate) mod queues;
+mod set;
+pub mod stats;
+
+pub use mask::{Each, Id, Mask};
+pub use set::Report;
+pub use stats::Stats;
+
+use crate::key::Key;
+use falaj_sched::discipline::Discipline;
+use falaj_sched::params::{FlowSetup, Refusals, Refused, Setup};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::registry::{self, Visitor};
+
+/// The masks of a pipe.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Masks {
+    /// A pipe of its own for each id.
+    pub link: Option<Each>,
+    /// Queues for each id, of a flow; by flow, those at the end may be missing.
+    pub flows: Vec<Option<Each>>,
+}
+
+/// What a packet is to the masks of a pipe.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ids {
+    /// To that of the link.
+    pub link: Id,
+    /// To that of its flow.
+    pub flow: Id,
+}
+
+impl Ids {
+    /// Where there are no masks.
+    pub const NONE: Ids = Ids { link: Id::NONE, flow: Id::NONE };
+}
+
+impl Masks {
+    /// The mask of this flow.
+    pub fn of(&self, flow: usize) -> Option<&Each> {
+        self.flows.get(flow).and_then(Option::as_ref)
+    }
+
+    /// Is there none?
+    pub fn is_none(&self) -> bool {
+        self.link.is_none() && !self.of_flows()
+    }
+
+    fn of_flows(&self) -> bool {
+        self.flows.iter().any(Option::is_some)
+    }
+
+    /// What a packet of this flow is to them.
+    #[inline]
+    pub fn ids(&self, flow: FlowId, key: &Key) -> Ids {
+        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(key));
+        Ids { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
+    }
+
+    /// The setup with as many flows in the place of each masked one as there will ever be.
+    pub fn expanded(&self, setup: &Setup) -> Setup {
+        let copies = |f: usize| self.of(f).map_or(1, Each::places) as usize;
+        let flows = setup.flows.iter().enumerate();
+        let flows: Vec<FlowSetup> = flows.flat_map(|(f, flow)| std::iter::repeat_n(flow, copies(f)).cloned()).collect();
+        Setup { flows, scheduler: setup.scheduler.clone(), ..*setup }
+    }
+
+    /// The first flow in the expanded setup of each of so many flows.
+    pub fn firsts(&self, flows: usize) -> Vec<FlowId> {
+        let first = |next: &mut u32, f: usize| {
+            let first = *next;
+            *next += self.of(f).map_or(1, Each::places);
+            Some(FlowId(first))
+        };
+        (0..flows).scan(0, first).collect()
+    }
+
+    /// What was refused of the expanded setup, told of the flows of `setup`.
+    pub fn refused(&self, refused: Refusals, setup: &Setup) -> Refusals {
+        let firsts = self.firsts(setup.flows.len());
+        let mut out: Vec<Refused> = Vec::new();
+        for refused in refused {
+            let flow = refused.flow.map(|f| firsts.partition_point(|first| first.index() <= f).saturating_sub(1));
+            if out.iter().any(|told| (told.flow, told.param) == (flow, refused.param)) {
+                continue;
+            }
+            let each = flow.and_then(|f| self.of(f)).or_else(|| self.flows.iter().flatten().next());
+            let what = match each {
+                Some(each) => format!(
+                    "{} (`each` makes {} queues for their own, and {} that others share)",
+                    refused.what,
+                    each.most,
+                    each.shared()
+                ),
+                None => refused.what,
+            };
+            let help = match each {
+                Some(_) => format!("{}; or fewer by `max-flows`", refused.help),
+                None => refused.help,
+            };
+            out.push(Refused { flow, what, help, ..refused });
+        }
+        out.into_iter().collect()
+    }
+
+    /// What no masks can be on.
+    pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<Refused> {
+        let masked = self.flows.iter().position(Option::is_some)?;
+        let refused = |what: &str, help: &str| {
+            Some(Refused { flow: Some(masked), param: "each", what: what.into(), help: help.into() })
+        };
+        if registry::build(kind, setup, Shared).is_ok_and(|limit| limit.is_some()) {
+            let help = "choose another scheduler, such as `drr`";
+            return refused("all flows share one queue here, so none can have many", help);
+        }
+        if setup.flows.iter().any(|flow| flow.inner.is_some()) {
+            let help = "put `each` on the link, which makes a scheduler for each, or leave the flows undivided";
+            return refused("it stands beside a flow that is divided", help);
+        }
+        let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
+        let flows: u64 = self.flows.iter().flatten().map(|each| u64::from(each.places())).sum();
+        if links * flows > MOST_QUEUES {
+            let what = format!("{links} links of {flows} queues each are more than {MOST_QUEUES} queues");
+            return refused(&what, "set `max-flows` of the link, of its flows, or of both");
+        }
+        None
+    }
+}
+
+/// Queues of a link that masks may make: some gigabytes.
+const MOST_QUEUES: u64 = 1 << 24;
+
+/// The one queue of a discipline that has one for all flows.
+struct Shared;
+impl Visitor for Shared {
+    type Output = Option<Limit>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        discipline.shared_queue()
+    }
+}

@@ -1,0 +1,182 @@
+//! A pipe in which some flows are many: a queue of its own for each id.
+//!
+//! Around a pipe of the expanded setup: packets get the place of their id, and
+//! what comes out the flow that the driver knows.
+
+use super::set::{Report, Set};
+use super::{Ids, Masks};
+use crate::change::Handover;
+use crate::engine::{Output, PipeId, Unit, Why};
+use crate::pipe::{Counters, Pipe, PipeSpec, Remains, plain};
+use falaj_sched::label::Label;
+use falaj_sched::params::Refusals;
+use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use std::any::Any;
+
+pub(crate) struct Queues {
+    inner: Box<dyn Pipe>,
+    masks: Masks,
+    /// Of each flow, its first in the inner pipe.
+    firsts: Vec<FlowId>,
+    /// The ids of each flow that has a mask.
+    sets: Vec<Option<Set>>,
+}
+
+impl Queues {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<Queues, Refusals> {
+        let masks = spec.masks.clone();
+        let flows = spec.setup.flows.len();
+        let whole = PipeSpec { setup: masks.expanded(&spec.setup), masks: Masks::default(), ..spec.clone() };
+        let inner = plain(id, &whole).map_err(|refused| masks.refused(refused, &spec.setup))?;
+        let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
+        Ok(Queues { inner, firsts: masks.firsts(flows), sets: (0..flows).map(set).collect(), masks })
+    }
+
+    /// What came out of the inner pipe, as the driver knows it; and counts it.
+    #[inline]
+    fn tell(&mut self, out: &mut [Output]) {
+        for output in out {
+            let flow = match output {
+                Output::Emit(emit) | Output::Copy(emit) => &mut emit.flow,
+                Output::Drop(dropped) => &mut dropped.flow,
+                Output::Mark(mark) => &mut mark.flow,
+                Output::Corrupt(_) => continue,
+            };
+            // Few flows are quickly searched; a table of all places would be read from memory.
+            let (place, of) = (*flow, self.firsts.partition_point(|first| *first <= *flow).saturating_sub(1));
+            *flow = FlowId(of as u32);
+            let Some(set) = &mut self.sets[of] else { continue };
+            let stats = set.stats_mut(place.0 - self.firsts[of].0);
+            match output {
+                Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
+                Output::Drop(dropped) if dropped.why == Why::Lost => stats.lost += 1,
+                Output::Drop(_) => stats.dropped += 1,
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+            }
+        }
+    }
+
+    /// The flows of the inner pipe that were ever one of this flow.
+    fn known(&self, flow: FlowId) -> impl Iterator<Item = FlowId> + use<> {
+        let first = self.firsts[flow.index()].0;
+        let places = self.sets[flow.index()].as_ref().map(Set::known);
+        let one = places.is_none().then_some(0);
+        places.into_iter().flatten().chain(one).map(move |place| FlowId(first + place))
+    }
+}
+
+impl Pipe for Queues {
+    fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+        let from = out.len();
+        let first = self.firsts[unit.flow.index()];
+        let place = match &mut self.sets[unit.flow.index()] {
+            Some(set) => {
+                let inner = &mut self.inner;
+                set.comes(&ids.flow, now, |place| inner.forgettable(FlowId(first.0 + place), now))
+            }
+            None => 0,
+        };
+        let due = self.inner.arrive(Unit { flow: FlowId(first.0 + place), ..unit }, &Ids::NONE, now, out);
+        self.tell(&mut out[from..]);
+        due
+    }
+
+    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
+        let from = out.len();
+        let due = self.inner.event(now, out);
+        self.tell(&mut out[from..]);
+        due
+    }
+
+    fn next_due(&self) -> Time {
+        self.inner.next_due()
+    }
+
+    fn least_delay(&self) -> Span {
+        self.inner.least_delay()
+    }
+
+    fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool {
+        let place = match &self.sets[flow.index()] {
+            // One that nobody has yet is empty, and as long as the others.
+            Some(set) => set.find(&ids.flow),
+            None => Some(0),
+        };
+        place.is_none_or(|place| self.inner.has_room(FlowId(self.firsts[flow.index()].0 + place), ids, bytes))
+    }
+
+    fn soonest(&self, bytes: u32, now: Time) -> Time {
+        self.inner.soonest(bytes, now)
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        let mut sum = Counters::default();
+        self.known(flow).for_each(|one| sum.add(&self.inner.counters(one)));
+        sum
+    }
+
+    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
+        self.inner.promise(self.firsts[flow.index()])
+    }
+
+    fn flows(&self) -> usize {
+        self.firsts.len()
+    }
+
+    fn largest(&self) -> u32 {
+        self.inner.largest()
+    }
+
+    fn largest_waiting(&self) -> u32 {
+        self.inner.largest_waiting()
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        self.inner.of_the_gone()
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.inner.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.inner.heeds_labels()
+    }
+
+    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.known(flow).all(|one| self.inner.forgettable(one, now))
+    }
+
+    fn rests(&mut self, now: Time) -> bool {
+        self.inner.rests(now)
+    }
+
+    fn masks(&self) -> &Masks {
+        &self.masks
+    }
+
+    fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.sets.get(flow?.index())?.as_ref().map(|set| set.report(busiest))
+    }
+
+    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
+        let from = out.len();
+        let old: Box<dyn Any> = old;
+        // Who changes a pipe has seen that the masks are the same, and flows stand at their end.
+        let mut old = *old.downcast::<Queues>().expect("masks do not change");
+        for (own, old) in self.sets.iter_mut().zip(&mut old.sets) {
+            if own.is_some() {
+                *own = old.take();
+            }
+        }
+        let due = self.inner.succeed(old.inner, how, now, out);
+        self.tell(&mut out[from..]);
+        due
+    }
+
+    fn dismantle(self: Box<Self>) -> Remains {
+        self.inner.dismantle()
+    }
+}

@@ -1,0 +1,315 @@
+//! Ids and their places: who has one of his own, who shares one, who goes.
+//!
+//! Places are handed out; there are as many from the beginning on as there will
+//! ever be, so that to make one costs the same however many there are, and what
+//! flows are promised does not change when another one comes.
+//!
+//! All that happens here happens at arrivals, which are the same however often
+//! the machine is polled; in between nothing is looked at, and idle ids cost nothing.
+
+use super::mask::{Each, Id};
+use super::stats::Stats;
+use crate::chance::Chance;
+use falaj_sched::time::Time;
+use siphasher::sip::SipHasher13;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::hash::BuildHasher;
+
+/// So many that are over are looked at when a packet comes: no packet pays for all of them.
+const STEPS: usize = 4;
+/// So many of those that went are remembered one by one.
+const LAST: usize = 16;
+
+/// A hash that nobody can aim at who does not know the keys.
+#[derive(Clone)]
+struct Keyed([u64; 2]);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0[0], self.0[1])
+    }
+}
+
+/// Where an id is, and when its last packet came.
+#[derive(Clone, Copy)]
+struct At {
+    place: u32,
+    last: Time,
+}
+
+/// The ids of one mask.
+pub(crate) struct Set {
+    each: Each,
+    keys: Keyed,
+    ids: HashMap<Id, At, Keyed>,
+    /// By place, whose it is.
+    owners: Vec<Id>,
+    stats: Vec<Stats>,
+    /// Places below this were handed out once.
+    used: u32,
+    /// Those that were given back.
+    free: Vec<u32>,
+    /// When a place is to be looked at: one entry for each that is taken.
+    checks: BinaryHeap<Reverse<(Time, u32)>>,
+    made: u64,
+    gone: u64,
+    of_gone: Stats,
+    last_gone: VecDeque<(Id, Stats)>,
+    /// Packets of ids that have none of their own.
+    beyond: u64,
+}
+
+impl Set {
+    pub(crate) fn new(each: Each, seed: u64, pipe: u32, flow: u32) -> Set {
+        /// Keeps the keys apart from other elements' draws.
+        const MASKS: u64 = 0x6d61_736b;
+        let chance = Chance::new(seed, MASKS, u64::from(pipe) << 32 | u64::from(flow));
+        let keys = Keyed([chance.draw(0), chance.draw(1)]);
+        Set {
+            each,
+            ids: HashMap::with_hasher(keys.clone()),
+            keys,
+            owners: Vec::new(),
+            stats: vec![Stats::default(); each.shared() as usize],
+            used: 0,
+            free: Vec::new(),
+            checks: BinaryHeap::new(),
+            made: 0,
+            gone: 0,
+            of_gone: Stats::default(),
+            last_gone: VecDeque::new(),
+            beyond: 0,
+        }
+    }
+
+    /// The place where a packet of this id would wait behind others; `None`: one of its own, and nobody is there.
+    pub(crate) fn find(&self, id: &Id) -> Option<u32> {
+        let own = self.ids.get(id).map(|at| at.place);
+        own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
+    }
+
+    fn has_free(&self) -> bool {
+        !self.free.is_empty() || self.used < self.each.most
+    }
+
+    fn shared_by(&self, id: &Id) -> u32 {
+        self.each.most + (self.keys.hash_one(id) >> 32) as u32 % self.each.shared()
+    }
+
+    /// The place of this id, of which a packet comes. `goes` is asked whether a
+    /// place that nobody used for long may be another's, and if so it is.
+    #[inline]
+    pub(crate) fn comes(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+        if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
+            self.expire(now, &mut goes);
+        }
+        if let Some(at) = self.ids.get_mut(id) {
+            at.last = now;
+            return at.place;
+        }
+        self.make(id, now, goes)
+    }
+
+    fn make(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+        // Packets of its may wait where it had to share: it goes on there until nobody waits, or they would be overtaken.
+        if self.beyond > 0 && !goes(self.shared_by(id)) {
+            self.beyond += 1;
+            return self.shared_by(id);
+        }
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None if self.used < self.each.most => {
+                self.used += 1;
+                self.owners.push(*id);
+                self.stats.push(Stats::default());
+                self.used - 1
+            }
+            None => {
+                self.beyond += 1;
+                return self.shared_by(id);
+            }
+        };
+        self.made += 1;
+        self.owners[place as usize] = *id;
+        self.ids.insert(*id, At { place, last: now });
+        self.checks.push(Reverse((now + self.each.expire, place)));
+        place
+    }
+
+    #[cold]
+    fn expire(&mut self, now: Time, mut goes: impl FnMut(u32) -> bool) {
+        for _ in 0..STEPS {
+            let Some(mut first) = self.checks.peek_mut().filter(|check| check.0.0 <= now) else { return };
+            let place = first.0.1;
+            let last = self.ids.get(&self.owners[place as usize]).map_or(Time::ZERO, |at| at.last);
+            let over = last + self.each.expire;
+            if over > now {
+                first.0.0 = over;
+            } else if goes(place) {
+                std::collections::binary_heap::PeekMut::pop(first);
+                self.let_go(place);
+            } else {
+                // It owes something still: once more after as long.
+                first.0.0 = now + self.each.expire;
+            }
+        }
+    }
+
+    fn let_go(&mut self, place: u32) {
+        let id = self.owners[place as usize];
+        self.ids.remove(&id);
+        self.free.push(place);
+        self.gone += 1;
+        let stats = std::mem::take(self.stats_mut(place));
+        self.of_gone.add(&stats);
+        if self.last_gone.len() == LAST {
+            self.last_gone.pop_front();
+        }
+        self.last_gone.push_back((id, stats));
+    }
+
+    /// What is counted at a place. Those that are shared stand first: others are added as they are used.
+    #[inline]
+    pub(crate) fn stats_mut(&mut self, place: u32) -> &mut Stats {
+        let most = self.each.most;
+        let at = if place < most { place + self.each.shared() } else { place - most };
+        &mut self.stats[at as usize]
+    }
+
+    /// The places that were handed out once, and those that are shared.
+    pub(crate) fn known(&self) -> impl Iterator<Item = u32> + use<> {
+        (0..self.used).chain(self.each.most..self.each.places())
+    }
+
+    /// What is known of all ids.
+    pub(crate) fn report(&self, busiest: usize) -> Report {
+        let shared = self.each.shared() as usize;
+        let mut of_shared = Stats::default();
+        self.stats[..shared].iter().for_each(|stats| of_shared.add(stats));
+        let mut total = self.of_gone;
+        let mut active: Vec<u32> = self.checks.iter().map(|check| check.0.1).collect();
+        let stats = |place: u32| &self.stats[place as usize + shared];
+        active.iter().for_each(|&place| total.add(stats(place)));
+        total.add(&of_shared);
+        let rank = |place: &u32| (Reverse(stats(*place).bytes), *place);
+        if active.len() > busiest && busiest > 0 {
+            active.select_nth_unstable_by_key(busiest - 1, rank);
+        }
+        let count = active.len() as u64;
+        active.truncate(busiest);
+        active.sort_unstable_by_key(rank);
+        let told = |id: &Id, stats: &Stats| (self.each.mask.words(id), *stats);
+        Report {
+            mask: self.each.mask.to_string(),
+            most: self.each.most,
+            active: count,
+            made: self.made,
+            gone: self.gone,
+            beyond: self.beyond,
+            shared: self.each.shared(),
+            total,
+            of_gone: self.of_gone,
+            of_shared,
+            busiest: active.iter().map(|&place| told(&self.owners[place as usize], stats(place))).collect(),
+            last_gone: self.last_gone.iter().rev().map(|(id, stats)| told(id, stats)).collect(),
+        }
+    }
+}
+
+/// What is known of the ids of a mask. An id that is over counts as active until a
+/// packet of any id shows that it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The mask, as a scenario has it.
+    pub mask: String,
+    /// So many may have one of their own.
+    pub most: u32,
+    /// So many have.
+    pub active: u64,
+    /// So many were made.
+    pub made: u64,
+    /// So many of them went.
+    pub gone: u64,
+    /// Packets of ids for which there was none.
+    pub beyond: u64,
+    /// How many such ids share.
+    pub shared: u32,
+    /// Of all packets.
+    pub total: Stats,
+    /// Of those of ids that went.
+    pub of_gone: Stats,
+    /// Of those of ids that share.
+    pub of_shared: Stats,
+    /// The ids with most bytes, those first.
+    pub busiest: Vec<(String, Stats)>,
+    /// The ids that went last, the very last first.
+    pub last_gone: Vec<(String, Stats)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::each::mask::Mask;
+    use crate::key::Key;
+    use falaj_sched::time::Span;
+
+    fn id(n: u16) -> Id {
+        let mask = Mask { sport: true, dport: true, ..Mask::default() };
+        mask.id(&Key { ports: Some((n, 7)), ..Key::default() })
+    }
+
+    fn set(most: u32, seed: u64) -> Set {
+        let mask = Mask { sport: true, dport: true, ..Mask::default() };
+        Set::new(Each { mask, most, expire: Span(100) }, seed, 0, 0)
+    }
+
+    #[test]
+    fn ids_go_when_they_are_over_and_owe_nothing() {
+        let mut set = set(3, 1);
+        let never = |_| -> bool { panic!("nobody is over") };
+        assert_eq!([1, 2, 1].map(|n| set.comes(&id(n), Time(10), never)), [0, 1, 0]);
+        set.stats_mut(1).sent(700, Span(5));
+        assert_eq!(set.comes(&id(1), Time(60), never), 0);
+        // The first is not over, the second owes something and stays.
+        assert_eq!(
+            set.comes(&id(3), Time(120), |place| {
+                assert_eq!(place, 1);
+                false
+            }),
+            2
+        );
+        assert_eq!(set.find(&id(2)), Some(1));
+        assert_eq!(set.find(&id(9)), Some(3), "it would share");
+        // The others go one by one, oldest first; a place is another's then.
+        assert_eq!(set.comes(&id(4), Time(230), |_| true), 2, "the last one that went");
+        let report = set.report(5);
+        assert_eq!((report.active, report.made, report.gone, report.beyond), (1, 4, 3, 0));
+        assert_eq!((report.total.bytes, report.of_gone.packets()), (700, 1));
+        assert_eq!(
+            report.last_gone.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().concat().len(),
+            3 * "sport 1 dport 7".len()
+        );
+    }
+
+    #[test]
+    fn nobody_knows_beforehand_which_ones_share() {
+        let shared = |seed| {
+            let mut set = set(640, seed);
+            (0..640).for_each(|n| {
+                set.comes(&id(n), Time(0), |_| false);
+            });
+            let places: Vec<u32> = (1000..2000).map(|n| set.comes(&id(n), Time(0), |_| false)).collect();
+            assert_eq!(set.report(1).beyond, 1000);
+            places
+        };
+        let (one, other) = (shared(1), shared(2));
+        assert_eq!(one, shared(1));
+        assert!(one.iter().all(|place| (640..650).contains(place)));
+        // Ids that share under one seed are spread under another.
+        let together: Vec<u32> = one.iter().zip(&other).filter(|(place, _)| **place == 640).map(|(_, o)| *o).collect();
+        assert!((50..150).contains(&together.len()), "{}", together.len());
+        assert!((640..650).all(|place| together.contains(&place)));
+    }
+}

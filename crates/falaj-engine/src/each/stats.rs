@@ -1,0 +1,126 @@
+//! What is counted of one id.
+
+use falaj_sched::time::Span;
+
+/// Six bytes of counter: enough for a packet a nanosecond over three days, or for a
+/// million a second over nine years.
+type Count = [u8; 6];
+
+/// Counters, the longest sojourn and a histogram of sojourns of one id, in 128 bytes.
+/// Of most packets only the first cache line is touched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Stats {
+    /// Bytes that were sent, as the link accounts them.
+    pub bytes: u64,
+    /// Packets that did not get as far as the link.
+    pub dropped: u64,
+    /// Packets that the link lost.
+    pub lost: u64,
+    /// The longest time from last bit in to last bit out.
+    pub longest: Span,
+    /// From the bucket [`FIRST`] on, in a ring.
+    sojourns: [Count; Stats::BUCKETS],
+}
+
+/// Sojourns from 16 us to 16 ms share a line with the counters.
+const FIRST: usize = 3;
+
+fn get(count: Count) -> u64 {
+    let [a, b, c, d, e, f] = count;
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
+}
+
+#[inline]
+fn add(count: &mut Count, more: u64) {
+    let sum = get(*count).saturating_add(more).min((1 << 48) - 1).to_le_bytes();
+    count.copy_from_slice(&sum[..6]);
+}
+
+impl Stats {
+    /// How many buckets there are.
+    pub const BUCKETS: usize = 16;
+
+    /// A packet goes on the link, that came this long before its last bit will have left.
+    #[inline]
+    pub fn sent(&mut self, bytes: u32, sojourn: Span) {
+        add(&mut self.sojourns[(Stats::bucket(sojourn) + Stats::BUCKETS - FIRST) % Stats::BUCKETS], 1);
+        self.bytes += u64::from(bytes);
+        self.longest = self.longest.max(sojourn);
+    }
+
+    /// Each bucket is four times as wide as the one before; the first ends at 1,024 ns.
+    #[inline]
+    fn bucket(sojourn: Span) -> usize {
+        let bits = u64::BITS - (sojourn.0 >> 10).leading_zeros();
+        (bits as usize).div_ceil(2).min(Stats::BUCKETS - 1)
+    }
+
+    /// Sojourns in this bucket are below this; those in the last have no end.
+    pub fn end_of(bucket: usize) -> Option<Span> {
+        (bucket + 1 < Stats::BUCKETS).then(|| Span(1024 << (2 * bucket)))
+    }
+
+    /// How many sojourns are in each bucket.
+    pub fn sojourns(&self) -> [u64; Stats::BUCKETS] {
+        std::array::from_fn(|bucket| get(self.sojourns[(bucket + Stats::BUCKETS - FIRST) % Stats::BUCKETS]))
+    }
+
+    /// Packets that went on the link and were not lost there.
+    pub fn packets(&self) -> u64 {
+        self.sojourns().iter().sum()
+    }
+
+    /// So long or shorter were this share (0 to 1) of the sojourns: the end of a bucket, or the longest.
+    pub fn quantile(&self, share: f64) -> Option<Span> {
+        let all = self.packets();
+        let wanted = (all as f64 * share).ceil().max(1.0) as u64;
+        let below = |end: usize| self.sojourns()[..=end].iter().sum::<u64>() >= wanted;
+        let bucket = (0..Stats::BUCKETS).find(|&bucket| below(bucket)).filter(|_| all > 0)?;
+        Some(Stats::end_of(bucket).map_or(self.longest, |end| end.min(self.longest)))
+    }
+
+    /// Adds what another has counted.
+    pub fn add(&mut self, other: &Stats) {
+        for (own, more) in self.sojourns.iter_mut().zip(other.sojourns) {
+            add(own, get(more));
+        }
+        self.bytes += other.bytes;
+        self.dropped += other.dropped;
+        self.lost += other.lost;
+        self.longest = self.longest.max(other.longest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_small_and_count_far() {
+        assert_eq!(size_of::<Stats>(), 128);
+        let mut stats = Stats::default();
+        for _ in 0..3 {
+            stats.sent(u32::MAX, Span(5));
+        }
+        assert_eq!((stats.packets(), stats.bytes), (3, 3 * u64::from(u32::MAX)));
+        let mut many = Stats { sojourns: [[0xff, 0xff, 0xff, 0xff, 0, 0]; 16], ..Stats::default() };
+        assert_eq!(many.packets(), 16 * u64::from(u32::MAX));
+        many.sent(1, Span(0));
+        assert_eq!(many.packets(), 16 * u64::from(u32::MAX) + 1, "beyond 32 bits");
+    }
+
+    #[test]
+    fn every_sojourn_is_below_the_end_of_its_bucket() {
+        for n in [0, 1, 1023, 1024, 4095, 4096, 16_383, 16_384, 1_000_000, 1 << 36, (1 << 38) - 1, 1 << 38, u64::MAX] {
+            let bucket = Stats::bucket(Span(n));
+            assert!(Stats::end_of(bucket).is_none_or(|end| n < end.0), "{n} in {bucket}");
+            assert!(bucket == 0 || Stats::end_of(bucket - 1).is_some_and(|end| n >= end.0), "{n} in {bucket}");
+        }
+        let mut stats = Stats::default();
+        (0..99).for_each(|_| stats.sent(1, Span(2_000)));
+        stats.sent(1, Span(70_000));
+        assert_eq!([0.5, 0.99, 1.0].map(|q| stats.quantile(q).unwrap().0), [4096, 4096, 70_000]);
+        assert_eq!(Stats::default().quantile(0.5), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! Disciplines beside naive models that are looked at in every nanosecond. One byte takes 8 ns.
+
+use super::{Dice, become_kind, bursts, emits, run, virtual_links};
+use falaj_engine::pipe::PipeSpec;
+use falaj_sched::params::Value;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::registry::entry;
+use std::collections::VecDeque;
+
+/// At which a byte takes whole nanoseconds here.
+const RATES: [&str; 2] = ["rate", "idle-slope"];
+
+/// A discipline as its definition says, looked at in every nanosecond.
+pub trait Model {
+    fn came(&mut self, f: usize, bytes: u32, first: bool, now: u64);
+    /// Before each decision, and each nanosecond. `waits`: the flows that have a packet, the one on the wire included.
+    fn passes(&mut self, waits: &[bool], sending: Option<usize>, now: u64);
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize>;
+    fn begin(&mut self, f: usize, bytes: u32, now: u64);
+    /// Its packet has left, and the next one is of so many bytes.
+    fn left(&mut self, f: usize, head: Option<u32>, now: u64);
+}
+
+pub fn beside(spec: &PipeSpec, mut model: impl Model, dice: &mut Dice, seed: u64) {
+    let arrivals = bursts(dice, spec, 6_000);
+    let sent: Vec<(usize, u64)> =
+        emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(|e| (e.flow.index(), e.start.0)).collect();
+    let n = spec.setup.flows.len();
+    let mut queues = vec![VecDeque::<u32>::new(); n];
+    let (mut next, mut now, mut wire, mut ours) = (0, 0, None::<(usize, u64)>, Vec::new());
+    while next < arrivals.len() || queues.iter().any(|q| !q.is_empty()) {
+        let waits: Vec<bool> = queues.iter().map(|q| !q.is_empty()).collect();
+        model.passes(&waits, wire.map(|(f, _)| f), now);
+        let decide = |model: &mut dyn Model, queues: &[VecDeque<u32>], ours: &mut Vec<(usize, u64)>| {
+            let heads: Vec<_> = queues.iter().map(|q| q.front().copied()).collect();
+            let f = model.choose(&heads, now)?;
+            let bytes = heads[f].expect("it has one");
+            model.begin(f, bytes, now);
+            ours.push((f, now));
+            Some((f, now + u64::from(bytes) * 8))
+        };
+        if let Some((f, _)) = wire.filter(|&(_, end)| end == now) {
+            queues[f].pop_front();
+            model.left(f, queues[f].front().copied(), now);
+            wire = None;
+        }
+        if wire.is_none() {
+            wire = decide(&mut model, &queues, &mut ours);
+        }
+        while arrivals.get(next).is_some_and(|a| a.at.0 == now) {
+            let (f, bytes) = (arrivals[next].flow.index(), arrivals[next].bytes);
+            let fits = match spec.setup.flows[f].limit {
+                Limit::Packets(limit) => queues[f].len() < limit as usize,
+                Limit::Bytes(limit) => u64::from(queues[f].iter().sum::<u32>() + bytes) <= limit,
+            };
+            if fits {
+                model.came(f, bytes, queues[f].is_empty(), now);
+                queues[f].push_back(bytes);
+            }
+            next += 1;
+            if wire.is_none() {
+                wire = decide(&mut model, &queues, &mut ours);
+            }
+        }
+        now += 1;
+    }
+    assert_eq!(sent, ours, "seed {seed}: {spec:?}");
+}
+
+pub fn many(kind: &'static str, mut model: impl FnMut(&PipeSpec, &mut Dice, u64)) {
+    for seed in 0..250 {
+        let mut dice = Dice::new(seed ^ 0x5a9e);
+        let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
+        become_kind(&mut dice, &mut spec, entry(kind).expect("registered"));
+        for f in &mut spec.setup.flows {
+            f.limit = Limit::Packets(dice.from(1, 12) as u32);
+            // Rates at which fractions stay small.
+            for name in RATES {
+                if f.values.rate(name).is_some() {
+                    f.values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&[100, 125, 250, 500, 1000]))));
+                }
+            }
+        }
+        model(&spec, &mut dice, seed);
+    }
+}

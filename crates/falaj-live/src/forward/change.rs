@@ -1,0 +1,89 @@
+//! Changes of the link while packets are on their way.
+
+use super::{Forwarder, LiveFlow};
+use falaj_engine::change::Fate;
+use falaj_engine::network::{Entry, Sorting};
+use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+
+/// What becomes of a pipe's flows.
+pub struct Flows {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Of each that there is.
+    pub fates: Vec<Fate>,
+    /// How many there are from now on.
+    pub number: usize,
+}
+
+/// A change that was found good, apart from what happened since.
+pub struct Change {
+    /// Of the pipes.
+    pub engine: Prepared,
+    /// Of their flows, where these are others.
+    pub flows: Vec<Flows>,
+    /// Of how packets are sorted where they enter, where that is another.
+    pub sorted: Vec<Sorting>,
+}
+
+/// A change that was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Changed {
+    /// When.
+    pub at: Time,
+    /// Packets that waited and were dropped by it.
+    pub dropped: u64,
+}
+
+impl Forwarder {
+    /// Makes a change now, all of it or nothing. Packets that have left their queue are
+    /// handed over when they were to be.
+    ///
+    /// # Errors
+    /// Packets wait that would be too large, or another change came between.
+    pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
+        let now = self.clock.now();
+        let Change { engine, flows, sorted } = change;
+        // What was decided before the change names flows as they were.
+        self.network.poll(now, &mut self.out);
+        self.note();
+        let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        self.network.apply(engine, &fates, sorted, now, &mut self.out)?;
+        let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
+        let dropped = self.out.iter().filter(by_change).count() as u64;
+        for Flows { pipe, fates, number } in flows {
+            self.flows_become(pipe, &fates, number);
+        }
+        // What the change decided on names flows as they are from now on.
+        self.note();
+        Ok(Changed { at: now, dropped })
+    }
+
+    fn flows_become(&mut self, pipe: PipeId, fates: &[Fate], number: usize) {
+        let become_other = |flow: FlowId| fates.get(flow.index()).map_or(flow, |fate| fate.flow());
+        let p = pipe.0 as usize;
+        let old = std::mem::take(&mut self.flows[p]);
+        let active = std::mem::take(&mut self.active[p]);
+        self.flows[p] = vec![LiveFlow::default(); number];
+        self.active[p] = vec![Time::NEVER; number];
+        for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
+            match fates.get(f) {
+                Some(Fate::Is(is)) => (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active),
+                Some(_) => self.gone[p].add(&flow),
+                None => (self.flows[p][f], self.active[p][f]) = (flow, active),
+            }
+        }
+        let entries = self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.entry.as_mut());
+        for Entry { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
+            *flow = become_other(*flow);
+        }
+        self.releases.flows_become(pipe, become_other);
+        if self.network.has_rules() {
+            // Of units it is not known where they entered, and nothing is written down meanwhile.
+            return;
+        }
+        let ports = &self.ports;
+        self.units.flows_become(|port| ports[port].pipe == pipe, become_other);
+    }
+}

@@ -1,0 +1,129 @@
+//! Markovian arrival processes: a chain some of whose moves are arrivals.
+
+use crate::matrix::{check_within, from_rows, kron_sum, row_sums, row_times, stationary};
+use crate::phase::PhaseType;
+use crate::refused::{Refused, positive};
+use faer::Mat;
+use std::collections::BTreeMap;
+
+/// A Markovian arrival process: moves without an arrival, and moves with one. A service with memory is one, too, whose
+/// arrivals are departures.
+#[derive(Clone, Debug)]
+pub struct Arrivals {
+    pub(crate) silent: Mat<f64>,
+    pub(crate) heard: Mat<f64>,
+}
+
+const WHAT: &str = "Markovian arrival process";
+
+impl Arrivals {
+    /// From the rates of moves without and with an arrival (`D0` and `D1`).
+    pub fn new(silent: &[Vec<f64>], heard: &[Vec<f64>]) -> Result<Arrivals, Refused> {
+        let (silent, heard) = (from_rows(WHAT, silent)?, from_rows(WHAT, heard)?);
+        let refuse = |why: &str| Err(Refused::Shape { what: WHAT, why: why.into() });
+        if silent.nrows() != heard.nrows() {
+            return refuse("both matrices must have the same size");
+        }
+        check_within(WHAT, &silent)?;
+        if heard.col_iter().flat_map(|c| c.iter()).any(|&v| v < 0.0) {
+            return refuse("a move with an arrival has a negative rate");
+        }
+        let most = crate::matrix::largest(&silent);
+        if row_sums(&(&silent + &heard)).iter().any(|sum| sum.abs() > 1e-9 * most) {
+            return refuse("the rates of a row of both matrices together must sum up to zero");
+        }
+        let arrivals = Arrivals { silent, heard };
+        let rate = arrivals.rate();
+        if rate.is_nan() || rate <= 0.0 {
+            return refuse("there are no arrivals");
+        }
+        Ok(arrivals)
+    }
+
+    /// Independent intervals.
+    pub fn renewal(interval: &PhaseType) -> Arrivals {
+        let exits = interval.exits();
+        let n = interval.order();
+        let heard = Mat::from_fn(n, n, |i, j| exits[i] * interval.start[j]);
+        Arrivals { silent: interval.within.clone(), heard }
+    }
+
+    /// Arrivals of `count` equal sources together, each with Erlang intervals of `phases` steps of this rate. Sources
+    /// that are alike need not be told apart: how many of them are in each phase is enough.
+    pub fn erlangs(count: usize, phases: usize, rate: f64) -> Result<Arrivals, Refused> {
+        let rate = positive("the rate of a source", rate)?;
+        if count == 0 || phases == 0 {
+            let what = if count == 0 { "the number of sources" } else { "the number of packets in a container" };
+            return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
+        }
+        let mut states = Vec::new();
+        spread(count, phases, &mut Vec::new(), &mut states);
+        let number: BTreeMap<&[usize], usize> = states.iter().enumerate().map(|(i, s)| (s.as_slice(), i)).collect();
+        let n = states.len();
+        let (mut silent, mut heard) = (Mat::zeros(n, n), Mat::zeros(n, n));
+        for (i, state) in states.iter().enumerate() {
+            silent[(i, i)] = -rate * count as f64;
+            for phase in (0..phases).filter(|&p| state[p] > 0) {
+                let mut next = state.clone();
+                let to = (phase + 1) % phases;
+                next[phase] -= 1;
+                next[to] += 1;
+                let part = if to == 0 { &mut heard } else { &mut silent };
+                part[(i, number[next.as_slice()])] += rate * state[phase] as f64;
+            }
+        }
+        Ok(Arrivals { silent, heard })
+    }
+
+    /// How many phases [`Arrivals::erlangs`] has: the ways of spreading `count` sources over `phases`.
+    pub fn erlangs_order(count: usize, phases: usize) -> f64 {
+        (1..=count).map(|i| (phases - 1 + i) as f64 / i as f64).product::<f64>().round()
+    }
+
+    /// Both together; each has its own phase.
+    pub fn with(&self, other: &Arrivals) -> Arrivals {
+        Arrivals { silent: kron_sum(&self.silent, &other.silent), heard: kron_sum(&self.heard, &other.heard) }
+    }
+
+    /// How many phases.
+    pub fn order(&self) -> usize {
+        self.silent.nrows()
+    }
+
+    /// The probability of each phase at a random time.
+    pub fn phases(&self) -> Vec<f64> {
+        stationary(&(&self.silent + &self.heard))
+    }
+
+    /// Arrivals for each unit of time.
+    pub fn rate(&self) -> f64 {
+        row_times(&self.phases(), &self.heard).iter().sum()
+    }
+
+    /// The interval between two arrivals, by itself: what it says nothing of is that intervals depend on one another.
+    pub fn interval(&self) -> PhaseType {
+        let rate = self.rate();
+        let start = row_times(&self.phases(), &self.heard).into_iter().map(|v| v / rate).collect();
+        PhaseType { start, within: self.silent.clone() }
+    }
+
+    /// From a random time to the next arrival.
+    pub fn residual(&self) -> PhaseType {
+        PhaseType { start: self.phases(), within: self.silent.clone() }
+    }
+}
+
+/// All ways of spreading `left` over the phases to come.
+fn spread(left: usize, phases: usize, so_far: &mut Vec<usize>, states: &mut Vec<Vec<usize>>) {
+    if phases == 1 {
+        so_far.push(left);
+        states.push(so_far.clone());
+        so_far.pop();
+        return;
+    }
+    for here in (0..=left).rev() {
+        so_far.push(here);
+        spread(left - here, phases - 1, so_far, states);
+        so_far.pop();
+    }
+}

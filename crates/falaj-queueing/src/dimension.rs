@@ -1,0 +1,280 @@
+//! Which sizes of containers keep a delay, and what that leaves.
+//!
+//! Small containers cost too much for each packet, and the server cannot carry them; large ones take long to fill. In
+//! between the delay has a least value, and a delay that is asked for is kept between two sizes, not below one.
+
+use crate::containers::Policy;
+use crate::line::{self, Ask, Line, Service, Shape};
+use crate::refused::{Refused, not_negative};
+use crate::superposed::{Effort, Stream, Superposed};
+use std::collections::BTreeMap;
+
+/// What is kept below the delay that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measure {
+    /// The mean over packets.
+    Mean,
+    /// What this part of the packets does not exceed.
+    Percentile(f64),
+}
+
+/// How a delay was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// By the matrices, with their error bound.
+    Exact,
+    /// By simulation, with its 95 % interval.
+    Simulated,
+}
+
+/// A system whose containers have no size yet. The delay is that of the first stream, one way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct System {
+    /// The streams.
+    pub streams: Vec<Stream>,
+    /// What carries containers.
+    pub service: Service,
+    /// How long after its first packet a container leaves in any case.
+    pub timeout: Option<f64>,
+    /// What counts.
+    pub measure: Measure,
+}
+
+/// One size of containers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Packets in a full container.
+    pub size: usize,
+    /// Work that comes for each unit of work that can be done.
+    pub load: f64,
+    /// Mean wait of packets for their container to leave.
+    pub fill: f64,
+    /// Mean wait of containers for their service.
+    pub wait: f64,
+    /// Mean service.
+    pub service: f64,
+    /// The measure: mean or percentile of a packet's delay.
+    pub delay: f64,
+    /// How far off that may be.
+    pub error: f64,
+    /// How it was found.
+    pub how: How,
+    /// Containers of all streams for each unit of time.
+    pub containers: f64,
+}
+
+/// Sizes next to one another that keep the delay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Feasible {
+    /// The smallest.
+    pub from: Point,
+    /// The largest; the fewest containers.
+    pub to: Point,
+    /// Does a larger size than `to` keep it, too, beyond the largest that was looked at?
+    pub open: bool,
+}
+
+/// What sizes give.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dimensions {
+    /// The smallest size that is stable, and the largest that was looked at.
+    pub stable: (usize, usize),
+    /// Delay by size, for a picture.
+    pub curve: Vec<Point>,
+    /// The least delay.
+    pub least: Point,
+    /// Where the delay that was asked for is kept; empty if it is nowhere.
+    pub feasible: Vec<Feasible>,
+}
+
+/// Containers of a simulation, and its seed: equal for all sizes, so that their differences are no accidents.
+const ASK: Ask = Ask { containers: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
+/// Sizes looked at first, between the ends.
+const GRID: usize = 24;
+
+impl System {
+    /// One size.
+    pub fn point(&self, size: usize) -> Result<Point, Refused> {
+        let policy = Policy::new(size, self.timeout)?;
+        let line = Line::new(&self.streams, policy, self.service)?;
+        let (fill, load) = (line.fill()?, line.load()?);
+        let service = self.service.mean(fill.size);
+        let mut containers = 0.0;
+        for stream in self.streams.iter().filter(|s| s.count > 0) {
+            containers += stream.count as f64 * stream.rate / policy.fill(stream.rate)?.size;
+        }
+        let mut point = Point {
+            size,
+            load,
+            fill: fill.wait,
+            wait: 0.0,
+            service,
+            delay: 0.0,
+            error: 0.0,
+            how: How::Exact,
+            containers,
+        };
+        let exact = self.service.shape == Shape::Exponential && self.timeout.is_none();
+        if exact && self.measure == Measure::Mean {
+            match Superposed::new(&self.streams, size, service)?.exact(Effort::Quick) {
+                Ok(mean) => {
+                    point.wait = mean.wait;
+                    point.delay = fill.wait + mean.wait + service;
+                    point.error = mean.error;
+                    return Ok(point);
+                }
+                // More streams than matrices can hold.
+                Err(Refused::Shape { .. }) => {}
+                Err(other) => return Err(other),
+            }
+        }
+        let percentile = if let Measure::Percentile(p) = self.measure { p } else { 0.5 };
+        let simulated = line.simulate(Ask { percentile, ..ASK })?;
+        let delay = if self.measure == Measure::Mean { simulated.delay } else { simulated.at_percentile };
+        point.how = How::Simulated;
+        point.wait = simulated.wait.mean;
+        point.delay = delay.mean;
+        point.error = delay.half_width.unwrap_or(f64::INFINITY);
+        Ok(point)
+    }
+
+    /// The load with containers of this size.
+    pub fn load(&self, size: usize) -> Result<f64, Refused> {
+        line::load(&self.streams, Policy::new(size, self.timeout)?, self.service)
+    }
+
+    /// The smallest stable size up to `largest`: loads fall with the size.
+    fn smallest(&self, largest: usize) -> Result<usize, Refused> {
+        crate::refused::stable(self.load(largest)?)?;
+        let (mut low, mut high) = (0, largest);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.load(middle)? < 1.0 { high = middle } else { low = middle }
+        }
+        Ok(high)
+    }
+
+    /// All sizes up to `largest`: which are stable, which is best, and which keep the delay `asked`, if one is.
+    pub fn dimensions(&self, asked: Option<f64>, largest: usize) -> Result<Dimensions, Refused> {
+        if let Some(asked) = asked {
+            not_negative("the delay that is asked for", asked)?;
+        }
+        if let Measure::Percentile(p) = self.measure
+            && !(p > 0.0 && p < 1.0)
+        {
+            return Err(Refused::Value { what: "the percentile", value: p, allowed: "above 0 and below 1" });
+        }
+        // What is wrong with the streams and costs is said first.
+        Policy::new(largest, self.timeout)?;
+        let smallest = self.smallest(largest)?;
+        let mut known = Known { system: self, points: BTreeMap::new() };
+        let ratio = largest as f64 / smallest as f64;
+        for i in 0..=GRID {
+            let size = (smallest as f64 * ratio.powf(i as f64 / GRID as f64)).round() as usize;
+            known.at(size.clamp(smallest, largest))?;
+        }
+        let least = known.least()?;
+        let feasible = asked.map_or(Ok(Vec::new()), |asked| known.feasible(asked, smallest, largest))?;
+        Ok(Dimensions { stable: (smallest, largest), curve: known.points.into_values().collect(), least, feasible })
+    }
+}
+
+/// Sizes that were looked at.
+struct Known<'a> {
+    system: &'a System,
+    points: BTreeMap<usize, Point>,
+}
+
+impl Known<'_> {
+    fn at(&mut self, size: usize) -> Result<Point, Refused> {
+        if let Some(point) = self.points.get(&size) {
+            return Ok(*point);
+        }
+        let point = self.system.point(size)?;
+        self.points.insert(size, point);
+        Ok(point)
+    }
+
+    fn best(&self) -> Result<Point, Refused> {
+        let best = self.points.values().min_by(|a, b| a.delay.total_cmp(&b.delay));
+        best.copied().ok_or(Refused::Value { what: "the number of sizes", value: 0.0, allowed: "1 or more" })
+    }
+
+    /// The least delay: the best so far, and halfway to its neighbours, until there are none between.
+    fn least(&mut self) -> Result<Point, Refused> {
+        loop {
+            let best = self.best()?.size;
+            let below = self.points.range(..best).next_back().map(|(&k, _)| k);
+            let above = self.points.range(best + 1..).next().map(|(&k, _)| k);
+            let between = |a: usize, b: usize| (b - a > 1).then(|| a + (b - a) / 2);
+            let next: Vec<usize> = [below.and_then(|k| between(k, best)), above.and_then(|k| between(best, k))]
+                .into_iter()
+                .flatten()
+                .collect();
+            if next.is_empty() {
+                return self.best();
+            }
+            for size in next {
+                self.at(size)?;
+            }
+        }
+    }
+
+    /// Where the delay is kept: between the crossings of neighbours that differ.
+    fn feasible(&mut self, asked: f64, smallest: usize, largest: usize) -> Result<Vec<Feasible>, Refused> {
+        let sizes: Vec<usize> = self.points.keys().copied().collect();
+        let mut ends = Vec::new();
+        let mut open = (self.at(smallest)?.delay <= asked).then_some(smallest);
+        for pair in sizes.windows(2) {
+            let (mut low, mut high) = (pair[0], pair[1]);
+            let (before, after) = (self.at(low)?.delay <= asked, self.at(high)?.delay <= asked);
+            if before == after {
+                continue;
+            }
+            while high - low > 1 {
+                let middle = low + (high - low) / 2;
+                if (self.at(middle)?.delay <= asked) == before { low = middle } else { high = middle }
+            }
+            match open.take() {
+                None => open = Some(high),
+                Some(from) => ends.push((from, low)),
+            }
+        }
+        ends.extend(open.map(|from| (from, largest)));
+        let feasible = |(from, to)| Ok(Feasible { from: self.at(from)?, to: self.at(to)?, open: to == largest });
+        ends.into_iter().map(feasible).collect()
+    }
+}
+
+/// The largest number for which `system` has a size that keeps the delay, up to `most`, with its best size; `None` if
+/// there is not even one. What fits for some number fits for fewer.
+pub fn most_that_fit(
+    system: impl Fn(usize) -> System,
+    asked: f64,
+    largest: usize,
+    most: usize,
+) -> Result<Option<(usize, Point)>, Refused> {
+    let fits = |count: usize| match system(count).dimensions(Some(asked), largest) {
+        Ok(dimensions) => Ok(dimensions.feasible.last().map(|f| f.to)),
+        Err(Refused::Unstable { .. }) => Ok(None),
+        Err(other) => Err(other),
+    };
+    let (mut low, mut best) = (0, None);
+    let mut high = 1;
+    while high <= most {
+        match fits(high)? {
+            Some(point) => (low, best) = (high, Some(point)),
+            None => break,
+        }
+        high *= 2;
+    }
+    high = high.min(most + 1);
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        match fits(middle)? {
+            Some(point) => (low, best) = (middle, Some(point)),
+            None => high = middle,
+        }
+    }
+    Ok(best.map(|point| (low, point)))
+}

@@ -1,0 +1,50 @@
+//! Queues solved by matrices, and what packets wait for that travel in containers.
+//!
+//! ```
+//! use falaj_queueing::{Arrivals, PhaseType, Queue};
+//!
+//! // Erlang intervals of four steps, exponential services, a load of 0.8.
+//! let arrivals = Arrivals::renewal(&PhaseType::erlang(4, 3.2)?);
+//! let queue = Queue::new(&arrivals, &PhaseType::exponential(1.0)?)?;
+//! assert!((queue.mean_wait() - 2.267_383_610_3).abs() < 1e-9);
+//! assert!((queue.waits_longer(&[2.0])[0] - 0.376_260_51).abs() < 1e-8);
+//! # Ok::<(), falaj_queueing::Refused>(())
+//! ```
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `phase`, `arrivals` | phase-type distributions; Markovian arrivals, their superposition, equal ones lumped |
+//! | `qbd`, `queue` | `G` and `R` by two reductions; waits: mean, tail, as a phase-type distribution |
+//! | `renewal` | the wait of PH/PH/1 by the paper's formulas, put right |
+//! | `superposed`, `printed` | containers of several streams: exactly, and as the paper has it |
+//! | `containers`, `line` | filling with a timeout, in closed form; containers before a server, simulated |
+//! | `forward` | the whole way through a machine and back, packet by packet |
+//! | `dimension` | the sizes that keep a delay, and how many machines fit |
+#![forbid(unsafe_code)]
+
+mod arrivals;
+mod containers;
+mod dimension;
+mod forward;
+mod line;
+mod matrix;
+mod phase;
+mod printed;
+mod qbd;
+mod queue;
+mod refused;
+mod renewal;
+mod superposed;
+
+pub use arrivals::Arrivals;
+pub use containers::{Fill, Policy};
+pub use dimension::{Dimensions, Feasible, How, Measure, Point, System, most_that_fit};
+pub use forward::{Forwarded, Machine, forward};
+pub use line::{Ask, Line, Service, Shape, Simulated, load};
+pub use phase::PhaseType;
+pub use printed::Printed;
+pub use qbd::{Method, Qbd, Solved};
+pub use queue::{Queue, process};
+pub use refused::Refused;
+pub use renewal::renewal_wait;
+pub use superposed::{Effort, Mean, Stream, Superposed};

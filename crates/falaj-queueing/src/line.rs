@@ -1,0 +1,324 @@
+//! Containers before a server, simulated: what the model says, without its assumptions on arrivals and services.
+//!
+//! Each container is an event; its packets are not. Which wait its packets have for it to leave is drawn for one of
+//! them, and counted for all.
+
+use crate::containers::{Fill, Policy};
+use crate::refused::{Refused, not_negative, positive, stable};
+use crate::superposed::Stream;
+use falaj_engine::chance::Chance;
+use falaj_traffic::interval::Estimate;
+use rand_distr::{Beta, Distribution, Exp1, Gamma, Poisson, StandardUniform};
+
+/// How services vary around their mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As the paper has it. Pessimistic where most of a service is its packets' copying.
+    Exponential,
+    /// The sum of so many exponential steps.
+    Erlang(usize),
+    /// All alike.
+    Deterministic,
+}
+
+/// What it takes to carry a container across.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Service {
+    /// For each container.
+    pub per_container: f64,
+    /// For each packet in it.
+    pub per_packet: f64,
+    /// How it varies.
+    pub shape: Shape,
+}
+
+/// Streams of packets, how they are put into containers, and what carries them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    streams: Vec<Stream>,
+    policy: Policy,
+    service: Service,
+}
+
+/// What a simulation found. Intervals are over batches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Simulated {
+    /// How long containers wait for their service.
+    pub wait: Estimate,
+    /// How long packets of the first stream take, from their arrival to the end of their container's service.
+    pub delay: Estimate,
+    /// The same, of which this part of them takes no more: [`Line::simulate`]'s `percentile`.
+    pub at_percentile: Estimate,
+    /// How long packets of the first stream wait for their container to leave.
+    pub fill: Estimate,
+    /// Packets in a container of the first stream.
+    pub size: f64,
+    /// Part of the containers that wait longer than the time that was asked for.
+    pub longer: Estimate,
+    /// Containers that were counted.
+    pub containers: u64,
+}
+
+/// What is to be simulated, and asked.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ask {
+    /// Containers to be counted; a tenth of them runs before, uncounted.
+    pub containers: u64,
+    /// Decides everything.
+    pub seed: u64,
+    /// Of the packets' delays, between 0 and 1.
+    pub percentile: f64,
+    /// For [`Simulated::longer`].
+    pub longer_than: f64,
+}
+
+const BATCHES: u64 = 40;
+
+impl Service {
+    /// The mean service of a container with so many packets.
+    pub fn mean(&self, packets: f64) -> f64 {
+        self.per_container + self.per_packet * packets
+    }
+
+    pub(crate) fn draw(&self, packets: u64, chance: &mut Chance) -> f64 {
+        let mean = self.mean(packets as f64);
+        let varies = match self.shape {
+            Shape::Exponential => Exp1.sample(chance),
+            Shape::Erlang(steps) => {
+                let sum: f64 = (0..steps).map(|_| -> f64 { Exp1.sample(chance) }).sum();
+                sum / steps as f64
+            }
+            Shape::Deterministic => 1.0,
+        };
+        mean * varies
+    }
+}
+
+impl Line {
+    /// Streams whose containers one server can carry. Loads of one and more are refused.
+    pub fn new(streams: &[Stream], policy: Policy, service: Service) -> Result<Line, Refused> {
+        Policy::new(policy.size, policy.timeout)?;
+        not_negative("the cost of a container", service.per_container)?;
+        not_negative("the cost of a packet", service.per_packet)?;
+        positive("the cost of a container with one packet", service.mean(1.0))?;
+        if service.shape == Shape::Erlang(0) {
+            let what = "the number of steps of an Erlang service";
+            return Err(Refused::Value { what, value: 0.0, allowed: "1 or more" });
+        }
+        if !streams.iter().any(|s| s.count > 0) {
+            return Err(Refused::Value { what: "the number of streams", value: 0.0, allowed: "1 or more" });
+        }
+        let line = Line { streams: streams.to_vec(), policy, service };
+        stable(line.load()?)?;
+        Ok(line)
+    }
+
+    /// Work that comes for each unit of work that can be done.
+    pub fn load(&self) -> Result<f64, Refused> {
+        load(&self.streams, self.policy, self.service)
+    }
+
+    /// What packets of the first stream find, in closed form.
+    pub fn fill(&self) -> Result<Fill, Refused> {
+        self.policy.fill(self.streams[0].rate)
+    }
+
+    /// The same, container by container.
+    pub fn simulate(&self, ask: Ask) -> Result<Simulated, Refused> {
+        let mut aggregators = Vec::new();
+        for (kind, stream) in self.streams.iter().enumerate() {
+            for _ in 0..stream.count {
+                let chance = Chance::new(ask.seed, 1, aggregators.len() as u64);
+                aggregators.push(Aggregator::new(self.policy, stream.rate, kind == 0, chance)?);
+            }
+        }
+        let mut services = Chance::new(ask.seed, 2, 0);
+        let batch = (ask.containers / BATCHES).max(1);
+        let (mut free, mut done) = (0.0f64, 0u64);
+        let [mut waits, mut delays, mut high, mut fills, mut longer] = [const { Vec::new() }; 5];
+        let mut counted = Counted::default();
+        let (mut first_containers, mut first_packets) = (0u64, 0u64);
+        let warm_up = ask.containers / 10;
+        while (waits.len() as u64) < BATCHES {
+            let next = earliest(&aggregators);
+            let sent = aggregators[next].leave();
+            let wait = (free - sent.at).max(0.0);
+            let service = self.service.draw(sent.packets, &mut services);
+            free = sent.at + wait + service;
+            done += 1;
+            if done <= warm_up {
+                continue;
+            }
+            counted.waits += wait;
+            counted.longer += u64::from(wait > ask.longer_than);
+            counted.containers += 1;
+            if aggregators[next].first {
+                first_containers += 1;
+                first_packets += sent.packets;
+                counted.samples.push((sent.since_packet + wait + service, sent.packets));
+                counted.fills += sent.since_packet * sent.packets as f64;
+            }
+            if counted.containers == batch {
+                let all = counted.containers as f64;
+                waits.push(counted.waits / all);
+                longer.push(counted.longer as f64 / all);
+                if let Some((mean, at, fill)) = counted.packets(ask.percentile) {
+                    delays.push(mean);
+                    high.push(at);
+                    fills.push(fill);
+                }
+                counted = Counted::default();
+            }
+        }
+        let few = || Refused::Value {
+            what: "the number of containers to simulate",
+            value: ask.containers as f64,
+            allowed: "more: none was of the first stream",
+        };
+        let over = |batches: &[f64]| Estimate::of(batches).ok_or_else(few);
+        Ok(Simulated {
+            wait: over(&waits)?,
+            delay: over(&delays)?,
+            at_percentile: over(&high)?,
+            fill: over(&fills)?,
+            longer: over(&longer)?,
+            size: first_packets as f64 / first_containers.max(1) as f64,
+            containers: batch * BATCHES,
+        })
+    }
+}
+
+/// Work that comes for each unit of work that can be done, whether it can be or not.
+pub fn load(streams: &[Stream], policy: Policy, service: Service) -> Result<f64, Refused> {
+    let mut load = 0.0;
+    for stream in streams.iter().filter(|s| s.count > 0) {
+        let size = policy.fill(stream.rate)?.size;
+        load += stream.count as f64 * stream.rate / size * service.mean(size);
+    }
+    Ok(load)
+}
+
+/// Sums over a batch.
+#[derive(Default)]
+struct Counted {
+    containers: u64,
+    waits: f64,
+    longer: u64,
+    fills: f64,
+    /// Delay of a packet of a container, and for how many packets it stands.
+    samples: Vec<(f64, u64)>,
+}
+
+impl Counted {
+    /// Mean delay, delay at a percentile, and mean wait for the container to leave, over packets.
+    fn packets(&mut self, percentile: f64) -> Option<(f64, f64, f64)> {
+        self.samples.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let all: u64 = self.samples.iter().map(|s| s.1).sum();
+        let mean = self.samples.iter().map(|&(delay, packets)| delay * packets as f64).sum::<f64>() / all as f64;
+        let mut left = percentile * all as f64;
+        let at = self.samples.iter().find(|&&(_, packets)| {
+            left -= packets as f64;
+            left <= 0.0
+        });
+        let at = at.or(self.samples.last())?.0;
+        Some((mean, at, self.fills / all as f64))
+    }
+}
+
+/// The stream whose container leaves next.
+fn earliest(aggregators: &[Aggregator]) -> usize {
+    let mut first = 0;
+    for (i, aggregator) in aggregators.iter().enumerate() {
+        if aggregator.leaves < aggregators[first].leaves {
+            first = i;
+        }
+    }
+    first
+}
+
+/// A container that left.
+struct Sent {
+    at: f64,
+    packets: u64,
+    /// How long one of its packets, drawn from all of them, was in it.
+    since_packet: f64,
+}
+
+/// A stream's open container, whose fate is drawn when it is opened.
+struct Aggregator {
+    policy: Policy,
+    rate: f64,
+    /// Of the first kind of streams?
+    first: bool,
+    chance: Chance,
+    /// From the first packet to the last of a full container, in mean gaps.
+    rest: Option<Gamma<f64>>,
+    /// Packets within the timeout.
+    within: Option<Poisson<f64>>,
+    leaves: f64,
+    opened: f64,
+    packets: u64,
+}
+
+impl Aggregator {
+    fn new(policy: Policy, rate: f64, first: bool, chance: Chance) -> Result<Aggregator, Refused> {
+        let rate = positive("the rate of a stream", rate)?;
+        let steps = policy.size as f64 - 1.0;
+        let rest = Gamma::new(steps, 1.0).ok();
+        let within = policy.timeout.and_then(|timeout| Poisson::new(rate * timeout).ok());
+        let mut aggregator =
+            Aggregator { policy, rate, first, chance, rest, within, leaves: 0.0, opened: 0.0, packets: 0 };
+        aggregator.open(0.0);
+        // Streams do not begin together: each is somewhere in its first container.
+        let phase: f64 = StandardUniform.sample(&mut aggregator.chance);
+        aggregator.opened *= phase;
+        aggregator.leaves *= phase;
+        Ok(aggregator)
+    }
+
+    /// The next container, from its first packet on.
+    fn open(&mut self, now: f64) {
+        let gap: f64 = Exp1.sample(&mut self.chance);
+        self.opened = now + gap / self.rate;
+        let rest = self.rest.map_or(0.0, |rest| rest.sample(&mut self.chance)) / self.rate;
+        match (self.policy.timeout, self.within) {
+            (Some(timeout), Some(within)) if rest > timeout => {
+                // Fewer than a full container came in time; how many is drawn until it is so few.
+                let most = self.policy.size as f64 - 2.0;
+                let mut more: f64 = within.sample(&mut self.chance);
+                while more > most {
+                    more = within.sample(&mut self.chance);
+                }
+                self.packets = 1 + more as u64;
+                self.leaves = self.opened + timeout;
+            }
+            _ => {
+                self.packets = self.policy.size as u64;
+                self.leaves = self.opened + rest;
+            }
+        }
+    }
+
+    /// Sends the container and opens the next one.
+    fn leave(&mut self) -> Sent {
+        let (at, packets, open) = (self.leaves, self.packets, self.leaves - self.opened);
+        let uniform: f64 = StandardUniform.sample(&mut self.chance);
+        // Which packet of it; the first opened it.
+        let which = ((uniform * packets as f64) as u64).min(packets - 1);
+        let full = packets == self.policy.size as u64;
+        let since_packet = if which == 0 {
+            open
+        } else if full && which == packets - 1 {
+            0.0
+        } else if full {
+            // In order between the first and the last.
+            let later = (packets - 1 - which) as f64;
+            let part = Beta::new(later, which as f64).map_or(0.5, |beta| beta.sample(&mut self.chance));
+            open * part
+        } else {
+            open * <StandardUniform as Distribution<f64>>::sample(&StandardUniform, &mut self.chance)
+        };
+        self.open(at);
+        Sent { at, packets, since_packet }
+    }
+}

@@ -1,0 +1,92 @@
+//! The paper's model as printed: the superposition's interval taken for those of a renewal process.
+//!
+//! With exponential services that is a GI/M/1, which one number solves: the root of `s = A*(mu (1 - s))` within zero
+//! and one, where `A*` is the transform of the interval. The wait is then exponential with the rate `mu (1 - s)`,
+//! with the probability `s`. No matrix is needed, and none of the `k^(N+1)` states.
+
+use crate::refused::Refused;
+use crate::superposed::Superposed;
+
+/// The wait by the model as printed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Printed {
+    /// Probability of any wait at all.
+    pub waits: f64,
+    /// The rate of the wait, given that there is one.
+    pub decay: f64,
+    /// The mean wait.
+    pub wait: f64,
+}
+
+impl Printed {
+    /// Probability of waiting longer.
+    pub fn waits_longer(&self, y: f64) -> f64 {
+        self.waits * (-self.decay * y.max(0.0)).exp()
+    }
+}
+
+/// Points and weights of Gauss and Legendre on -1 to 1, of eight points; those above zero.
+const GAUSS: [(f64, f64); 4] = [
+    (0.183_434_642_495_649_8, 0.362_683_783_378_362),
+    (0.525_532_409_916_329, 0.313_706_645_877_887_3),
+    (0.796_666_477_413_626_7, 0.222_381_034_453_374_5),
+    (0.960_289_856_497_536_3, 0.101_228_536_290_376_3),
+];
+const PANELS: usize = 400;
+
+pub(crate) fn solve(system: &Superposed) -> Result<Printed, Refused> {
+    let (mu, rate) = (1.0 / system.service(), system.rate());
+    // H(t): nobody sends within t of a random time. The interval A has P[A > t] = -H'(t) / rate, so
+    // A*(s) = 1 - s / rate (1 - s int exp(-s t) H(t) dt).
+    let slowest = system.streams().iter().map(|s| s.rate).fold(f64::INFINITY, f64::min);
+    let size = system.size() as f64;
+    let mut end = (size + 12.0 * size.sqrt() + 45.0) / slowest;
+    let silent = |t: f64| -> f64 {
+        system.streams().iter().map(|s| residual_tail(system.size(), s.rate * t).powi(s.count as i32)).product()
+    };
+    // The fastest stream may have sent long before the slowest.
+    while silent(0.5 * end) < 1e-18 {
+        end *= 0.5;
+    }
+    let half = 0.5 * end / PANELS as f64;
+    let mut points = Vec::with_capacity(8 * PANELS);
+    for panel in 0..PANELS {
+        let middle = half * (2 * panel + 1) as f64;
+        for (point, weight) in GAUSS {
+            for t in [middle - half * point, middle + half * point] {
+                points.push((t, half * weight * silent(t)));
+            }
+        }
+    }
+    let transform = |s: f64| {
+        let integral: f64 = points.iter().map(|&(t, weight)| (-s * t).exp() * weight).sum();
+        1.0 - s / rate * (1.0 - s * integral)
+    };
+    // s - A*(mu (1 - s)) is below zero at zero and above zero just below one, since the load is below one.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..100 {
+        let middle = 0.5 * (low + high);
+        if middle > transform(mu * (1.0 - middle)) { high = middle } else { low = middle }
+    }
+    let root = 0.5 * (low + high);
+    let decay = mu * (1.0 - root);
+    if decay <= 0.0 || !root.is_finite() {
+        return Err(Refused::NotConverged { what: "the root of the renewal model", residual: root });
+    }
+    Ok(Printed { waits: root, decay, wait: root / decay })
+}
+
+/// Probability that an Erlang interval of `phases` steps, looked at at a random time, lasts longer than `steps` mean
+/// steps: any phase is as likely, so it is the mean of what is left of all phases.
+fn residual_tail(phases: usize, steps: f64) -> f64 {
+    let k = phases as f64;
+    let mut logarithm = -steps;
+    let mut sum = 0.0;
+    for m in 0..phases {
+        if m > 0 {
+            logarithm += (steps / m as f64).ln();
+        }
+        sum += (1.0 - m as f64 / k) * logarithm.exp();
+    }
+    sum
+}

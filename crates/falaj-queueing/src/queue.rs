@@ -1,0 +1,155 @@
+//! One server, first come first served, Markovian arrivals and services: MAP/MAP/1, and so MAP/PH/1 and PH/PH/1.
+
+use crate::arrivals::Arrivals;
+use crate::matrix::{dot, identity, kron, poisson, row_sums, row_times, solve_row};
+use crate::phase::PhaseType;
+use crate::qbd::{Method, Qbd, Solved};
+use crate::refused::{Refused, stable};
+use faer::Mat;
+use faer::linalg::solvers::Solve;
+
+/// A queue in its steady state.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    arrivals: Arrivals,
+    service: Arrivals,
+    /// `G` and `R`, and how well they solve their equations.
+    pub solved: Solved,
+    /// Probabilities of the phases while nobody is there.
+    empty: Vec<f64>,
+    /// The same for all levels above, together: `pi_0 R (I - R)^-1`.
+    busy: Vec<f64>,
+    number: f64,
+    rate: f64,
+    load: f64,
+}
+
+impl Queue {
+    /// Independent services.
+    pub fn new(arrivals: &Arrivals, service: &PhaseType) -> Result<Queue, Refused> {
+        Queue::with_method(arrivals, &Arrivals::renewal(service), Method::CyclicReduction)
+    }
+
+    /// Services that may depend on one another: each is a departure of `service`, whose phase stands still while
+    /// nobody is there.
+    pub fn with_method(arrivals: &Arrivals, service: &Arrivals, method: Method) -> Result<Queue, Refused> {
+        let rate = arrivals.rate();
+        let load = stable(rate / service.rate())?;
+        let qbd = blocks(arrivals, service);
+        let solved = qbd.solve(method)?;
+        let n = qbd.order();
+        let m = service.order();
+        // B1 + R A2, where A2 has a service's departures in blocks along its diagonal.
+        let mut boundary = kron(&arrivals.silent, &identity(m));
+        for i in 0..n {
+            for j in 0..n {
+                let block = j - j % m;
+                boundary[(i, j)] += (0..m).map(|p| solved.r[(i, block + p)] * service.heard[(p, j % m)]).sum::<f64>();
+            }
+        }
+        let left = (identity(n) - &solved.r).partial_piv_lu();
+        let visits = left.solve(Mat::from_fn(n, 1, |_, _| 1.0));
+        let visits: Vec<f64> = visits.col(0).iter().copied().collect();
+        // One of the equations follows from the others; the sum over all levels stands in its place.
+        let with_sum = Mat::from_fn(n, n, |i, j| if j == 0 { visits[i] } else { boundary[(i, j)] });
+        let mut right = vec![0.0; n];
+        right[0] = 1.0;
+        let empty = solve_row(&with_sum, &right);
+        let once = row_times(&empty, &solved.r);
+        let busy = left.solve_transpose(Mat::from_fn(n, 1, |i, _| once[i]));
+        let busy: Vec<f64> = busy.col(0).iter().copied().collect();
+        let number = dot(&busy, &visits);
+        let idle: f64 = empty.iter().sum();
+        let off = (idle - (1.0 - load)).abs();
+        // What arrives is served: who is busy how often is known beforehand.
+        if off.is_nan() || off > 1e-8 {
+            return Err(Refused::NotConverged { what: "the time without anybody", residual: off });
+        }
+        Ok(Queue { arrivals: arrivals.clone(), service: service.clone(), solved, empty, busy, number, rate, load })
+    }
+
+    /// Work that comes for each unit of work that can be done.
+    pub fn load(&self) -> f64 {
+        self.load
+    }
+
+    /// How many are there on average, who is served included.
+    pub fn mean_number(&self) -> f64 {
+        self.number
+    }
+
+    /// How long an arrival waits on average, by Little's law.
+    pub fn mean_wait(&self) -> f64 {
+        (self.number - self.load) / self.rate
+    }
+
+    /// Probability that an arrival finds nobody.
+    pub fn no_wait(&self) -> f64 {
+        let heard = kron(&self.arrivals.heard, &identity(self.service.order()));
+        dot(&self.empty, &row_sums(&heard)) / self.rate
+    }
+
+    /// Phases of the service that an arrival finds, by phases before it: `D1 1 (x) I` over the rate.
+    fn found(&self) -> Mat<f64> {
+        let heard = row_sums(&self.arrivals.heard);
+        let m = self.service.order();
+        Mat::from_fn(heard.len() * m, m, |i, j| if i % m == j { heard[i / m] / self.rate } else { 0.0 })
+    }
+
+    /// Probabilities of waiting longer than each of these times.
+    ///
+    /// The service is looked at with its fastest rate; how many are still before the arrival after so many looks
+    /// follows from `R` alone, all levels at once. Everything is a sum of what is not negative.
+    pub fn waits_longer(&self, times: &[f64]) -> Vec<f64> {
+        let m = self.service.order();
+        let fastest = (0..m).map(|i| -self.service.silent[(i, i)]).fold(0.0, f64::max);
+        let weights: Vec<Vec<f64>> = times.iter().map(|y| poisson(fastest * y.max(0.0))).collect();
+        let looks = weights.iter().map(Vec::len).max().unwrap_or(0);
+        let stay = Mat::from_fn(m, m, |i, j| f64::from(u8::from(i == j)) + self.service.silent[(i, j)] / fastest);
+        let leave = Mat::from_fn(m, m, |i, j| self.service.heard[(i, j)] / fastest);
+        let mut found = self.found();
+        let mut sums = vec![0.0; times.len()];
+        for look in 0..looks {
+            let longer = dot(&self.busy, &row_sums(&found));
+            for (sum, weights) in sums.iter_mut().zip(&weights) {
+                *sum += weights.get(look).unwrap_or(&0.0) * longer;
+            }
+            found = &found * &stay + &self.solved.r * (&found * &leave);
+        }
+        sums
+    }
+
+    /// The wait as a phase-type distribution, of as many phases as the arrivals have times the square of the
+    /// service's: the chain above, its time turned round.
+    pub fn wait(&self) -> PhaseType {
+        let (n, m) = (self.busy.len(), self.service.order());
+        let found = self.found();
+        // Phases that are never busy are never come by.
+        let seen: Vec<(usize, usize)> =
+            (0..n).filter(|&i| self.busy[i] > 0.0).flat_map(|i| (0..m).map(move |j| (i, j))).collect();
+        let start = seen.iter().map(|&(i, j)| self.busy[i] * found[(i, j)]).collect();
+        let within = Mat::from_fn(seen.len(), seen.len(), |a, b| {
+            let ((here, phase), (next, next_phase)) = (seen[a], seen[b]);
+            // d/dt found = found S0 + R found S1, transposed, and weighted by how often each phase is busy.
+            let silent = if here == next { self.service.silent[(phase, next_phase)] } else { 0.0 };
+            let left = self.solved.r[(next, here)] * self.service.heard[(phase, next_phase)];
+            (silent + left) * self.busy[next] / self.busy[here]
+        });
+        PhaseType { start, within }
+    }
+}
+
+/// The queue as a quasi-birth-death process: the level is how many are there.
+pub(crate) fn blocks(arrivals: &Arrivals, service: &Arrivals) -> Qbd {
+    let (a, s) = (identity(arrivals.order()), identity(service.order()));
+    Qbd::new(
+        kron(&arrivals.heard, &s),
+        kron(&arrivals.silent, &s) + kron(&a, &service.silent),
+        kron(&a, &service.heard),
+    )
+}
+
+/// The queue as a quasi-birth-death process, to be solved one way or the other.
+pub fn process(arrivals: &Arrivals, service: &PhaseType) -> Qbd {
+    blocks(arrivals, &Arrivals::renewal(service))
+}

@@ -1,0 +1,208 @@
+//! Containers of several streams before one server: a superposition of Erlang renewal processes, which is no renewal
+//! process itself.
+//!
+//! Packets of a stream come at random; every `size` of them are a container. A container comes after as many
+//! exponential steps as it has packets, so how many packets lie in each stream's open container is a Markov chain, and
+//! the queue is a MAP/M/1. Streams that are alike are lumped; still, four streams and containers of 160 have more
+//! states than any matrix.
+//!
+//! So the same stream of containers is solved for small sizes, and the mean is continued to the true one as a function
+//! of one over the size. It is no power series: sources of like rates drift past one another slowly, which leaves
+//! half powers. It is continued with them and without, and with a size less; by how much these differ is the error.
+
+use crate::arrivals::Arrivals;
+use crate::phase::PhaseType;
+use crate::printed::{self, Printed};
+use crate::queue::Queue;
+use crate::refused::{Refused, positive, stable};
+use faer::Mat;
+
+/// Streams of packets that are alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// How many.
+    pub count: usize,
+    /// Packets of each of them for each unit of time.
+    pub rate: f64,
+}
+
+/// Containers of one size from several streams, served one after another, exponentially.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Superposed {
+    streams: Vec<Stream>,
+    size: usize,
+    service: f64,
+}
+
+/// A mean wait and how far off it may be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mean {
+    /// The mean wait.
+    pub wait: f64,
+    /// How far the true one may be off.
+    pub error: f64,
+    /// The sizes that were solved directly, and their mean waits; one of them if the size itself is small enough.
+    pub from: Vec<(usize, f64)>,
+}
+
+/// Sizes that are solved, as far as their matrices are small enough.
+const SIZES: [usize; 13] = [2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 20, 24, 32];
+
+/// What a solution may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// Matrices up to 260: some ten milliseconds.
+    Quick,
+    /// Matrices up to 800: some tenths of a second.
+    Full,
+}
+
+impl Effort {
+    fn largest(self) -> f64 {
+        match self {
+            Effort::Quick => 260.0,
+            Effort::Full => 800.0,
+        }
+    }
+}
+
+impl Superposed {
+    /// Containers of `size` packets, each served in `service` on average. Unstable loads are refused.
+    pub fn new(streams: &[Stream], size: usize, service: f64) -> Result<Superposed, Refused> {
+        if size == 0 {
+            return Err(Refused::Value {
+                what: "the number of packets in a container",
+                value: 0.0,
+                allowed: "1 or more",
+            });
+        }
+        positive("the mean service of a container", service)?;
+        for stream in streams {
+            positive("the rate of a stream", stream.rate)?;
+        }
+        let streams: Vec<Stream> = streams.iter().copied().filter(|s| s.count > 0).collect();
+        if streams.is_empty() {
+            return Err(Refused::Value { what: "the number of streams", value: 0.0, allowed: "1 or more" });
+        }
+        let superposed = Superposed { streams, size, service };
+        stable(superposed.load())?;
+        Ok(superposed)
+    }
+
+    /// The streams.
+    pub fn streams(&self) -> &[Stream] {
+        &self.streams
+    }
+
+    /// Packets in a container.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The mean service of a container.
+    pub fn service(&self) -> f64 {
+        self.service
+    }
+
+    /// Containers for each unit of time.
+    pub fn rate(&self) -> f64 {
+        self.streams.iter().map(|s| s.count as f64 * s.rate).sum::<f64>() / self.size as f64
+    }
+
+    /// Work that comes for each unit of work that can be done.
+    pub fn load(&self) -> f64 {
+        self.rate() * self.service
+    }
+
+    /// By which rate the tail of the wait falls in the end: `P[W > y]` is like `exp(-decay y)`. Exact for any size and
+    /// any number of streams: with `x` the factor between levels, `sum of rate (x^(-1/size) - 1) = mu (1 - x)`.
+    pub fn decay(&self) -> f64 {
+        let mu = 1.0 / self.service;
+        // In u = -ln x: below zero close to zero, since the load is below one; above zero far out.
+        let size = self.size as f64;
+        let excess = |u: f64| {
+            let come: f64 = self.streams.iter().map(|s| s.count as f64 * s.rate * (u / size).exp_m1()).sum();
+            come + mu * (-u).exp_m1()
+        };
+        let mut high = 1.0;
+        while excess(high) <= 0.0 {
+            high *= 2.0;
+        }
+        let mut low = high / 2.0;
+        while excess(low) > 0.0 {
+            low /= 2.0;
+        }
+        for _ in 0..200 {
+            let middle = 0.5 * (low + high);
+            if excess(middle) > 0.0 { high = middle } else { low = middle }
+        }
+        -mu * (-0.5 * (low + high)).exp_m1()
+    }
+
+    /// The model as printed: the superposition taken for a renewal process.
+    pub fn as_printed(&self) -> Result<Printed, Refused> {
+        printed::solve(self)
+    }
+
+    /// How many phases containers of `size` packets need.
+    fn order(&self, size: usize) -> f64 {
+        self.streams.iter().map(|s| Arrivals::erlangs_order(s.count, size)).product()
+    }
+
+    /// The same stream of containers, each of `size` packets: fewer and longer steps, equal rate and load.
+    pub fn arrivals(&self, size: usize) -> Result<Arrivals, Refused> {
+        let scale = size as f64 / self.size as f64;
+        let mut groups = self.streams.iter().map(|s| Arrivals::erlangs(s.count, size, s.rate * scale));
+        let first = groups.next().expect("there is a stream")?;
+        groups.try_fold(first, |all, group| Ok(all.with(&group?)))
+    }
+
+    /// The queue with containers of `size` packets instead, at equal rate and load.
+    pub fn queue(&self, size: usize) -> Result<Queue, Refused> {
+        Queue::new(&self.arrivals(size)?, &PhaseType::exponential(1.0 / self.service)?)
+    }
+
+    /// The exact mean wait: solved directly where the size allows, else continued from smaller sizes.
+    pub fn exact(&self, effort: Effort) -> Result<Mean, Refused> {
+        if self.order(self.size) <= effort.largest() {
+            let wait = self.queue(self.size)?.mean_wait();
+            return Ok(Mean { wait, error: 1e-8 * wait, from: vec![(self.size, wait)] });
+        }
+        let fitting = SIZES.into_iter().filter(|&k| k < self.size && self.order(k) <= effort.largest());
+        let mut sizes: Vec<usize> = fitting.collect();
+        // The largest say most; more than six terms follow the rounding.
+        sizes.drain(..sizes.len().saturating_sub(6));
+        if sizes.len() < 3 {
+            let count: usize = self.streams.iter().map(|s| s.count).sum();
+            let why = format!("{count} streams have too many phases for matrices up to {}", effort.largest());
+            return Err(Refused::Shape { what: "superposition that can be solved exactly", why });
+        }
+        let mut from = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            from.push((size, self.queue(size)?.mean_wait()));
+        }
+        Ok(continued(from, self.size))
+    }
+}
+
+/// Values at some sizes, continued to another.
+fn continued(from: Vec<(usize, f64)>, size: usize) -> Mean {
+    let at = |from: &[(usize, f64)], powers: &dyn Fn(usize) -> f64| interpolate(from, size, powers);
+    let whole = |n: usize| n as f64;
+    let halves = |n: usize| if n < 2 { n as f64 } else { 0.5 * (n + 1) as f64 };
+    let fewer = &from[1..];
+    let (series, half) = (at(&from, &whole), at(&from, &halves));
+    // Both differences fall as sizes grow, and a little more slowly than the error: twice their sum has held it.
+    let error = 2.0 * ((series - half).abs() + (half - at(fewer, &halves)).abs());
+    Mean { wait: half, error, from }
+}
+
+/// The curve through all points that is a sum of powers of one over the size.
+fn interpolate(from: &[(usize, f64)], size: usize, powers: &dyn Fn(usize) -> f64) -> f64 {
+    let n = from.len();
+    let term = |size: usize, j: usize| (size as f64).powf(-powers(j));
+    let m = Mat::from_fn(n, n, |i, j| term(from[i].0, j));
+    let values: Vec<f64> = from.iter().map(|&(_, value)| value).collect();
+    let factors = crate::matrix::solve_column(&m, &values);
+    factors.iter().enumerate().map(|(j, factor)| factor * term(size, j)).sum()
+}

@@ -1,0 +1,87 @@
+//! Sizes for a delay, and the whole way through a machine.
+
+use falaj_queueing::{
+    Dimensions, How, Machine, Measure, Policy, Refused, Service, Shape, Stream, System, forward, most_that_fit,
+};
+
+/// One guest, 800 Kp/s both ways, 77.9 us for each container whatever it holds.
+fn paper(measure: Measure) -> System {
+    let service = Service { per_container: 77.9e-6, per_packet: 0.0, shape: Shape::Exponential };
+    System { streams: vec![Stream { count: 2, rate: 800e3 }], service, timeout: None, measure }
+}
+
+#[test]
+fn a_delay_has_two_sizes_and_a_least() {
+    let Dimensions { stable, least, feasible, curve } = paper(Measure::Mean).dimensions(Some(300e-6), 500).unwrap();
+    assert_eq!(stable, (125, 500));
+    let near = |ours: f64, theirs: f64, off: f64| assert!((ours - theirs).abs() <= off, "{ours} for {theirs}");
+    near(least.delay * 1e6, 255.0, 3.0);
+    near(least.size as f64, 200.0, 25.0);
+    assert_eq!(feasible.len(), 1);
+    near(feasible[0].from.size as f64, 160.0, 1.0);
+    near(feasible[0].to.size as f64, 325.0, 10.0);
+    assert!(!feasible[0].open && feasible[0].to.delay <= 300e-6 && curve.iter().all(|p| p.how == How::Exact));
+    near(paper(Measure::Mean).point(160).unwrap().delay * 1e6, 300.0, 3.0);
+    // What cannot be, and by how much.
+    let never = paper(Measure::Mean).dimensions(Some(200e-6), 500).unwrap();
+    assert!(never.feasible.is_empty() && never.least.delay > 250e-6);
+}
+
+#[test]
+fn an_unstable_system_says_its_load() {
+    let mut system = paper(Measure::Mean);
+    system.service = Service { per_container: 1e-6, per_packet: 1e-6, ..system.service };
+    match system.dimensions(Some(1e-3), 1000) {
+        Err(Refused::Unstable { load }) => assert!((load - 1.6016).abs() < 1e-9, "{load}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_percentile_is_above_its_mean_and_timeouts_hold_it_down() {
+    let mean = paper(Measure::Mean).point(160).unwrap();
+    let high = paper(Measure::Percentile(0.99)).point(160).unwrap();
+    assert!(high.delay > 2.0 * mean.delay && high.how == How::Simulated, "{high:?} {mean:?}");
+    let slow = |timeout| {
+        let service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+        let streams = vec![Stream { count: 2, rate: 50e3 }];
+        System { streams, service, timeout, measure: Measure::Mean }.point(160).unwrap()
+    };
+    let (with, without) = (slow(Some(200e-6)), slow(None));
+    // (T (1 + rate T / 2)) / (1 + rate T): 109 us.
+    assert!((with.fill * 1e6 - 109.09).abs() < 0.1 && without.fill > 1e-3, "{with:?} {without:?}");
+}
+
+#[test]
+fn guests_fit_until_they_do_not() {
+    // Each guest gets and sends 100 Kp/s; a packet takes half a microsecond: nine are 90 % of the server.
+    let system = |guests: usize| {
+        let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Exponential };
+        let streams = vec![Stream { count: 2 * guests, rate: 100e3 }];
+        System { streams, service, timeout: None, measure: Measure::Mean }
+    };
+    let (count, point) = most_that_fit(system, 1e-3, 400, 100).unwrap().expect("one fits");
+    assert!((4..10).contains(&count) && point.delay <= 1e-3, "{count} {point:?}");
+    assert!(system(count + 1).dimensions(Some(1e-3), 400).map_or(true, |d| d.feasible.is_empty()));
+    assert!(most_that_fit(system, 1e-6, 400, 100).unwrap().is_none());
+}
+
+/// The two-stage runs of the research, without a fitted number: packets of 64 B, 62 to a container, 200 us.
+#[test]
+fn the_whole_way_is_as_simulated_elsewhere() {
+    let service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
+    let policy = Policy { size: 62, timeout: Some(200e-6) };
+    let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
+    for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
+        let found = forward(&machine, rate, 300_000, 3).unwrap();
+        assert!((found.delay.mean * 1e6 / delay - 1.0).abs() < 0.02, "{rate}: {found:?}");
+        assert!(found.loss == 0.0 && found.jitter < 2.0 * 200e-6 + service.mean(62.0), "{rate}: {found:?}");
+    }
+    // One by one it is full at 80 Kp/s, aggregated at 800.
+    for (size, full) in [(1, 80e3), (62, 800e3)] {
+        let machine = Machine { policy: Policy { size, timeout: Some(200e-6) }, ..machine };
+        let found = forward(&machine, 2.0 * full, 400_000, 3).unwrap();
+        assert!(found.loss > 0.4 && found.rate < full * 1.05, "{size}: {found:?}");
+        assert!(forward(&machine, 0.9 * full, 200_000, 3).unwrap().loss == 0.0);
+    }
+}

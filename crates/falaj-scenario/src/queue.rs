@@ -1,0 +1,114 @@
+//! Reads the queue of a flow: its limit, and what it does before that is reached.
+
+use crate::diagnostics::Problem;
+use crate::keys::{self, Key};
+use crate::nearest;
+use crate::read::{Datum, Fields, Got, fields, get, plain};
+use falaj_sched::params::{Kind, Value, Values};
+use falaj_sched::policy::{self, Policy};
+use falaj_sched::queue::Limit;
+use std::ops::Range;
+use toml::de::DeTable;
+
+/// A queue as read.
+pub(crate) struct Queue {
+    pub(crate) limit: Limit,
+    pub(crate) policy: Option<Policy>,
+}
+
+/// The queue of a flow that says nothing of it.
+pub(crate) fn unsaid() -> Option<Queue> {
+    let keys::Fallback::Value(text) = keys::LIMIT.fallback else { return None };
+    match plain(Kind::Limit, text) {
+        Ok(Value::Limit(limit)) => Some(Queue { limit, policy: None }),
+        _ => None,
+    }
+}
+
+/// What `got` is, which the key `queue` of a flow was; `None`: something is wrong, which was said.
+pub(crate) fn read(got: Got<'_>, flow: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Queue> {
+    match got {
+        Got::Given(Datum::Value(Value::Limit(limit))) => Some(Queue { limit, policy: None }),
+        Got::Given(Datum::Table(table)) => {
+            let at = flow.field("queue").map_or(flow.at.clone(), |f| f.at.clone());
+            of_table(table, at, &format!("the queue of {}", flow.what), problems)
+        }
+        Got::Absent => unsaid(),
+        _ => None,
+    }
+}
+
+/// The keys that a policy takes besides limit and name.
+fn own(name: &str) -> Vec<Key> {
+    let takes = policy::params(name);
+    keys::MANAGED.iter().filter(|k| takes.iter().any(|p| p.name == k.name)).copied().collect()
+}
+
+fn of_table(table: &DeTable<'_>, at: Range<usize>, what: &str, problems: &mut Vec<Problem>) -> Option<Queue> {
+    // The policy first: it decides what else there may be.
+    let first = |problems: &mut Vec<Problem>| {
+        let first = fields(table, at.clone(), what, &[keys::POLICY], keys::MANAGED, problems);
+        get(&[&first], &keys::POLICY, &mut Vec::new())
+    };
+    let name = match first(&mut Vec::new()) {
+        Got::Given(Datum::Value(Value::Choice(name))) | Got::Default(Datum::Value(Value::Choice(name))) => name,
+        _ => {
+            first(problems);
+            return None;
+        }
+    };
+    let own = own(name);
+    let allowed: Vec<Key> = [keys::LIMIT, keys::POLICY].into_iter().chain(own.iter().copied()).collect();
+    let before = problems.len();
+    let fields = fields(table, at, what, &allowed, &[], problems);
+    let values = crate::link::values(&[&fields], own.into_iter(), problems);
+    for problem in &mut problems[before..] {
+        problem.help.extend(whose(&problem.title));
+    }
+    let limit = match get(&[&fields], &keys::LIMIT, problems) {
+        Got::Given(Datum::Value(Value::Limit(limit))) | Got::Default(Datum::Value(Value::Limit(limit))) => limit,
+        _ => return None,
+    };
+    match Policy::new(name, &values?, limit) {
+        Ok(policy) => Some(Queue { limit, policy }),
+        Err(refused) => {
+            let at = fields.field(refused.param).map_or(fields.at.clone(), |f| f.at.clone());
+            let title = format!("{what}: `{}`: {}", refused.param, refused.what);
+            problems.push(Problem::error(at, title).help(refused.help));
+            None
+        }
+    }
+}
+
+/// A key that is not for this policy may be for others.
+fn whose(title: &str) -> Option<String> {
+    let key = title.split_once("has no key `")?.1.trim_end_matches('`');
+    let takes = |name: &&&str| policy::params(name).iter().any(|p| p.name == key);
+    let names: Vec<&str> = policy::NAMES.iter().filter(takes).copied().collect();
+    let plural = if names.len() == 1 { "policy" } else { "policies" };
+    (!names.is_empty()).then(|| format!("`{key}` is for the {plural} {}", nearest::list(names)))
+}
+
+/// How a key of a queue's table is written.
+pub(crate) fn example(key: &str) -> &'static str {
+    let name = policy::NAMES.iter().find(|name| policy::params(name).iter().any(|p| p.name == key));
+    match (key, name) {
+        ("ecn", _) => "queue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }",
+        (_, Some(&"red")) => {
+            "queue = { limit = \"60p\", policy = \"red\", min = \"5p\", max = \"15p\", probability = \"10%\", weight = \"0.2%\" }"
+        }
+        ("target" | "interval", _) => {
+            "queue = { limit = \"1000p\", policy = \"codel\", target = \"5ms\", interval = \"100ms\" }"
+        }
+        (_, Some(&"pie")) => "queue = { limit = \"1000p\", policy = \"pie\", update = \"15ms\", burst = \"150ms\" }",
+        _ => "queue = { limit = \"1000p\", policy = \"codel\" }",
+    }
+}
+
+/// The value that the flow's setup has it as.
+pub(crate) fn among(values: Values, policy: Option<Policy>) -> Values {
+    match policy {
+        Some(policy) => values.with(falaj_sched::params::POLICY, Value::Policy(policy)),
+        None => values,
+    }
+}

@@ -1,0 +1,56 @@
+//! Masks in a file: read for both directions, refused where they cannot be.
+
+use falaj_scenario::parse;
+
+fn link(body: &str) -> String {
+    format!("[link.a]\nrate = \"100mbit\"\nscheduler = {{ kind = \"drr\" }}\n{body}")
+}
+
+#[test]
+fn a_mask_is_read_for_each_direction() {
+    let text = link(
+        "each = \"near\"\nexpire = \"1s\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"src/24 dport\"\nmax-flows = 5",
+    );
+    let (scenario, warnings) = parse(&text, "a.toml").unwrap();
+    assert!(warnings.is_empty(), "{warnings}");
+    let link = &scenario.links[0];
+    for (direction, near) in [(&link.up, "src"), (&link.down, "dst")] {
+        let each = direction.masks.link.expect("the link has one");
+        assert_eq!((each.mask.to_string().as_str(), each.most, each.expire.0), (near, 65_536, 1_000_000_000));
+        let of_flow = direction.masks.of(0).expect("the flow has one");
+        assert_eq!((of_flow.mask.to_string().as_str(), of_flow.most), ("src/24 dport", 5));
+        assert_eq!(direction.pipe().masks, direction.masks);
+    }
+}
+
+#[test]
+fn what_cannot_be_many_is_refused_where_it_stands() {
+    let flow = "[link.a.flow.all]\nmatch = \"any\"\n";
+    let cases = [
+        (link(&format!("{flow}each = \"sorce\"")), "is no part of a mask"),
+        (link(&format!("{flow}each = [\"src\"]")), "`src/24 dport`"),
+        (link(&format!("{flow}max-flows = 7")), "has no `each`, which `max-flows` is for"),
+        (link("expire = \"1s\""), "has no `each`, which `expire` is for"),
+        (link(&format!("each = \"src\"\n{flow}each = \"dport\"")), "are more than 16777216 queues"),
+        (format!("[link.a]\nrate = \"1mbit\"\n{flow}each = \"src\""), "all flows share one queue"),
+        (
+            link(&format!("{flow}each = \"src\"\n[link.a.flow.all.flow.part]\nmatch = \"any\"")),
+            "put `each` on the link",
+        ),
+        (
+            link(&format!(
+                "[link.a.flow.b]\nmatch = \"udp\"\n[link.a.flow.b.flow.part]\nmatch = \"any\"\n{flow}each = \"src\""
+            )),
+            "beside a flow that is divided",
+        ),
+        (
+            link(&format!("{flow}each = \"src\"\nrate = \"10mbit\"")).replace("drr", "virtual-clock"),
+            "`each` makes 65536 queues for their own",
+        ),
+    ];
+    for (text, words) in cases {
+        let error = parse(&text, "a.toml").map(drop).expect_err(words).to_string();
+        assert!(error.contains(words), "{text}\n{error}");
+        assert!(error.lines().count() < 40, "said once: {error}");
+    }
+}

@@ -1,0 +1,187 @@
+//! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
+//!
+//! Each flow has a token bucket and is judged by it when a packet arrives: its eligibility time is when the bucket
+//! has its length, after all packets of the flow before it. From then on it stands in the queue of its traffic class, in
+//! order of eligibility times. Of the classes with eligible packets the highest sends.
+//!
+//! The standard lets several flows share a queue before the bucket, in which all wait for the first (its groups), to save queues;
+//! here each has its own, so there is nothing to group. A packet that would wait too long is not thrown
+//! away: the queue's limit does that.
+
+use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::heap::Heap;
+use crate::params::{Kind, Param, Refusals, Setup};
+use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::queue::{FlowId, Flows};
+use crate::rate::{Rate, Wire};
+use crate::registry::Entry;
+use crate::shares::{Instant, ROUNDING, instant};
+use crate::time::Time;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "ats",
+    doc: "asynchronous traffic shaping of 802.1Qcr: a token bucket judges packets when they arrive; then by class and eligibility",
+    source: "IEEE 802.1Qcr 2020; Specht and Samii 2016",
+    scheduler: &[],
+    flow: &[
+        RATE,
+        BURST,
+        Param {
+            name: "class",
+            kind: Kind::Count { min: 0, max: 65_535 },
+            default: Some("0"),
+            doc: "the traffic class of the flow; 0 is served first",
+        },
+    ],
+};
+
+/// Asynchronous traffic shaping.
+#[derive(Debug, Clone)]
+pub struct Ats {
+    buckets: Vec<Bucket>,
+    classes: Vec<u64>,
+    /// Heads that are held, by eligibility time.
+    held: Heap<Time>,
+    /// Heads that are eligible, by class and eligibility time.
+    eligible: Heap<(u64, Time)>,
+    serving: Option<FlowId>,
+    link: Rate,
+    largest: u32,
+    full_queues: Vec<u64>,
+}
+
+/// What it keeps for a flow.
+#[derive(Debug, Clone, Default)]
+pub struct AtsFlow {
+    /// When its bucket will be full.
+    full: Instant,
+    /// Its last packet's eligibility time.
+    last: Instant,
+}
+
+impl Ats {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Ats, Refusals> {
+        finite_rate(setup, "asynchronous traffic shaping")?;
+        room_for_one(setup)?;
+        Ok(Ats {
+            buckets: buckets(setup)?,
+            classes: setup.flows.iter().map(|f| f.values.count("class").unwrap_or(0)).collect(),
+            held: Heap::new(setup.flows.len()),
+            eligible: Heap::new(setup.flows.len()),
+            serving: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
+        })
+    }
+
+    fn follow(&mut self, flows: &Flows<AtsFlow, Time>, f: FlowId) {
+        self.eligible.remove(f);
+        match flows.head(f) {
+            Some(_) => self.held.set(f, flows.head_tag(f)),
+            None => self.held.remove(f),
+        }
+    }
+}
+
+impl Discipline for Ats {
+    type State = AtsFlow;
+    /// The eligibility time.
+    type Tag = Time;
+
+    fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
+
+    /// As many tokens are missing as before; who has an eligibility time keeps it.
+    fn succeed(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
+        self.serving = old.serving;
+        for f in ids(old.buckets.len()) {
+            let state = flows.state_mut(f);
+            // The last packet may be eligible in the future only: what is missing is missing then.
+            let since = state.last.max(instant(now));
+            state.full = self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, since);
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, bytes: u32, now: Time) -> Time {
+        let (bucket, state) = (&self.buckets[f.index()], flows.state_mut(f));
+        state.last = state.last.max(instant(now)).max(bucket.has(bytes, state.full));
+        state.full = bucket.spend(state.full, state.last, bytes);
+        begun(state.last)
+    }
+
+    #[inline]
+    fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<AtsFlow, Time>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        while let Some((then, f)) = self.held.first() {
+            if then > now {
+                break;
+            }
+            self.held.remove(f);
+            self.eligible.set(f, (self.classes[f.index()], then));
+        }
+        match (self.eligible.first(), self.held.first()) {
+            (Some((_, f)), _) => Answer::Serve(f),
+            (None, Some((then, _))) => Answer::NotBefore(then),
+            (None, None) => Answer::Idle,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
+        flows.state(f).full <= instant(now)
+    }
+
+    /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their own and of the higher classes and for one
+    /// packet, served by what the higher classes' rates leave (Specht and Samii 2016). Before, a packet
+    /// waits until the bucket has refilled for the full queue before it.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.classes[f.index()];
+        let of = |which: fn(&u64, &u64) -> bool| {
+            sums(self.buckets.iter().zip(&self.classes).filter(|(_, class)| which(class, &own)).map(|(b, _)| b))
+        };
+        let (bursts, rates) = of(u64::le);
+        let (_, above) = of(u64::lt);
+        if rates > self.link.0.into() {
+            return Err(NoPromise(format!(
+                "the rates up to class {own} add up to more than the link's {}: packets become eligible faster than they are sent",
+                self.link
+            )));
+        }
+        let left = Rate(self.link.0 - above as u64);
+        let rate = self.buckets[f.index()].rate;
+        let others = left.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
+        Ok(Promise {
+            rate,
+            latency: rate.airtime(self.largest) + others,
+            rate_formula: "the bucket's rate r",
+            delay: Bound {
+                delay: rate.airtime_of_many(self.full_queues[f.index()]) + others,
+                formula: "B/r + (sum b + L)/(C - R), b of this class and those above, R the rates above",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

@@ -1,0 +1,300 @@
+//! Rate-controlled static priority: regulators that restore a flow's gaps, then plain priorities.
+//!
+//! Zhang and Ferrari, "Rate-controlled static-priority queueing" (1993). A regulator gives each packet an eligibility time when it arrives.
+//! That of rate-jitter keeps a flow to `(Xmin, Xave, I)`: never two packets within `min-gap`, and no more than
+//! `w = interval/mean-gap` within `interval`:
+//! `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also on a free link; then it waits in the queue of its priority.
+//!
+//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first goes at once, and
+//! later eligibility times are as if it had waited. That is dynamic regulation and scheduling (Iatrou and Stavrakakis 2000),
+//! as far as its abstract tells.
+//!
+//! The other regulator of the paper, of delay-jitter, makes a packet as late as it would be at the worst on the link before. That needs to
+//! know by how much it was early there, which packets do not carry from link to link yet; on a first link it holds nothing.
+
+use crate::bucket::ids;
+use crate::discipline::{Answer, Discipline, Sent};
+use crate::heap::Heap;
+use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::promise::{Bound, NoPromise, Promise, finite_rate, room_for_one};
+use crate::queue::{FlowId, Flows, Limit};
+use crate::rate::{BIT_NANOS, Rate, Wire};
+use crate::registry::Entry;
+use crate::shares::ROUNDING;
+use crate::time::{Span, Time};
+use alloc::collections::VecDeque;
+use alloc::format;
+use alloc::vec::Vec;
+
+/// How it is named and set.
+pub const ENTRY: Entry = Entry {
+    kind: "rcsp",
+    doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
+    source: "Zhang and Ferrari 1993; release on a free link: Iatrou and Stavrakakis 2000",
+    scheduler: &[Param {
+        name: "idle",
+        kind: Kind::Choice(&["hold", "release"]),
+        default: Some("hold"),
+        doc: "what a free link does while all packets are held: waits, or sends the one that would be eligible first",
+    }],
+    flow: &[
+        Param {
+            name: "priority",
+            kind: Kind::Count { min: 0, max: 65_535 },
+            default: None,
+            doc: "0 is served first; flows of one priority in order of eligibility",
+        },
+        Param {
+            name: "min-gap",
+            kind: Kind::Span,
+            default: Some("none: not regulated"),
+            doc: "least time between two packets of the flow",
+        },
+        Param {
+            name: "mean-gap",
+            kind: Kind::Span,
+            default: Some("the least gap"),
+            doc: "mean time between two packets over `interval`",
+        },
+        Param {
+            name: "interval",
+            kind: Kind::Span,
+            default: Some("the mean gap"),
+            doc: "over which the mean gap is kept; it lets `interval/mean-gap` packets through at their least gap",
+        },
+    ],
+};
+
+/// The most packets in an interval: so many eligibility times are kept.
+const MOST: u64 = 4_096;
+
+/// A wait of an hour is none that is worth a promise.
+const LONGEST: Span = Span::from_secs(3_600);
+
+/// Rate-controlled static priority.
+#[derive(Debug, Clone)]
+pub struct Rcsp {
+    flows: Vec<Regulated>,
+    /// Eligibility times of each flow's last packets, the oldest first.
+    last: Vec<VecDeque<Time>>,
+    held: Heap<Time>,
+    eligible: Heap<(u64, Time)>,
+    releases: bool,
+    serving: Option<FlowId>,
+    link: Rate,
+    largest: u32,
+    /// Packets that a full queue may hold.
+    full_queues: Vec<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Regulated {
+    priority: u64,
+    gaps: Option<Gaps>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Gaps {
+    least: Span,
+    interval: Span,
+    /// Packets in it.
+    packets: u64,
+}
+
+impl Rcsp {
+    /// Validates the setup.
+    pub fn new(setup: &Setup) -> Result<Rcsp, Refusals> {
+        finite_rate(setup, "rate-controlled static priority")?;
+        room_for_one(setup)?;
+        let flows: Vec<Regulated> = setup.flows.iter().enumerate().map(regulated).collect::<Result<_, _>>()?;
+        let packets = |f: &FlowSetup| match f.limit {
+            Limit::Packets(n) => n.into(),
+            Limit::Bytes(n) => n,
+        };
+        Ok(Rcsp {
+            last: flows.iter().map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize))).collect(),
+            held: Heap::new(flows.len()),
+            eligible: Heap::new(flows.len()),
+            flows,
+            releases: setup.scheduler.choice("idle") == Some("release"),
+            serving: None,
+            link: setup.rate,
+            largest: setup.largest,
+            full_queues: setup.flows.iter().map(packets).collect(),
+        })
+    }
+
+    fn follow(&mut self, flows: &Flows<(), Time>, f: FlowId) {
+        self.eligible.remove(f);
+        match flows.head(f) {
+            Some(_) => self.held.set(f, flows.head_tag(f)),
+            None => self.held.remove(f),
+        }
+    }
+
+    /// How long an eligible packet of this priority waits at most for its last bit: the least `d` in which the link sends one
+    /// packet that has begun and all that may become eligible before it.
+    fn waits(&self, priority: u64) -> Result<Span, NoPromise> {
+        let packet = u128::from(self.largest) * u128::from(BIT_NANOS);
+        let mut first = Vec::new();
+        for (n, f) in self.flows.iter().enumerate().filter(|(_, f)| f.priority <= priority) {
+            let Some(gaps) = f.gaps else {
+                return Err(NoPromise(format!(
+                    "flow {} goes before it or beside it and is not regulated: give it a `min-gap`, or a later priority",
+                    n + 1
+                )));
+            };
+            first.push(gaps.least.0);
+        }
+        let mut waits = 0u128;
+        for _ in 0..10_000 {
+            let come = |gap: &u64| (waits / u128::from(*gap) + 1) * packet;
+            let work = first.iter().map(come).sum::<u128>() + packet;
+            let needed = work.div_ceil(self.link.0.into());
+            if needed == waits {
+                return Ok(Span(u64::try_from(waits).unwrap_or(u64::MAX)) + ROUNDING);
+            }
+            if needed > u128::from(LONGEST.0) {
+                break;
+            }
+            waits = needed;
+        }
+        Err(NoPromise("packets at their least gaps would fill the link, or nearly: make `min-gap` longer".into()))
+    }
+}
+
+fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
+    let refused = |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+    let Some(priority) = f.values.count("priority") else {
+        return Err(refused("priority", "is missing".into(), "0 for the flow that is served first, up to 65535"));
+    };
+    let [least, mean, interval] = ["min-gap", "mean-gap", "interval"].map(|name| f.values.span(name));
+    let Some(least) = least else {
+        let given = if mean.is_some() { Some("mean-gap") } else { interval.map(|_| "interval") };
+        return match given {
+            Some(param) => {
+                Err(refused(param, "it regulates nothing without a least gap".into(), "give a `min-gap` too"))
+            }
+            None => Ok(Regulated { priority, gaps: None }),
+        };
+    };
+    let mean = mean.unwrap_or(least);
+    let interval = interval.unwrap_or(mean);
+    if least == Span::ZERO {
+        return Err(refused("min-gap", "a gap of 0 is none".into(), "at least 1ns, or leave it out"));
+    }
+    if mean < least {
+        return Err(refused(
+            "mean-gap",
+            format!("{mean} is below the least gap of {least}"),
+            "the least gap, or longer",
+        ));
+    }
+    let packets = interval / mean;
+    if packets == 0 || packets > MOST {
+        let what = format!("in {interval} there are {packets} packets at a mean gap of {mean}");
+        return Err(refused("interval", what, "from one to 4096 times the mean gap"));
+    }
+    Ok(Regulated { priority, gaps: Some(Gaps { least, interval, packets }) })
+}
+
+impl Discipline for Rcsp {
+    type State = ();
+    /// The eligibility time.
+    type Tag = Time;
+
+    fn start(&mut self, _: &mut Flows<(), Time>) {}
+
+    /// Who has an eligibility time keeps it; later packets keep their gaps from those that were.
+    fn succeed(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
+        self.serving = old.serving;
+        for (f, last) in ids(old.flows.len()).zip(&old.last) {
+            let kept = self.flows[f.index()].gaps.map_or(0, |gaps| gaps.packets as usize);
+            self.last[f.index()].extend(last.iter().skip(last.len().saturating_sub(kept)));
+            self.follow(flows, f);
+        }
+    }
+
+    #[inline]
+    fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
+        let Some(gaps) = self.flows[f.index()].gaps else { return now };
+        let last = &mut self.last[f.index()];
+        let mut eligible = now;
+        if let Some(&before) = last.back() {
+            eligible = eligible.max(before + gaps.least);
+        }
+        if last.len() as u64 >= gaps.packets
+            && let Some(first) = last.pop_front()
+        {
+            eligible = eligible.max(first + gaps.interval);
+        }
+        last.push_back(eligible);
+        eligible
+    }
+
+    #[inline]
+    fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+        self.follow(flows, f);
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut Flows<(), Time>, now: Time, _: &Wire) -> Answer {
+        if let Some(f) = self.serving.take() {
+            self.follow(flows, f);
+        }
+        while let Some((then, f)) = self.held.first()
+            && then <= now
+        {
+            self.held.remove(f);
+            self.eligible.set(f, (self.flows[f.index()].priority, then));
+        }
+        match (self.eligible.first(), self.held.first()) {
+            (Some((_, f)), _) => Answer::Serve(f),
+            (None, Some((_, f))) if self.releases => Answer::Serve(f),
+            (None, Some((then, _))) => Answer::NotBefore(then),
+            (None, None) => Answer::Idle,
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
+        self.serving = Some(f);
+    }
+
+    fn forgettable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
+        let Some(gaps) = self.flows[f.index()].gaps else { return true };
+        let last = &self.last[f.index()];
+        last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
+    }
+
+    /// An eligible packet waits for what its own and higher priorities may bring at their least gaps (the paper's theorem 1), if that
+    /// fits on the link. Before, the packets of a full queue, each a part of an interval behind the other, and one interval for those that went before.
+    fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        let own = self.flows[f.index()];
+        let waits = self.waits(own.priority)?;
+        let Some(gaps) = own.gaps else {
+            return Err(NoPromise("a flow that is not regulated may be behind any number of its own".into()));
+        };
+        let regulated = |packets: u64| {
+            let nanos = (u128::from(packets) + u128::from(gaps.packets)) * u128::from(gaps.interval.0);
+            Span(u64::try_from(nanos.div_ceil(gaps.packets.into())).unwrap_or(u64::MAX))
+        };
+        let rate = Rate((u128::from(BIT_NANOS) * u128::from(gaps.packets) / u128::from(gaps.interval.0)) as u64);
+        // The packet whose last bit leaves does not count before it.
+        Ok(Promise {
+            rate,
+            latency: regulated(1) + waits,
+            rate_formula: "8 w/I, packets of a byte; L times as much with packets of L",
+            delay: Bound {
+                delay: regulated(self.full_queues[f.index()]) + waits,
+                formula: "(n + w) I/w + d, n packets in a full queue, d the least with sum (d/Xmin + 1) L + L = C d",
+                condition: "packets that found room",
+            },
+            others: Vec::new(),
+        })
+    }
+}

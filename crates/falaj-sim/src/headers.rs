@@ -1,0 +1,78 @@
+//! Headers of simulated packets, for what looks at headers: each source has an
+//! address of its own at the near end, and all meet one at the far end.
+
+use falaj_engine::key::Key;
+use falaj_scenario::{Source, Towards};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The addresses of the near end begin behind this one: 100.64.0.0/10, which is
+/// for the customers of providers.
+const NEAR: u32 = 0x6440_0000;
+/// The address of the far end, of a network for measurements: 198.18.0.1.
+const FAR: u32 = 0xc612_0001;
+
+/// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it is what the scenario
+/// says; further ones have the addresses at the near end that follow.
+pub fn key(source: &Source, number: usize, n: u32) -> Key {
+    let following = |address: IpAddr| match address {
+        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into()))),
+    };
+    match (source.key, source.towards) {
+        (None, _) => {
+            let key = Key::of_ethernet(&frame(source, number, n));
+            Key { tos: Some(source.ecn as u8), ..key }
+        }
+        (Some(key), Towards::Up) => Key { src: key.src.map(following), ..key },
+        (Some(key), Towards::Down) => Key { dst: key.dst.map(following), ..key },
+    }
+}
+
+/// A frame of the `n`th of a scenario's sources `source`, which is `number`th in
+/// the file: UDP over IPv4, headers alone. Sources of the same `n` have the same
+/// address at the near end, so that what goes up and down for it is one's.
+pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
+    let port = (number % 10_000) as u16;
+    let (sport, dport) = (20_000 + port, 40_000 + port);
+    let near = NEAR + 1 + n;
+    let (src, dst) = match source.towards {
+        Towards::Up => (near, FAR),
+        Towards::Down => (FAR, near),
+    };
+    let mut frame = [0; 42];
+    // Ethernet: local addresses, the near one by the source.
+    let mac = |address: u32| {
+        let [a, b, c, d] = address.to_be_bytes();
+        [2, 0, a, b, c, d]
+    };
+    frame[..6].copy_from_slice(&mac(dst));
+    frame[6..12].copy_from_slice(&mac(src));
+    frame[12..14].copy_from_slice(&[0x08, 0x00]);
+    // IPv4: version and length, total length, lifetime, UDP.
+    frame[14] = 0x45;
+    frame[16..18].copy_from_slice(&28u16.to_be_bytes());
+    (frame[22], frame[23]) = (64, 17);
+    frame[26..30].copy_from_slice(&src.to_be_bytes());
+    frame[30..34].copy_from_slice(&dst.to_be_bytes());
+    frame[34..36].copy_from_slice(&sport.to_be_bytes());
+    frame[36..38].copy_from_slice(&dport.to_be_bytes());
+    frame[38..40].copy_from_slice(&8u16.to_be_bytes());
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_known_by_its_headers() {
+        let text =
+            "[link.a]\nrate = \"1mbit\"\n[traffic.x]\nmodel = \"cbr\"\nrate = \"1kbit\"\nsize = \"100B\"\nsources = 2";
+        let mut source = falaj_scenario::parse(text, "x").unwrap().0.traffic.remove(0);
+        let key = Key::of_ethernet(&frame(&source, 3, 1));
+        assert_eq!(key.src, Some([100, 64, 0, 2].into()));
+        assert_eq!((key.dst, key.ports), (Some([198, 18, 0, 1].into()), Some((20_003, 40_003))));
+        source.towards = Towards::Down;
+        assert_eq!(Key::of_ethernet(&frame(&source, 3, 1)).dst, Some([100, 64, 0, 2].into()));
+    }
+}

@@ -1,0 +1,129 @@
+//! The process that takes containers from the ring and counts what is in them.
+
+use super::{Cost, cost};
+use anyhow::{Context, Result};
+use falaj_aggregate::endpoint::Endpoint;
+use falaj_engine::container;
+use falaj_live::clock::{monotonic, thread_cpu};
+use falaj_live::priority::{self, Rank};
+use falaj_sched::time::Span;
+use falaj_traffic::meter::Meter;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+/// Where a packet has its stamp: behind both addresses and the type.
+pub(super) const STAMP: usize = 14;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What a crossing costs.
+    #[arg(long, value_parser = cost, default_value = "0s,0s")]
+    cost: Cost,
+    /// Packets tell when they were given away.
+    #[arg(long)]
+    stamped: bool,
+}
+
+/// What came.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) packets: u64,
+    pub(super) containers: u64,
+    /// Containers that were not what they said.
+    pub(super) malformed: u64,
+    /// From the first container's end to the last's.
+    pub(super) nanos: u64,
+    /// CPU time between the first container and the last.
+    pub(super) cpu: u64,
+    /// Wake-ups sent to the writer.
+    pub(super) rung: u64,
+    /// The stamps' sum, so that every packet was read.
+    pub(super) sum: u64,
+    /// Delays in nanoseconds: mean, and 99th percentile.
+    pub(super) delay: Option<(f64, u64)>,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let line = io::stdin().as_fd().try_clone_to_owned()?;
+    let (mut endpoint, _) = Endpoint::accept(line).context("this command is for falaj's own use")?;
+    priority::be_punctual(Rank::Receiver);
+    println!("{}", serde_json::to_string(&consume(&mut endpoint, args)?)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
+    let (mut report, mut delays, mut bytes) = (Report::default(), Meter::new(), Vec::new());
+    // What is told is what came after the first container.
+    while !endpoint.receive(&mut bytes)? && !endpoint.is_gone() {
+        if endpoint.rest()? {
+            endpoint.wait(None)?;
+        }
+    }
+    let (began, cpu) = (monotonic(), thread_cpu());
+    let mut ended = began;
+    loop {
+        let before = report.containers;
+        while endpoint.receive(&mut bytes)? {
+            take(&bytes, args, &mut report, &mut delays);
+        }
+        if report.containers > before {
+            ended = monotonic();
+            report.cpu = thread_cpu() - cpu;
+        } else if endpoint.is_gone() {
+            break;
+        }
+        if endpoint.rest()? {
+            endpoint.wait(None)?;
+        }
+    }
+    report.nanos = ended - began;
+    report.rung = endpoint.rung();
+    report.delay = delays.mean_nanos().zip(delays.quantile(0.99)).map(|(mean, q)| (mean, q.0));
+    Ok(report)
+}
+
+/// Takes a container apart, after what it is declared to cost.
+fn take(bytes: &[u8], args: &Args, report: &mut Report, delays: &mut Meter) {
+    let began = monotonic_if(args.cost != Cost::default());
+    report.containers += 1;
+    let Ok(packets) = container::unload(bytes) else {
+        report.malformed += 1;
+        return;
+    };
+    let mut count = 0;
+    for packet in packets.clone() {
+        match packet {
+            Ok(packet) => {
+                count += 1;
+                report.sum = report.sum.wrapping_add(stamp(&packet).unwrap_or(0));
+            }
+            Err(_) => report.malformed += 1,
+        }
+    }
+    report.packets += u64::from(count);
+    let ends = began + args.cost.of(count).0;
+    while began < ends && monotonic() < ends {
+        std::hint::spin_loop();
+    }
+    if args.stamped {
+        let now = monotonic();
+        for packet in packets.flatten() {
+            if let Some(stamp) = stamp(&packet) {
+                delays.record(Span(now.saturating_sub(stamp)));
+            }
+        }
+    }
+}
+
+/// The clock, where it is needed.
+fn monotonic_if(needed: bool) -> u64 {
+    if needed { monotonic() } else { 0 }
+}
+
+/// When a packet was given away; the address that it stands behind is not in it any more.
+fn stamp(packet: &container::Packet<'_>) -> Option<u64> {
+    let (_, behind) = packet.rest.split_at_checked(STAMP - container::ADDRESS)?;
+    behind.first_chunk().map(|stamp| u64::from_le_bytes(*stamp))
+}

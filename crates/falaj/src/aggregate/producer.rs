@@ -1,0 +1,203 @@
+//! The process that gives packets away: as many as go, or as a Poisson source
+//! sends them.
+
+use super::Cost;
+use super::consumer::{Report, STAMP};
+use anyhow::{Context, Result, ensure};
+use falaj_aggregate::endpoint::{Endpoint, line};
+use falaj_engine::container::{Container, Left, Packer, Policy};
+use falaj_live::clock::{monotonic, thread_cpu};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use falaj_traffic::source::{Model, Source, SourceSpec};
+use std::io;
+use std::process::{Child, Command, Stdio};
+
+/// Bytes of a ring each way.
+pub(super) const RING: usize = 1 << 18;
+
+/// How packets go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) policy: Policy,
+    /// Each container wakes the reader, as if it could not be seen to be awake.
+    pub(super) always_ring: bool,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Load {
+    /// Packets a second; `None`: as many as go.
+    pub(super) rate: Option<f64>,
+    pub(super) size: usize,
+    pub(super) long: Span,
+    pub(super) cost: Cost,
+    pub(super) seed: u64,
+}
+
+/// What was seen on both sides.
+#[derive(Clone, Debug)]
+pub(super) struct Outcome {
+    pub(super) report: Report,
+    /// Packets that were given away, and for how long.
+    pub(super) packets: u64,
+    pub(super) nanos: u64,
+    pub(super) cpu: u64,
+    pub(super) rung: u64,
+    /// What packets waited in their containers, together.
+    pub(super) waited: u128,
+    /// How much later than its timeout a container left.
+    pub(super) late: Meter,
+}
+
+/// The ring and what is known of what went into it.
+struct Sender {
+    endpoint: Endpoint,
+    /// Reads the clock for each container.
+    timed: bool,
+    timeout: Span,
+    /// Sum of the instants at which the packets of the open container came.
+    came: u128,
+    waited: u128,
+    late: Meter,
+    failed: Option<io::Error>,
+}
+
+impl Sender {
+    fn send(&mut self, container: Container<'_>) {
+        if self.timed {
+            let now = monotonic();
+            self.waited += u128::from(now) * u128::from(container.packets) - self.came;
+            self.came = 0;
+            if container.why == Left::Timeout {
+                self.late.record(Time(now).since(container.opened + self.timeout));
+            }
+        }
+        if let Err(error) = self.hand_over(container.bytes) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// Waits for room if there is none.
+    fn hand_over(&mut self, bytes: &[u8]) -> io::Result<()> {
+        while !self.endpoint.send(bytes)? {
+            if self.endpoint.is_gone() {
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the reading process is gone"));
+            }
+            if !self.endpoint.ask_room(bytes.len())? {
+                self.endpoint.wait(None)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Starts the reading process, and sends for as long as asked.
+pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
+    let [ours, theirs] = line()?;
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let cost = format!("{}ns,{}ns", load.cost.container.0, load.cost.packet.0);
+    let mut command = Command::new(program);
+    command.args(["aggregate", "consumer", "--cost", &cost]).stdin(theirs).stdout(Stdio::piped());
+    if load.rate.is_some() {
+        command.arg("--stamped");
+    }
+    let child = command.spawn().context("cannot start the reading process")?;
+    // With it the descriptor of the other side, so that its end is seen.
+    drop(command);
+    let mut endpoint = Endpoint::create(ours, RING, &[])?;
+    if way.always_ring {
+        endpoint.always_ring();
+    }
+    let timed = load.rate.is_some();
+    let late = Meter::new();
+    let mut sender = Sender { endpoint, timed, timeout: way.policy.timeout, came: 0, waited: 0, late, failed: None };
+    let mut packer = Packer::new(way.policy, 0)?;
+    let (began, cpu) = (monotonic(), thread_cpu());
+    let packets = match load.rate {
+        None => flood(&mut sender, &mut packer, load)?,
+        Some(rate) => paced(&mut sender, &mut packer, load, rate)?,
+    };
+    let (nanos, cpu) = (monotonic() - began, thread_cpu() - cpu);
+    let Sender { endpoint, waited, late, failed, .. } = sender;
+    let rung = endpoint.rung();
+    drop(endpoint);
+    let report = report(child)?;
+    if let Some(error) = failed {
+        return Err(error).context("cannot send to the reading process");
+    }
+    ensure!(report.malformed == 0, "{} containers arrived malformed", report.malformed);
+    Ok(Outcome { report, packets, nanos, cpu, rung, waited, late })
+}
+
+fn report(child: Child) -> Result<Report> {
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "the reading process failed");
+    serde_json::from_slice(&output.stdout).context("the reading process told nothing")
+}
+
+/// A packet of so many bytes to the one destination of this measurement.
+fn packet(size: usize) -> Vec<u8> {
+    let mut packet = vec![0; size];
+    packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    // For experiments in one network (IEEE 802).
+    packet[12..STAMP].copy_from_slice(&[0x88, 0xb5]);
+    packet
+}
+
+fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
+    /// Packets between two looks at the clock.
+    const STEP: u64 = 64;
+    let mut packet = packet(load.size);
+    let (began, mut sent) = (monotonic(), 0);
+    let mut now = began;
+    while now - began < load.long.0 && sender.failed.is_none() {
+        for number in sent..sent + STEP {
+            packet[STAMP..STAMP + 8].copy_from_slice(&number.to_le_bytes());
+            // It fits: the smallest container was checked to.
+            let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
+        }
+        sent += STEP;
+        now = monotonic();
+    }
+    packer.flush(Time(now), &mut |c| sender.send(c));
+    Ok(sent)
+}
+
+fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Result<u64> {
+    let mut packet = packet(load.size);
+    let bits = load.size as f64 * 8.0 * rate;
+    let began = monotonic();
+    let spec = SourceSpec {
+        model: Model::Poisson,
+        rate: Rate(bits.round() as u64),
+        size: load.size as u32,
+        start: Time(began),
+        stop: Time(began) + load.long,
+    };
+    let mut source = Source::new(spec, load.seed, 0);
+    let mut next = source.next();
+    let mut sent = 0;
+    while sender.failed.is_none() {
+        let now = monotonic();
+        // A sender that had to wait catches up, but ends when it was to.
+        if Time(now) >= spec.stop {
+            break;
+        }
+        packer.poll(Time(now), &mut |c| sender.send(c));
+        if next.is_some_and(|next| next <= Time(now)) {
+            packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
+            sender.came += u128::from(now);
+            let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
+            sent += 1;
+            next = source.next();
+        }
+        if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.peer_is_idle() {
+            packer.idle(Time(now), &mut |c| sender.send(c));
+        }
+        std::hint::spin_loop();
+    }
+    packer.flush(Time(monotonic()), &mut |c| sender.send(c));
+    Ok(sent)
+}

@@ -1,0 +1,128 @@
+//! The other end of a control socket.
+
+use super::VARIABLE;
+use super::place::{directories, sockets};
+use super::protocol::{Hello, Refusal, Remark, SetAnswer, VERSION};
+use crate::show::note;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use serde::de::DeserializeOwned;
+use serde_json::{Value as Json, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Nobody who is well takes so long.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Which link a command is about.
+#[derive(clap::Args)]
+pub(super) struct Which {
+    /// The control socket of the link [default: $FALAJ_CONTROL, or else the one that is running].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+/// A connection to a link that is running.
+pub(super) struct Client {
+    lines: BufReader<UnixStream>,
+    pub(super) hello: Hello,
+    pub(super) path: PathBuf,
+}
+
+impl Which {
+    /// Finds the link and connects.
+    pub(super) fn connect(&self) -> Result<Client> {
+        if let Some(path) = &self.control {
+            return Client::connect(path).with_context(|| format!("--control {}", path.display()));
+        }
+        if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
+            return Client::connect(Path::new(&path)).with_context(|| format!("{VARIABLE}={}", path.display()));
+        }
+        let mut running: Vec<Client> = sockets().iter().filter_map(|path| Client::connect(path).ok()).collect();
+        match running.len() {
+            0 => {
+                let places: Vec<String> = directories().iter().map(|path| path.display().to_string()).collect();
+                let looked =
+                    if places.is_empty() { String::new() } else { format!(" (none in {})", places.join(", ")) };
+                bail!("no link of this user is running{looked}: `falaj run` and `falaj bridge` start one")
+            }
+            1 => running.pop().context("just counted"),
+            n => {
+                let lines = running.iter().map(|c| {
+                    let Hello { command, pid, about, .. } = &c.hello;
+                    format!("\n  --control {}  falaj {command} {about} (pid {pid})", c.path.display())
+                });
+                bail!("{n} links are running: say which one{}", lines.collect::<String>())
+            }
+        }
+    }
+}
+
+impl Client {
+    fn connect(path: &Path) -> Result<Client> {
+        let stream = UnixStream::connect(path).context("nobody listens there")?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let mut lines = BufReader::new(stream);
+        let hello: Hello = serde_json::from_str(&line(&mut lines)?).context("that is no falaj's control socket")?;
+        ensure!(
+            hello.falaj == VERSION,
+            "that falaj ({}) speaks version {} of the protocol, this one ({}) version {VERSION}",
+            hello.release,
+            hello.falaj,
+            env!("CARGO_PKG_VERSION")
+        );
+        Ok(Client { lines, hello, path: path.to_owned() })
+    }
+
+    /// Asks for something; `fields` are those of its request.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<Result<T, Refusal>> {
+        let mut request = fields;
+        request["do"] = what.into();
+        self.lines.get_mut().write_all(format!("{request}\n").as_bytes()).context("the link is gone")?;
+        let mut answer: Json = serde_json::from_str(&line(&mut self.lines)?).context("the answer is not to be read")?;
+        if answer["error"].is_null() {
+            return Ok(Ok(serde_json::from_value(answer["ok"].take()).context("the answer is not to be read")?));
+        }
+        Ok(Err(serde_json::from_value(answer["error"].take()).context("the answer is not to be read")?))
+    }
+
+    /// The same for what cannot well be refused.
+    pub(super) fn must<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<T> {
+        self.ask(what, fields)?.map_err(|refusal| anyhow!("{}", refusal.what))
+    }
+
+    /// Sets values, and tells what came of it: what is wrong as with a file.
+    pub(super) fn set(&mut self, sets: &[String], drop: bool, check: bool) -> Result<SetAnswer> {
+        let answer = self.ask::<SetAnswer>("set", json!({ "set": sets, "drop": drop, "check": check }))?;
+        let tell = |remarks: &[Remark]| {
+            for remark in remarks.iter().filter(|r| r.severity == "error" || !crate::show::quiet()) {
+                eprintln!("{}: {}", remark.severity, remark.title);
+                remark.help.iter().for_each(|line| eprintln!("  {line}"));
+            }
+        };
+        match answer {
+            Ok(made) => {
+                tell(&made.remarks);
+                Ok(made)
+            }
+            Err(Refusal { what, remarks }) => {
+                tell(&remarks);
+                Err(anyhow!("{what}"))
+            }
+        }
+    }
+
+    /// Says in a note which link was asked, where that was found out.
+    pub(super) fn tell(&self) {
+        let Hello { command, pid, about, .. } = &self.hello;
+        note!("falaj {command} {about} (pid {pid})");
+    }
+}
+
+fn line(lines: &mut BufReader<UnixStream>) -> Result<String> {
+    let mut line = String::new();
+    ensure!(lines.read_line(&mut line).context("no answer")? > 0, "the link is gone");
+    Ok(line)
+}

@@ -1,0 +1,352 @@
+//! What is asked at a control socket, and answered: it keeps the scenario that is running.
+
+use super::Running;
+use super::difference::{WAYS, difference};
+use super::protocol::{
+    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, Hello, LinkReport, Refusal, Remark, Report, Request,
+    ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
+};
+use crate::edit::{apply, parse_set_or_unset};
+use crate::impairments;
+use crate::measure::live_links;
+use falaj_engine::Unfit;
+use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
+use falaj_scenario::{Direction, Link, Problem, Scenario, Severity, Towards};
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use std::io::{PipeWriter, Write};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Duration;
+use toml_edit::DocumentMut;
+
+/// What the forwarder is asked for.
+pub(super) enum Ask {
+    Snapshot,
+    /// What was measured of flows, from this one on.
+    Measured {
+        from: usize,
+    },
+    /// The change, and what is running then.
+    Change(Box<Change>, Box<Scenario>),
+}
+
+/// What it says.
+pub(super) enum Told {
+    Snapshot(Box<Snapshot>),
+    Measured(Vec<LiveFlow>),
+    Changed(Result<Changed, Unfit>),
+}
+
+/// What it says, and how long no packet passed for that.
+pub(super) struct Answer {
+    pub(super) told: Told,
+    pub(super) took: Duration,
+}
+
+/// Questions take at most one part in so many of the forwarder's time, however fast they come.
+const PART: u32 = 10;
+
+/// Keeps the scenario that is running.
+pub(super) struct Desk {
+    running: Running,
+    /// Warnings that were said already.
+    said: Vec<String>,
+    ask: Sender<Ask>,
+    answers: Receiver<Answer>,
+    wake: PipeWriter,
+}
+
+impl Desk {
+    pub(super) fn new(running: Running, ask: Sender<Ask>, answers: Receiver<Answer>, wake: PipeWriter) -> Desk {
+        let said = match falaj_scenario::parse(&running.text, "scenario") {
+            Ok((_, warnings)) => warnings.problems().iter().map(|p| p.title.clone()).collect(),
+            Err(_) => Vec::new(),
+        };
+        Desk { running, said, ask, answers, wake }
+    }
+
+    /// The first line that a client gets.
+    pub(super) fn hello(&self) -> String {
+        let hello = Hello {
+            falaj: VERSION,
+            release: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            command: self.running.command.into(),
+            about: self.running.about.clone(),
+        };
+        format!("{}\n", serde_json::json!(hello))
+    }
+
+    /// Answers a line by a line, whatever it is.
+    pub(super) fn answer(&mut self, line: &[u8]) -> String {
+        let (id, request) = request(line);
+        match request {
+            Err(what) => answer::<()>(&id, &Err(Refusal::new(what))),
+            Ok(Request::Show(show)) => answer(&id, &self.show(&show)),
+            Ok(Request::Set(set)) => answer(&id, &self.set(&set)),
+            Ok(Request::Scenario) => answer(&id, &Ok(ScenarioAnswer { toml: self.running.text.clone() })),
+        }
+    }
+
+    /// Asks the forwarder, and lets it do its work for a while afterwards.
+    fn ask(&mut self, ask: Ask) -> Result<Told, Refusal> {
+        let gone = || Refusal::new("the link is gone");
+        self.ask.send(ask).map_err(|_| gone())?;
+        self.wake.write_all(&[0]).map_err(|_| gone())?;
+        let Answer { told, took } = self.answers.recv().map_err(|_| gone())?;
+        std::thread::sleep(took * (PART - 1));
+        Ok(told)
+    }
+
+    fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+        if self.running.recording && !wanted.check {
+            return Err(Refusal::new(
+                "a capture is being written, which holds one scenario: end it first, or run without --capture",
+            ));
+        }
+        let text = edited(&self.running.text, &wanted.set)?;
+        let (scenario, remarks) = self.read(&text, &wanted.set)?;
+        live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+        let difference = difference(&self.running.scenario, &scenario, wanted.drop).map_err(Refusal::new)?;
+        let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
+        if wanted.check {
+            return Ok(made);
+        }
+        if let Some(change) = difference.change {
+            let Told::Changed(changed) = self.ask(Ask::Change(Box::new(change), Box::new(scenario.clone())))? else {
+                return Err(Refusal::new("another answer than one to a change"));
+            };
+            let Changed { at, dropped } = changed.map_err(|unfit| {
+                let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };
+                Refusal::new(format!("{unfit}{hint}"))
+            })?;
+            (made.at_ns, made.dropped) = (Some(at.0), dropped);
+        }
+        self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
+        (self.running.text, self.running.scenario) = (text, scenario);
+        Ok(made)
+    }
+
+    /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
+    fn read(&self, text: &str, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
+        let new = |problems: &[Problem]| -> Vec<Remark> {
+            let mut remarks: Vec<Remark> = Vec::new();
+            for remark in problems.iter().filter(|p| !self.said.contains(&p.title)).map(remark) {
+                // What both directions have alike is said once.
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            remarks
+        };
+        match falaj_scenario::parse(text, "scenario") {
+            Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
+            Err(errors) => Err(Refusal {
+                what: format!("nothing was changed: {}", sets.join(" ")),
+                remarks: new(errors.problems()),
+            }),
+        }
+    }
+
+    fn show(&mut self, wanted: &ShowRequest) -> Result<Report, Refusal> {
+        let other = || Refusal::new("another answer than one to statistics");
+        let Told::Snapshot(snapshot) = self.ask(Ask::Snapshot)? else { return Err(other()) };
+        let flows: usize = snapshot.flows.iter().map(Vec::len).sum();
+        let mut measured = Vec::new();
+        while measured.len() < flows {
+            match self.ask(Ask::Measured { from: measured.len() })? {
+                Told::Measured(more) if !more.is_empty() => measured.extend(more),
+                _ => return Err(other()),
+            }
+        }
+        Ok(report(&self.running.scenario.links, &snapshot, measured, wanted.histograms))
+    }
+}
+
+/// The text with these values.
+fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
+    let mut file: DocumentMut = text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+    for set in sets {
+        let read = parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
+        apply(&mut file, &read.path, read.value.as_ref()).map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
+    }
+    Ok(file.to_string())
+}
+
+fn remark(problem: &Problem) -> Remark {
+    let label = Some(&problem.label).filter(|label| !label.is_empty());
+    Remark {
+        severity: if problem.severity == Severity::Error { "error" } else { "warning" }.into(),
+        title: problem.title.clone(),
+        help: label.into_iter().chain(&problem.help).cloned().collect(),
+    }
+}
+
+/// What links do, from what was counted and what was measured a little later.
+fn report(links: &[Link], snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
+    let mut measured = measured.into_iter();
+    let mut direction = |(n, link, way, towards): (usize, &Link, &str, _)| {
+        let pipe = 2 * n + usize::from(towards == Towards::Down);
+        let direction: &Direction = link.direction(towards);
+        let counted = snapshot.flows.get(pipe).map_or(&[][..], Vec::as_slice);
+        let mut all = (Counted::default(), LiveFlow::default());
+        all.0.counters = snapshot.gone.get(pipe).copied().unwrap_or_default();
+        let flows = counted.iter().enumerate().map(|(f, counted)| {
+            let measured = measured.next().unwrap_or_default();
+            let name = direction.flows.get(f).map_or("", |flow| &flow.name);
+            sum(&mut all, counted, &measured);
+            flow(format!("{way} {name}"), counted, &measured, snapshot.at, histograms)
+        });
+        let flows: Vec<FlowReport> = flows.collect();
+        DirectionReport {
+            way: way.into(),
+            asked: Asked {
+                rate: (!direction.setup.rate.is_unlimited()).then_some(direction.setup.rate.0),
+                delay_ns: direction.delay.0,
+                scheduler: direction.scheduler.kind.into(),
+                impairments: impairments::words(direction),
+            },
+            total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),
+            flows,
+        }
+    };
+    let link = |(n, link): (usize, &Link)| LinkReport {
+        link: link.name.clone(),
+        directions: WAYS.iter().map(|(towards, way)| direction((n, link, way, *towards))).collect(),
+    };
+    let lost = snapshot.losses.by_reason().into_iter().filter(|(count, _)| *count > 0);
+    Report {
+        elapsed_ns: snapshot.at.since(Time::ZERO).0,
+        links: links.iter().enumerate().map(link).collect(),
+        lost_elsewhere: lost.map(|(count, why)| Elsewhere { count, what: format!("packets {why}") }).collect(),
+    }
+}
+
+fn sum((all, measured_all): &mut (Counted, LiveFlow), counted: &Counted, measured: &LiveFlow) {
+    all.counters.add(&counted.counters);
+    all.active = all.active.max(counted.active);
+    measured_all.delay.add(&measured.delay);
+    measured_all.release_error.add(&measured.release_error);
+}
+
+fn flow(name: String, counted: &Counted, measured: &LiveFlow, now: Time, histograms: bool) -> FlowReport {
+    let c = &counted.counters;
+    FlowReport {
+        flow: name,
+        offered: c.offered,
+        offered_bytes: c.offered_bytes,
+        sent: c.sent,
+        sent_bytes: c.sent_bytes,
+        lost: c.lost,
+        lost_bytes: c.lost_bytes,
+        duplicated: c.duplicated,
+        corrupted: c.corrupted,
+        reordered: c.reordered,
+        dropped: Drops {
+            queue_full: c.dropped_full,
+            too_large: c.dropped_large,
+            discipline: c.dropped_by_discipline,
+            changed: c.dropped_by_change,
+        },
+        backlog: c.backlog,
+        backlog_bytes: c.backlog_bytes,
+        max_backlog: c.max_backlog,
+        idle_ns: counted.active.map(|then| now.since(then).0),
+        sojourn: delays(&measured.delay, histograms),
+        release_error: delays(&measured.release_error, false),
+        rate: None,
+    }
+}
+
+fn delays(meter: &Meter, histogram: bool) -> Delays {
+    let nanos = |span: Option<Span>| span.map(|span| span.0);
+    Delays {
+        packets: meter.count(),
+        mean_ns: meter.mean_nanos(),
+        p50_ns: nanos(meter.quantile(0.5)),
+        p99_ns: nanos(meter.quantile(0.99)),
+        max_ns: nanos(meter.max()),
+        histogram: if histogram { meter.counts().map(|(delay, times)| (delay.0, times)).collect() } else { Vec::new() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
+
+    /// Any words for values to be set: a text that is TOML, or a refusal.
+    fn any_sets(sets: &[String]) {
+        match edited(TEXT, sets) {
+            Ok(text) => drop(falaj_scenario::parse(&text, "x")),
+            Err(refusal) => assert!(!refusal.what.is_empty()),
+        }
+    }
+
+    #[test]
+    fn any_words_are_set_or_refused() {
+        let words = [
+            "a",
+            "voice",
+            "link",
+            "flow",
+            "rate",
+            "up",
+            "scheduler",
+            "kind",
+            ".",
+            "..",
+            "=",
+            "\"",
+            "'",
+            "{",
+            "}",
+            "[",
+            "]",
+            "/",
+            "1mbit",
+            "\n",
+            "#",
+            "",
+            " ",
+            "loss",
+            "queue",
+            "need",
+            "\u{0}",
+            "é",
+            "traffic",
+            "run",
+            "seed",
+            "1",
+            "{ kind = \"drr\" }",
+        ];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        for _ in 0..5_000 {
+            let mut set = || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
+            let sets = [set().concat(), format!("{}={}", set().join("."), set().concat())];
+            any_sets(&sets);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_of_a_file() {
+        let of = |set: &str| edited(TEXT, &[set.to_owned()]);
+        assert_eq!(
+            of("rate").unwrap_err().what,
+            "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`"
+        );
+        let text = of("a.rate=3").unwrap();
+        let errors = falaj_scenario::parse(&text, "x").unwrap_err();
+        let Remark { severity, title, help } = remark(&errors.problems()[0]);
+        assert_eq!((severity.as_str(), title.as_str()), ("error", "`rate`: `3` is a number without a unit"));
+        assert!(help[0].contains("`3mbit`"), "{help:?}");
+    }
+}

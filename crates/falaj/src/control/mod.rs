@@ -1,0 +1,164 @@
+//! The control socket of a link that is running: what it does is asked for and changed from another shell.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`place`] | where sockets stand, and which are alive |
+//! | [`protocol`] | what is said there: JSON, a line each |
+//! | [`server`] | connections and their lines, whoever is at the other end |
+//! | [`desk`] | answers: the scenario that is running, edited and read anew; statistics |
+//! | [`difference`] | from one scenario to another: what changes of a link that runs |
+//! | [`client`] | the other end |
+//! | [`show`], [`set`] | commands of the same name |
+//!
+//! The forwarder's thread alone has the engine. The socket has a thread of its own, which does all that takes long:
+//! reading, checking, building what is to take over, and writing statistics as JSON. What it needs of the forwarder it
+//! asks through a channel, and wakes it by a descriptor that the forwarder watches beside its ports in any case: while
+//! nobody asks, no packet costs more than without a socket.
+
+mod client;
+mod desk;
+mod difference;
+mod place;
+mod protocol;
+mod server;
+pub(crate) mod set;
+pub(crate) mod show;
+
+use crate::show::note;
+use anyhow::{Context, Result};
+use desk::{Answer, Ask, Desk};
+use falaj_live::forward::Forwarder;
+use falaj_scenario::{Link, Scenario};
+use falaj_sched::time::Span;
+use std::io::{PipeReader, PipeWriter, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The variable that says to a command behind a link where its control socket is.
+pub(crate) const VARIABLE: &str = "FALAJ_CONTROL";
+/// So long may statistics be copied in one go while no packet passes.
+const COPYING: Span = Span::from_micros(50);
+
+/// What commands take that have a control socket.
+#[derive(clap::Args)]
+pub(crate) struct ControlArgs {
+    /// Where the control socket is to be, for `falaj show` and `falaj set` [default: one that they find].
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    /// Where the socket will be. Where nobody asked for one and there can be none, the link runs without.
+    pub(crate) fn place(&self) -> Result<Option<PathBuf>> {
+        match (&self.control, place::of_this_process()) {
+            (Some(path), _) => Ok(Some(std::path::absolute(path).context("--control")?)),
+            (None, Ok(path)) => Ok(Some(path)),
+            (None, Err(error)) => {
+                note!("warning: no control socket: {error:#}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// What is running, as the control socket tells of it.
+pub(crate) struct Running {
+    /// The command: `run`, `bridge`.
+    pub(crate) command: &'static str,
+    /// What it is about, for people.
+    pub(crate) about: String,
+    /// The scenario, and its text.
+    pub(crate) scenario: Scenario,
+    pub(crate) text: String,
+    /// What is written down holds one scenario, so that this one stays.
+    pub(crate) recording: bool,
+}
+
+/// The forwarder's side of a control socket; it is gone with this.
+pub(crate) struct Control {
+    /// What is running as it is now.
+    scenario: Scenario,
+    ends: Option<Ends>,
+}
+
+struct Ends {
+    asks: Receiver<Ask>,
+    answers: Option<Sender<Answer>>,
+    woken: PipeReader,
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+    path: PathBuf,
+}
+
+impl Control {
+    /// Listens there; without a place it only knows the scenario. From here on the program has a thread more.
+    pub(crate) fn open(place: Option<&Path>, running: Running) -> Result<Control> {
+        let scenario = running.scenario.clone();
+        let Some(path) = place else { return Ok(Control { scenario, ends: None }) };
+        let listener = place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
+        let (ask, asks) = channel();
+        let (answers, answer) = channel();
+        let (woken, wake) = std::io::pipe()?;
+        let (stopped, stop) = std::io::pipe()?;
+        let mut desk = Desk::new(running, ask, answer, wake);
+        let serve = move || server::serve(&listener, &stopped, &desk.hello(), |line| desk.answer(line));
+        let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
+        let path = path.to_owned();
+        let ends = Ends { asks, answers: Some(answers), woken, stop: Some(stop), thread: Some(thread), path };
+        Ok(Control { scenario, ends: Some(ends) })
+    }
+
+    /// Readable when somebody asks.
+    pub(crate) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.ends.as_ref().map(|ends| ends.woken.as_fd())
+    }
+
+    /// What is running as it is now.
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// Its links.
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.scenario.links
+    }
+
+    /// Answers what was asked; says whether a link is another now.
+    pub(crate) fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
+        let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else { return Ok(false) };
+        // Readable, so it does not wait.
+        woken.read_exact(&mut [0])?;
+        let mut changed = false;
+        while let Ok(ask) = asks.try_recv() {
+            let began = Instant::now();
+            let answer = match ask {
+                Ask::Snapshot => desk::Told::Snapshot(Box::new(forwarder.snapshot())),
+                Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
+                Ask::Change(change, scenario) => {
+                    let made = forwarder.change(*change);
+                    if made.is_ok() {
+                        self.scenario = *scenario;
+                        changed = true;
+                    }
+                    desk::Told::Changed(made)
+                }
+            };
+            // Who asked may be gone.
+            let _ = answers.send(Answer { told: answer, took: began.elapsed() });
+        }
+        Ok(changed)
+    }
+}
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+        (self.answers, self.stop) = (None, None);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says what it means.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value as Json, json};
+
+/// What a client must know to understand the rest. It grows when something that was there means something else, or is gone.
+pub(super) const VERSION: u32 = 1;
+/// The longest line that is read.
+pub(super) const LINE: usize = 64 << 10;
+
+/// The first line, from whoever listens.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Hello {
+    pub(super) falaj: u32,
+    pub(super) release: String,
+    pub(super) pid: u32,
+    pub(super) command: String,
+    pub(super) about: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Request {
+    Show(ShowRequest),
+    Set(SetRequest),
+    Scenario,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShowRequest {
+    /// Whole histograms as well.
+    #[serde(default)]
+    pub(super) histograms: bool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SetRequest {
+    /// `KEY=VALUE`, keys as in the scenario.
+    pub(super) set: Vec<String>,
+    /// Packets that wait and do not fit any more may be dropped.
+    #[serde(default)]
+    pub(super) drop: bool,
+    /// Only say whether that could be.
+    #[serde(default)]
+    pub(super) check: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Reads a request; its `id` comes back with the answer, whatever is wrong with the rest.
+pub(super) fn request(line: &[u8]) -> (Json, Result<Request, String>) {
+    let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
+        Ok(fields) => fields,
+        Err(error) => return (Json::Null, Err(format!("a request is a JSON object in one line: {error}"))),
+    };
+    let id = fields.remove("id").unwrap_or_default();
+    let what = fields.remove("do");
+    let fields = Json::Object(fields);
+    let read = match what.as_ref().and_then(Json::as_str) {
+        Some("show") => serde_json::from_value(fields).map(Request::Show),
+        Some("set") => serde_json::from_value(fields).map(Request::Set),
+        Some("scenario") => serde_json::from_value::<Nothing>(fields).map(|_| Request::Scenario),
+        _ => return (id, Err("`do` is \"show\", \"set\" or \"scenario\"".into())),
+    };
+    (id, read.map_err(|error| error.to_string()))
+}
+
+/// What is wrong, or unlikely, with a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Remark {
+    /// `error` or `warning`.
+    pub(super) severity: String,
+    pub(super) title: String,
+    /// What to write, what is allowed.
+    pub(super) help: Vec<String>,
+}
+
+/// Why there is no other answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refusal {
+    pub(super) what: String,
+    #[serde(default)]
+    pub(super) remarks: Vec<Remark>,
+}
+
+impl Refusal {
+    pub(super) fn new(what: impl Into<String>) -> Refusal {
+        Refusal { what: what.into(), remarks: Vec::new() }
+    }
+}
+
+/// The line of an answer.
+pub(super) fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
+    let line = match answer {
+        Ok(answer) => json!({ "id": id, "ok": answer }),
+        Err(refusal) => json!({ "id": id, "error": refusal }),
+    };
+    format!("{line}\n")
+}
+
+/// A change that was made, or could be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SetAnswer {
+    /// The directions that are another way now; none where all was so before.
+    pub(super) changed: Vec<String>,
+    /// When, in nanoseconds since the link began; null if nothing was changed.
+    pub(super) at_ns: Option<u64>,
+    /// Packets that waited and were dropped.
+    pub(super) dropped: u64,
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// The scenario as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ScenarioAnswer {
+    pub(super) toml: String,
+}
+
+/// What the links do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Report {
+    pub(super) elapsed_ns: u64,
+    pub(super) links: Vec<LinkReport>,
+    /// Packets that were lost outside of the links' queues.
+    pub(super) lost_elsewhere: Vec<Elsewhere>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Elsewhere {
+    pub(super) count: u64,
+    pub(super) what: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct LinkReport {
+    pub(super) link: String,
+    pub(super) directions: Vec<DirectionReport>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct DirectionReport {
+    pub(super) way: String,
+    pub(super) asked: Asked,
+    /// All flows together, those that are gone among them.
+    pub(super) total: FlowReport,
+    pub(super) flows: Vec<FlowReport>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Asked {
+    /// In bits per second; null: unlimited.
+    pub(super) rate: Option<u64>,
+    pub(super) delay_ns: u64,
+    pub(super) scheduler: String,
+    /// What else the link does to packets, in words.
+    pub(super) impairments: Vec<String>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct FlowReport {
+    pub(super) flow: String,
+    pub(super) offered: u64,
+    pub(super) offered_bytes: u64,
+    /// Packets whose last bit left, and what of them the link lost.
+    pub(super) sent: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) lost: u64,
+    pub(super) lost_bytes: u64,
+    pub(super) duplicated: u64,
+    pub(super) corrupted: u64,
+    pub(super) reordered: u64,
+    pub(super) dropped: Drops,
+    pub(super) backlog: u64,
+    pub(super) backlog_bytes: u64,
+    pub(super) max_backlog: u64,
+    /// Since a packet came last; null: none ever did.
+    pub(super) idle_ns: Option<u64>,
+    /// From the last bit in to the last bit out of the queue, of packets that were handed over.
+    pub(super) sojourn: Delays,
+    /// How late they were handed over.
+    pub(super) release_error: Delays,
+    /// What left and was not lost, in bits per second since `rate_over_ns` ago; added by whoever looks twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Drops {
+    pub(super) queue_full: u64,
+    pub(super) too_large: u64,
+    pub(super) discipline: u64,
+    pub(super) changed: u64,
+}
+
+impl Drops {
+    pub(super) fn all(&self) -> u64 {
+        self.queue_full + self.too_large + self.discipline + self.changed
+    }
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Delays {
+    pub(super) packets: u64,
+    pub(super) mean_ns: Option<f64>,
+    pub(super) p50_ns: Option<u64>,
+    pub(super) p99_ns: Option<u64>,
+    pub(super) max_ns: Option<u64>,
+    /// A delay, and how many were as long, to three digits.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) histogram: Vec<(u64, u64)>,
+}

@@ -1,0 +1,33 @@
+//! What the pages of all papers share: their style, and tables.
+
+/// One style, for light and dark.
+pub(super) const STYLE: &str = "\
+:root{color-scheme:light dark;--ink:#1c1c1c;--page:#fff;--line:#d8d8d8;--soft:#f4f4f2;--ok:#00674a;--bad:#a63c00}
+@media(prefers-color-scheme:dark){:root{--ink:#e8e6e3;--page:#16181b;--line:#3a3d42;--soft:#202327;--ok:#4fd0a8;--bad:#ff9a5c}}
+body{margin:0 auto;padding:2rem 1rem;max-width:72rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page)}
+h1,h2,h3{line-height:1.2}h2{margin-top:3rem}h3{margin-top:2rem}
+code,pre{font-family:ui-monospace,monospace;background:var(--soft);padding:.1em .3em;border-radius:3px}pre{padding:.8em;overflow-x:auto}
+.wide{overflow-x:auto}table{border-collapse:collapse;font-size:.85rem;font-variant-numeric:tabular-nums}
+th,td{padding:.2rem .55rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
+th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:left;white-space:normal}
+.first{border-left:1px solid var(--line)}.ok{color:var(--ok)}.MISSED{color:var(--bad);font-weight:600}
+.known,.footnote{opacity:.75}.footnote{font-size:.85rem}
+figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
+figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
+
+/// Text as HTML.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A table: its header's cells, and rows of (class, text).
+pub(super) fn table(header: &[&str], rows: impl Iterator<Item = Vec<(&'static str, String)>>) -> String {
+    let head: String = header.iter().map(|h| format!("<th>{}</th>", escape(h))).collect();
+    let body: String = rows
+        .map(|row| {
+            let cell = |(class, text): &(&str, String)| format!("<td class=\"{class}\">{}</td>", escape(text));
+            format!("<tr>{}</tr>\n", row.iter().map(cell).collect::<String>())
+        })
+        .collect();
+    format!("<div class=\"wide\"><table><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n")
+}
