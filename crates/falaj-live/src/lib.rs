@@ -9,6 +9,7 @@
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
 //! | [`record`] | a capture of what passes, written beside the loop |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
+//! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`flood`] | as many small datagrams as go |
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
@@ -39,5 +40,6 @@ pub mod sandbox;
 pub mod signals;
 pub mod tap;
 pub mod timer;
+pub mod topology;
 mod units;
 pub mod way_out;

@@ -654,7 +654,12 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) 
     let units = [Rc::default(), Rc::default()];
     let ports = End::BOTH.map(|end| {
         let direction = if end == End::Near { &link.up } else { &link.down };
-        let port = TapPort::new(end, sandbox.take_tap(end).unwrap(), direction.classifier(), direction.account);
+        let port = TapPort::new(
+            format!("interface at the {end} end"),
+            sandbox.take_tap(end).unwrap(),
+            direction.classifier(),
+            direction.account,
+        );
         let port = Finishing { port, units: Rc::clone(&units[end.index()]) };
         Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
     });

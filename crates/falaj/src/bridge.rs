@@ -91,7 +91,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mtus = [a.socket.mtu()?, b.socket.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
     let link = &scenario.links[only_link(&scenario)?];
-    args.fail_if.check(link)?;
+    args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
     warn_of_spinning(link);
     warn_of_mtu(link, &ends, mtus);
@@ -116,7 +116,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     args.recording.end(&mut forwarder);
     let unread = sockets.iter().map(|socket| socket.unread()).sum();
-    let summary = of_forwarder(link, &forwarder, Some(unread));
+    let summary = of_forwarder(&scenario.links, &forwarder, Some(unread));
     if args.stats {
         summary.tell();
     }

@@ -39,8 +39,8 @@ impl FailIf {
     }
 
     /// Says at once what could only be said at the end: a condition of a flow that there is not.
-    pub(crate) fn check(&self, link: &Link) -> Result<()> {
-        let nothing = Summary::new(link, Span::ZERO, [Vec::<Flow>::new(), Vec::new()], Vec::new());
+    pub(crate) fn check(&self, links: &[Link]) -> Result<()> {
+        let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<Flow>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
     }
 }
@@ -65,14 +65,12 @@ impl From<RelayFlow> for Flow {
     }
 }
 
-/// What a forwarder's link did until now; `unread` is what was lost before it, if anybody knows.
-pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
-    let mut flows = forwarder.flows().into_iter();
-    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+/// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
+pub(crate) fn of_forwarder(links: &[Link], forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary::new(link, elapsed, [up, down], losses.into())
+    Summary::new(links, elapsed, forwarder.flows(), losses.into())
 }
 
 impl Flow {
@@ -99,9 +97,10 @@ impl Flow {
     }
 }
 
-/// A direction of the link: what was asked for.
+/// A direction of a link: what was asked for.
 struct Way {
-    name: &'static str,
+    /// `up`; of several links `dsl up`.
+    name: String,
     rate: Rate,
     delay: Span,
 }
@@ -113,32 +112,35 @@ struct Named {
 }
 
 impl Named {
-    fn full_name(&self, ways: &[Way; 2]) -> String {
+    fn full_name(&self, ways: &[Way]) -> String {
         format!("{} {}", ways[self.way].name, self.name)
     }
 }
 
-/// What a link did.
+/// What a link did, or several.
 pub(crate) struct Summary {
     elapsed: Span,
-    ways: [Way; 2],
+    /// Up and down of each link.
+    ways: Vec<Way>,
     flows: Vec<Named>,
     losses: Vec<(u64, String)>,
 }
 
 impl Summary {
-    /// Of a link that ran for so long; `losses` are those outside its queues.
+    /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
     pub(crate) fn new<F: Into<Flow>>(
-        link: &Link,
+        links: &[Link],
         elapsed: Span,
-        measured: [Vec<F>; 2],
+        measured: impl IntoIterator<Item = Vec<F>>,
         losses: Vec<(u64, String)>,
     ) -> Summary {
-        let directions = [("up", &link.up), ("down", &link.down)];
-        let ways = directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay });
-        let mut flows = Vec::new();
-        for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
-            let mut measured = measured.into_iter();
+        let directions = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+        let (mut ways, mut flows) = (Vec::new(), Vec::new());
+        let mut measured = measured.into_iter();
+        for (way, (link, name, direction)) in directions.enumerate() {
+            let name = if links.len() > 1 { format!("{} {name}", link.name) } else { name.to_owned() };
+            ways.push(Way { name, rate: direction.setup.rate, delay: direction.delay });
+            let mut measured = measured.next().into_iter().flatten();
             for flow in &direction.flows {
                 let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
                 flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
@@ -420,8 +422,11 @@ impl Condition {
             *of == named.name || *of == summary.ways[named.way].name || *of == named.full_name(&summary.ways)
         };
         let flows: Vec<&Named> = summary.flows.iter().filter(is_it).collect();
-        let known = || summary.flows.iter().map(|f| f.full_name(&summary.ways)).collect::<Vec<_>>().join(", ");
-        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are up, down, {}", self.text, known());
+        let known = || {
+            let ways = summary.ways.iter().map(|way| way.name.clone());
+            ways.chain(summary.flows.iter().map(|f| f.full_name(&summary.ways))).collect::<Vec<_>>().join(", ")
+        };
+        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are {}", self.text, known());
         Ok(flows)
     }
 
@@ -457,7 +462,7 @@ mod tests {
             flow
         };
         let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
-        Summary::new(&scenario.links[0], Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+        Summary::new(&scenario.links, Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
     }
 
     #[test]

@@ -28,6 +28,7 @@ use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
 
 pub use self::monitor::Monitor;
+pub(crate) use self::place::enter;
 pub use self::place::{Place, open};
 
 use crate::port::{Port, Received, classified, turn};

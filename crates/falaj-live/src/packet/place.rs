@@ -98,7 +98,7 @@ fn received(from: &OwnedFd) -> Result<OwnedFd, Error> {
 }
 
 /// Enters the network namespace of that name or process, for good.
-fn enter(namespace: &str) -> Result<(), Errno> {
+pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
     let open = |path: PathBuf| File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
     let network = match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
         (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,
