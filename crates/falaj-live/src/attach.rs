@@ -4,17 +4,20 @@ use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
+use crate::interface::Interface;
 use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Hosts, INTERFACE, Joint, Sandbox};
 use crate::topology::Topology;
+use crate::xdp::XdpPort;
 use falaj_engine::{Engine, PipeId};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::rc::Rc;
 use std::sync::Arc;
 
 fn engine(link: &Link) -> Result<Engine, Refusals> {
@@ -81,11 +84,14 @@ fn joint_port(
 /// The link between two existing interfaces: up from the first to the second.
 pub fn to_interfaces(
     link: &Link,
-    sockets: &[Arc<PacketSocket>; 2],
+    interfaces: [&Interface; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    between(link, clock, options, |d, from| packet_port(&sockets[from.index()], d))
+    between(link, clock, options, |d, from| match interfaces[from.index()] {
+        Interface::Packet(socket) => packet_port(socket, d),
+        Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket), d.classifier(), d.account))),
+    })
 }
 
 fn packet_port(socket: &Arc<PacketSocket>, d: &Direction) -> io::Result<Box<dyn Port>> {

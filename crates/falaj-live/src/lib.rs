@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
+//! | [`xdp`] | AF_XDP sockets at existing interfaces |
+//! | [`interface`] | an existing interface, by either |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
@@ -28,6 +30,7 @@ pub mod flood;
 pub mod forward;
 pub mod gso;
 pub mod host;
+pub mod interface;
 pub mod packet;
 mod poll;
 mod pool;
@@ -43,3 +46,4 @@ pub mod timer;
 pub mod topology;
 mod units;
 pub mod way_out;
+pub mod xdp;

@@ -28,6 +28,8 @@ const MTU6: u16 = 1280;
 pub struct Topology {
     nodes: Vec<Node>,
     links: Vec<Joined>,
+    /// Whether there is IPv6: only if all links carry it, or a name would lead where no way does.
+    six: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,10 +52,6 @@ impl Joined {
     /// At which end of it a node is.
     fn end_of(&self, node: usize) -> End {
         if self.nodes[0] == node { End::Near } else { End::Far }
-    }
-
-    fn has_ipv6(&self) -> bool {
-        self.mtu >= MTU6
     }
 }
 
@@ -106,7 +104,8 @@ impl Topology {
         if !of_router.is_empty() {
             nodes.push(Node { name: ROUTER.to_owned(), links: of_router });
         }
-        Ok(Topology { nodes, links })
+        let six = links.iter().all(|link| link.mtu >= MTU6);
+        Ok(Topology { nodes, links, six })
     }
 
     /// Their names, by their numbers.
@@ -120,10 +119,10 @@ impl Topology {
         link.subnet.address(link.end_of(node))
     }
 
-    /// The same for IPv6, if that link carries it.
+    /// The same for IPv6, if all links carry it.
     pub fn address6(&self, node: usize) -> Option<Ipv6Addr> {
         let link = &self.links[self.nodes[node].links[0]];
-        link.has_ipv6().then(|| link.subnet.address6(link.end_of(node)))
+        self.six.then(|| link.subnet.address6(link.end_of(node)))
     }
 
     /// Where the ends of a link are, near first: which node, and which of its interfaces.
@@ -188,10 +187,10 @@ impl Topology {
             .enumerate()
             .map(|(n, &link)| {
                 let joined = &self.links[link];
-                let mut at = Attachment::new(n, link as u8, joined.end_of(node), joined.subnet, joined.mtu);
+                let mut at = Attachment::new(n, link as u8, joined.end_of(node), joined.subnet, joined.mtu, self.six);
                 if let ([_], other) = (&own[..], joined.end_of(node).other()) {
                     at.routes.push((None, joined.subnet.address(other).into()));
-                    at.routes.push((None, joined.subnet.address6(other).into()));
+                    at.routes.extend(self.six.then(|| (None, joined.subnet.address6(other).into())));
                 }
                 at
             })
@@ -206,7 +205,7 @@ impl Topology {
                 let subnet = self.links[link].subnet;
                 let routes = &mut all[interface].routes;
                 routes.push((Some((subnet.network().into(), Subnet::PREFIX)), first.subnet.address(other).into()));
-                if joined.has_ipv6() {
+                if self.six {
                     routes
                         .push((Some((subnet.network6().into(), Subnet::PREFIX6)), first.subnet.address6(other).into()));
                 }

@@ -329,7 +329,7 @@ impl Sandbox {
         let mut plans = Vec::new();
         for (end, side) in [(End::Near, near), (End::Far, far)] {
             let namespace = namespace.clone().filter(|_| end == End::Far);
-            let mut at = Attachment::new(0, 0, end, subnet, mtu);
+            let mut at = Attachment::new(0, 0, end, subnet, mtu, true);
             let other = end.other();
             // A router's default route is the way out, and a namespace that is there has its own.
             if namespace.is_none() && !(routes && end == End::Far) {

@@ -21,21 +21,26 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    /// The `n`-th interface of a side, at this end of link `link`; without routes.
-    pub(crate) fn new(n: usize, link: u8, end: End, subnet: Subnet, mtu: u16) -> Attachment {
+    /// The `n`-th interface of a side, at this end of link `link`, with addresses of IPv6 or without; without routes.
+    pub(crate) fn new(n: usize, link: u8, end: End, subnet: Subnet, mtu: u16, six: bool) -> Attachment {
         let mac = |end: End| {
             let [a, b, c, _, _, number] = end.mac();
             [a, b, c, link, 0, number]
         };
-        let (v4, v6) = (subnet.address(end), subnet.address6(end));
         let other = end.other();
+        let mut addresses = vec![(subnet.address(end).into(), Subnet::PREFIX)];
+        let mut neighbours = vec![subnet.address(other).into()];
+        if six {
+            addresses.push((subnet.address6(end).into(), Subnet::PREFIX6));
+            neighbours.push(subnet.address6(other).into());
+        }
         Attachment {
             name: interface(n),
             mac: mac(end),
             peer: mac(other),
             mtu,
-            addresses: vec![(v4.into(), Subnet::PREFIX), (v6.into(), Subnet::PREFIX6)],
-            neighbours: vec![subnet.address(other).into(), subnet.address6(other).into()],
+            addresses,
+            neighbours,
             routes: Vec::new(),
         }
     }
