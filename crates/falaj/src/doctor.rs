@@ -136,6 +136,7 @@ fn asked() -> Vec<Finding> {
             "`falaj bridge`; the others too, where there is no TAP",
         ),
         Finding::new("AF_XDP", xdp::available(), "`falaj bridge --via xdp`: small packets cost less"),
+        Finding::new("kernel bridge", tcp::kernel_bridge(), "what `falaj bench tcp` compares a link with"),
         Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, on any system"),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program("slirp4netns", "slirp4netns", "a way out without root (`run --internet slirp4netns`)"),

@@ -318,11 +318,11 @@ fn capture(users: &Users) {
 
 fn entrance(users: &Users) {
     // While falaj stands still nobody reads, and the kernel keeps so many packets only.
-    let script = "read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
+    let script = "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
     let mut child = users.command(&["--stats", "--", "sh", "-c", script, &me()]).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(said.next().as_deref(), Some("ready"));
     signal("STOP", child.id());
     input.write_all(b"go\n").unwrap();
     assert_eq!(said.next().as_deref(), Some("sent"));
@@ -355,27 +355,32 @@ fn refused(users: &Users) {
     assert!(ran.err.contains("this scenario has 2 links"), "{}", ran.err);
 }
 
+/// Round trips took no less than this, and the fastest not so much more that it passed another link.
+fn takes(ran: &Ran, least: f64) {
+    let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+    assert!(times.iter().all(|&ms| ms >= least), "{least}: {times:?}");
+    assert!(times.iter().any(|&ms| ms < least + 40.0), "{least}: {times:?}");
+}
+
 fn star(users: &Users) {
     let star = file(
         "star.toml",
-        "[link.x]\nrate = \"20mbit\"\ndelay = \"10ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"5ms\"\n\
+        "[link.x]\nrate = \"20mbit\"\ndelay = \"20ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"10ms\"\n\
          [link.z]\nrate = \"unlimited\"\n[host.a]\nlink = \"x\"\n[host.b]\nlink = \"y\"\n[host.c-1]\nlink = \"z\"\n",
     );
     let me = me();
     // Twice each link's delay, and never less; each host found by its name, and by its variable.
     for (find, six, least) in [
-        ("$(getent ahostsv4 b | head -n 1 | cut -d ' ' -f 1)", "", 30.0),
-        ("$FALAJ_ADDR_B", "", 30.0),
-        ("$FALAJ_ADDR6_B", "6", 30.0),
-        ("$FALAJ_ADDR_ROUTER", "", 20.0),
+        ("$(getent ahostsv4 b | head -n 1 | cut -d ' ' -f 1)", "", 60.0),
+        ("$FALAJ_ADDR_B", "", 60.0),
+        ("$FALAJ_ADDR6_B", "6", 60.0),
+        ("$FALAJ_ADDR_ROUTER", "", 40.0),
     ] {
         let host = if find.contains("ROUTER") { "router" } else { "b" };
         let echo = format!("{host}:{me} --probe echo $FALAJ_ADDR{six}");
-        let ask = format!("{me} --probe ask {find} 5");
+        let ask = format!("{me} --probe ask {find} 10");
         let ran = users.ok(&[star, "--in", &echo, "--", "sh", "-c", &ask]);
-        let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
-        assert!(times.iter().all(|&ms| ms >= least), "{find}: {times:?}");
-        assert!(median(&mut times) < least + 20.0, "{find}: {times:?}");
+        takes(&ran, least);
     }
     // Streams, in whatever units the kernels make of them; a command elsewhere than in the first host.
     let serve = format!("a:{me} --probe serve $FALAJ_ADDR");
@@ -397,18 +402,15 @@ fn star(users: &Users) {
 }
 
 fn chain(users: &Users) {
-    let text = "[link.x]\nrate = \"unlimited\"\ndelay = \"4ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"4ms\"\n\
-                [link.z]\nrate = \"unlimited\"\ndelay = \"4ms\"\n[host.a]\nlink = \"x\"\n[host.b]\nlink = [\"x\", \"y\"]\n\
+    let text = "[link.x]\nrate = \"unlimited\"\ndelay = \"20ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"20ms\"\n\
+                [link.z]\nrate = \"unlimited\"\ndelay = \"20ms\"\n[host.a]\nlink = \"x\"\n[host.b]\nlink = [\"x\", \"y\"]\n\
                 [host.c]\nlink = [\"y\", \"z\"]\n[host.d]\nlink = \"z\"\n";
     let me = me();
     let chain = file("chain.toml", text);
     for six in ["", "6"] {
         let echo = format!("d:{me} --probe echo $FALAJ_ADDR{six}");
-        let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 5");
-        let ran = users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]);
-        let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
-        assert!(times.iter().all(|&ms| ms >= 24.0), "{times:?}");
-        assert!(median(&mut times) < 44.0, "{times:?}");
+        let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 10");
+        takes(&users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]), 120.0);
     }
     // A narrow link in the middle, which the ends hear of from who is before it; it takes IPv6 from all.
     let narrow = text.replace("[link.z]", "mtu = \"1000B\"\n[link.z]");
@@ -616,7 +618,7 @@ fn doctor(_: &Users) {
     assert!(ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"), "{}", ran.out);
     let mut command = program(&["doctor", "--no-measuring"]);
     let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
-    assert!(ran.out.contains("yes") && ran.out.lines().count() == 10, "{}", ran.out);
+    assert!(ran.out.contains("yes") && ran.out.lines().count() == 12, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {

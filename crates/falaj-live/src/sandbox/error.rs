@@ -73,10 +73,12 @@ pub enum Step {
     XdpMtu,
     /// Making sure that no units of many packets come.
     XdpUnits,
+    /// Making a kernel bridge.
+    CreateBridge,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 30] = [
+const STEPS: [Step; 31] = [
     Step::OneThread,
     Step::Sockets,
     Step::UserNamespace,
@@ -107,6 +109,7 @@ const STEPS: [Step; 30] = [
     Step::XdpQueues,
     Step::XdpMtu,
     Step::XdpUnits,
+    Step::CreateBridge,
 ];
 
 impl Step {
@@ -149,6 +152,7 @@ impl Step {
             Step::BindXdp => "cannot bind the AF_XDP socket to the interface",
             Step::XdpQueues => "the interface has several receive queues, and an AF_XDP socket is for one",
             Step::XdpMtu => "the interface's mtu is larger than the frames of an AF_XDP socket",
+            Step::CreateBridge => "cannot make a kernel bridge",
             Step::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many packets"
             }
@@ -183,6 +187,9 @@ impl Error {
             }
             Step::CreateVeth if errno == Errno::EOPNOTSUPP => {
                 Some("the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into())
+            }
+            Step::CreateBridge if errno == Errno::EOPNOTSUPP => {
+                Some("the kernel has no bridges: modprobe bridge".into())
             }
             Step::UserNamespace | Step::UserMap | Step::Namespaces => namespace_hint(errno),
             Step::Loopback | Step::Interface | Step::Addresses if errno == Errno::EPERM => namespace_hint(errno),

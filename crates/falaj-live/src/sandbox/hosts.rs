@@ -114,6 +114,7 @@ impl Hosts {
                 own_users,
                 subnet: all.subnet,
                 resolver: all.resolver.clone(),
+                between: None,
             });
         }
         let born = bear(inits, own_users);
@@ -137,7 +138,7 @@ impl Hosts {
 
     /// Sees to it that all sides have their ends of the links.
     fn join(&mut self, join: Join) -> Result<(), Error> {
-        if join == Join::Veth {
+        if matches!(join, Join::Veth | Join::Bridge) {
             let [near, far] = End::BOTH.map(End::index);
             let namespace = self.await_message(far, Message::Namespace)?;
             self.send(near, Message::Link, namespace)?;

@@ -26,7 +26,7 @@ use nix::unistd::Pid;
 
 use super::control::{self, Message, Received};
 use super::network::{self, Network};
-use super::plan::{Attachment, Plan, Variable};
+use super::plan::{Plan, Variable};
 use super::userns;
 use super::{End, Exit, Join, Step, Subnet, sys};
 
@@ -43,6 +43,8 @@ pub(super) struct Init {
     pub(super) subnet: Subnet,
     /// What `/etc/resolv.conf` is to hold.
     pub(super) resolver: Option<String>,
+    /// A namespace that lives as long as this side.
+    pub(super) between: Option<OwnedFd>,
 }
 
 /// What the caller gets of an interface.
@@ -87,8 +89,8 @@ impl Init {
             None => Network::prepare()?,
         };
         let mut handed = Vec::new();
-        for at in &self.plan.attachments {
-            handed.push(self.attach(&mut network, at)?);
+        for n in 0..self.plan.attachments.len() {
+            handed.push(self.attach(&mut network, n)?);
         }
         network::forward(self.plan.forwards);
         if self.own_users {
@@ -103,7 +105,8 @@ impl Init {
     }
 
     /// Makes one interface.
-    fn attach(&self, network: &mut Network, at: &Attachment) -> Result<Handed, (Step, Errno)> {
+    fn attach(&mut self, network: &mut Network, n: usize) -> Result<Handed, (Step, Errno)> {
+        let at = &self.plan.attachments[n];
         let packet = |network: &mut Network, why: Option<(Step, Errno)>| {
             let message = Message::Packet(why.map(|(step, _)| step), why.map_or(0, |(_, errno)| errno as i32));
             Ok((message, Some(network.add_packet(at, self.tso)?)))
@@ -120,6 +123,20 @@ impl Init {
             (Join::Veth, End::Near) => {
                 let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
                 network.add_veth(at, there.as_fd())?;
+                Ok((Message::Ready, None))
+            }
+            (Join::Bridge, End::Near) => {
+                let there = self.link()?.ok_or((Step::CreateBridge, Errno::EPROTO))?;
+                network.join_bridge(at, there)?;
+                Ok((Message::Ready, None))
+            }
+            (Join::Bridge, End::Far) => {
+                let between = network.add_bridge(at)?;
+                control::send(&self.control, Message::Namespace, Some(between.as_fd()))
+                    .map_err(|errno| (Step::HandOver, errno))?;
+                self.link()?;
+                Network::await_carrier(at)?;
+                self.between = Some(between);
                 Ok((Message::Ready, None))
             }
             (Join::Veth, End::Far) => {

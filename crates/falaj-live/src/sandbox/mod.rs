@@ -192,6 +192,8 @@ pub enum Join {
     Packet,
     /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
     Veth,
+    /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.
+    Bridge,
 }
 
 /// When to make a user namespace.

@@ -27,6 +27,9 @@ const QUEUE: u32 = 8192;
 /// The other end of the link's interface where that is one of a veth pair.
 pub(super) const OUTER: &str = "falaj1";
 
+/// The kernel's bridge, in a namespace of its own.
+const BRIDGE: &str = "bridge";
+
 /// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0 to this.
 const NEVER: &str = "2147483647";
 
@@ -113,9 +116,53 @@ impl Network {
         Ok(socket)
     }
 
+    /// A kernel bridge in a network namespace of its own, which is answered and lives as long as its descriptor, and the
+    /// first of its ports.
+    pub(super) fn add_bridge(&mut self, at: &Attachment) -> Result<OwnedFd, Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let side = network_namespace().map_err(bridge)?;
+        unshare(CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        set("ipv6/conf/default/disable_ipv6", "1");
+        let between = network_namespace().map_err(bridge)?;
+        let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        there.add_bridge(BRIDGE).map_err(bridge)?;
+        let up = if_nametoindex(BRIDGE).and_then(|index| there.up(index));
+        up.map_err(bridge)?;
+        self.add_bridge_port(at, side)?;
+        Ok(between)
+    }
+
+    /// A port of the bridge that is in that namespace, and at its other end the side's interface.
+    pub(super) fn join_bridge(&mut self, at: &Attachment, between: OwnedFd) -> Result<(), Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let side = network_namespace().map_err(bridge)?;
+        setns(between, CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        self.add_bridge_port(at, side)
+    }
+
+    /// The same, from within the bridge's namespace; goes back to the side's.
+    fn add_bridge_port(&mut self, at: &Attachment, side: OwnedFd) -> Result<(), Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let mut here = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let [a, b, c, link, _, end] = at.mac;
+        let name = format!("port{end}");
+        let port = Interface { name: &name, mac: [a, b, c, link, 1, end], ..interface(at, at.mac, true) };
+        here.add_veth(port, interface(at, at.mac, true), side.as_fd()).map_err(|errno| (Step::CreateVeth, errno))?;
+        let index = if_nametoindex(&*name).map_err(bridge)?;
+        let master = if_nametoindex(BRIDGE).map_err(bridge)?;
+        here.add_to_bridge(index, master).and_then(|()| here.up(index)).map_err(bridge)?;
+        setns(side, CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        self.configure(at)
+    }
+
     /// Brings the second end of a pair of veth interfaces up, and waits until both send what they are given.
     pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
         self.configure(at)?;
+        Network::await_carrier(at)
+    }
+
+    /// Waits until an interface sends what it is given.
+    pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let socket =
             socket.map_err(|error| (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default())))?;
