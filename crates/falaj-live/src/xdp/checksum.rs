@@ -16,19 +16,21 @@ const NEEDED: u8 = 1;
 
 /// Computes the checksum of a unit of one packet, if it was left to be computed.
 pub fn complete(unit: &mut [u8]) {
-    let Some((start, offset)) = unit.get(Tap::VNET_HEADER..).and_then(unfinished) else { return };
+    let Some((start, offset, end)) = unit.get(Tap::VNET_HEADER..).and_then(unfinished) else { return };
     unit[0] = NEEDED;
     unit[6..8].copy_from_slice(&start.to_le_bytes());
     unit[8..10].copy_from_slice(&offset.to_le_bytes());
-    Tap::finish_checksum(unit);
+    // What stands behind the packet, to fill up a short frame, is none of it.
+    Tap::finish_checksum(&mut unit[..Tap::VNET_HEADER + end]);
 }
 
 fn word(frame: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(frame.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// Where the sum begins, and how far behind that it belongs, of a frame in which there is the pseudo-header's alone.
-fn unfinished(frame: &[u8]) -> Option<(u16, u16)> {
+/// Where the sum begins, how far behind that it belongs, and where it ends, of a frame in which there is the
+/// pseudo-header's alone.
+fn unfinished(frame: &[u8]) -> Option<(u16, u16, usize)> {
     let mut ip = ETHERNET;
     while ip < ETHERNET + 2 * TAG && matches!(word(frame, ip - 2)?, 0x8100 | 0x88a8) {
         ip += TAG;
@@ -55,14 +57,18 @@ fn unfinished(frame: &[u8]) -> Option<(u16, u16)> {
         UDP => 6,
         _ => return None,
     };
-    // Padding behind the packet would be summed up with it: it is zero where kernels make it.
-    let there = word(frame, transport + offset)?;
+    let end = transport + length;
+    // A header that promises more than there is belongs to nothing whole.
+    if length < usize::from(offset) + 2 || end > frame.len() {
+        return None;
+    }
+    let there = word(frame, transport + usize::from(offset))?;
     let mut sum = u32::from(protocol) + (length >> 16) as u32 + (length & 0xffff) as u32;
     sum += addresses.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum::<u32>();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
-    (sum == u32::from(there)).then_some((u16::try_from(transport).ok()?, offset as u16))
+    (sum == u32::from(there)).then_some((u16::try_from(transport).ok()?, offset, end))
 }
 
 /// The protocol behind an IPv6 header's extensions, and their length.
@@ -110,7 +116,7 @@ mod tests {
             let more = if options { 8 } else { 0 };
             unit.extend([0x60, 0, 0, 0, ((length + more) >> 8) as u8, (length + more) as u8]);
             unit.extend([if options { 0 } else { protocol }, 64]);
-            unit.extend((0..32).map(|i| 17 * i));
+            unit.extend((0..32).map(|i| 7 * i));
             if options {
                 unit.extend([protocol, 0, 1, 4, 0, 0, 0, 0]);
             }
@@ -134,11 +140,14 @@ mod tests {
         #[test]
         fn what_was_left_is_computed_once(
             six: bool, udp: bool, tags in 0..3_usize, options: bool, payload in prop::collection::vec(any::<u8>(), 0..64),
+            behind in prop::collection::vec(any::<u8>(), 0..9),
         ) {
             let (mut unit, pseudo, transport) = unit(six, udp, tags, options, &payload);
+            let end = unit.len();
+            unit.extend(behind);
             let before = unit.clone();
             complete(&mut unit);
-            prop_assert_eq!(folded(sum(&unit[transport..]) + pseudo), 0xffff);
+            prop_assert_eq!(folded(sum(&unit[transport..end]) + pseudo), 0xffff);
             prop_assert_eq!(unit[0], 0, "nothing is left to do");
             let at = transport + if udp { 6 } else { 16 };
             prop_assert_eq!(&unit[12..at], &before[12..at]);
@@ -149,12 +158,12 @@ mod tests {
         }
 
         #[test]
-        fn what_is_wrong_stays_wrong(six: bool, udp: bool, at in 0..40_usize, bit in 0..8, payload in prop::collection::vec(any::<u8>(), 40)) {
+        fn what_is_wrong_stays_wrong(six: bool, udp: bool, at in 0..40_usize, bit in 0..8_u32, payload in prop::collection::vec(any::<u8>(), 40)) {
             let (mut unit, _, transport) = unit(six, udp, 0, false, &payload);
             complete(&mut unit);
             // A bit of the payload that was turned on the way, of a packet that looks whole.
             let last = transport + if udp { 8 } else { 20 } + at;
-            unit[last] ^= 1 << bit;
+            unit[last] ^= 1_u8 << bit;
             let turned = unit.clone();
             prop_assume!(unfinished(&unit[Tap::VNET_HEADER..]).is_none());
             complete(&mut unit);

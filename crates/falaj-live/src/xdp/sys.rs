@@ -293,8 +293,8 @@ impl<T: Plain> Ring<T> {
         let mapping = Mapping::new(length, Some((socket, at)))?;
         let offsets = [offsets.producer, offsets.consumer, offsets.desc];
         // So that nothing has to be checked any more when it is used.
-        let words = offsets[..2].iter().all(|&at| at % 4 == 0 && mapping.piece(at, 4).is_some());
-        if !(words && offsets[2] as usize % align_of::<T>() == 0 && size.is_power_of_two()) {
+        let words = offsets[..2].iter().all(|&at| at.is_multiple_of(4) && mapping.piece(at, 4).is_some());
+        if !(words && (offsets[2] as usize).is_multiple_of(align_of::<T>()) && size.is_power_of_two()) {
             return Err(Errno::EPROTO);
         }
         Ok(Ring { mapping, offsets, size, of: PhantomData })
