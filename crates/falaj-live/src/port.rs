@@ -1,7 +1,6 @@
 //! A port: where units enter and leave. One file for each kind.
 
 use crate::gso::Train;
-use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
@@ -82,7 +81,7 @@ pub trait Port {
 /// A side of a sandbox. Packets are classified and accounted here, as the
 /// link behind it wants them.
 pub struct TapPort {
-    end: End,
+    name: String,
     tap: Tap,
     classifier: Classifier,
     account: Account,
@@ -156,9 +155,9 @@ pub(crate) fn mark(unit: &mut [u8]) {
 }
 
 impl TapPort {
-    /// The end of the link whose interface `tap` is.
-    pub fn new(end: End, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
-        TapPort { end, tap, classifier, account, masked: Masked::default() }
+    /// `name` says whose interface `tap` is, to be read after "The link's".
+    pub fn new(name: String, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
+        TapPort { name, tap, classifier, account, masked: Masked::default() }
     }
 
     /// The same for a link with these masks.
@@ -169,7 +168,7 @@ impl TapPort {
 
 impl Port for TapPort {
     fn name(&self) -> String {
-        format!("The link's interface {INTERFACE} at the {} end", self.end)
+        format!("The link's {}", self.name)
     }
 
     fn longest(&self) -> usize {
@@ -222,7 +221,7 @@ mod tests {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
         let all = Classifier::new([&[falaj_engine::classifier::Match::ANY][..]]);
-        (TapPort::new(End::Near, Tap::adopt(tap.into()), all, account), kernel)
+        (TapPort::new(String::new(), Tap::adopt(tap.into()), all, account), kernel)
     }
 
     /// What a frame with these tags around an IP packet of so many bytes is charged.

@@ -41,6 +41,8 @@ pub enum Holds {
     Mask,
     /// The name of a link.
     LinkName,
+    /// The name of a link, or a list of such names.
+    LinkNames,
     /// The name of a flow.
     FlowName,
     /// A discipline: `kind` (see [`SCHEDULER`]), and what the discipline accepts.
@@ -181,6 +183,12 @@ pub const TABLES: &[Table] = &[
         keys: ENVELOPE,
     },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
+    Table {
+        word: "host",
+        header: "[host.NAME]",
+        doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. Without hosts there are two ends",
+        keys: HOST,
+    },
     Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
 ];
 
@@ -199,6 +207,12 @@ pub const MTU_MAX: u32 = 65_535;
 pub const FILE: &[Key] = &[
     key("link", Holds::Named(LINK), Required, "the links, each `[link.NAME]`"),
     key("traffic", Holds::Named(TRAFFIC), Otherwise("no traffic"), "the sources of traffic, each `[traffic.NAME]`"),
+    key(
+        "host",
+        Holds::Named(HOST),
+        Otherwise("two ends of one link"),
+        "the hosts at the ends of the links, each `[host.NAME]`; for `falaj run`",
+    ),
     key("run", Holds::Table(RUN), Otherwise("its defaults"), "how long and how often to simulate"),
 ];
 
@@ -712,6 +726,15 @@ pub const TRAFFIC: &[Key] = &[
         "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
     ),
 ];
+
+/// `[host.NAME]`.
+pub const HOST: &[Key] = &[key(
+    "link",
+    Holds::LinkNames,
+    Required,
+    "the links that it is at an end of; one that two hosts name lies between them, up from the first in the file; one that a \
+     single host names leads up to the router in the middle",
+)];
 
 /// `[run]`.
 pub const RUN: &[Key] = &[

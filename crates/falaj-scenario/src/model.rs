@@ -22,6 +22,8 @@ pub struct Scenario {
     pub links: Vec<Link>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
+    /// The hosts at the ends of the links, in the file's order; none where a link stands between two ends.
+    pub hosts: Vec<Host>,
     /// How to simulate.
     pub run: Run,
 }
@@ -139,6 +141,21 @@ pub struct Need {
     pub delay: Option<Span>,
 }
 
+/// A host at the ends of links.
+///
+/// A link of two hosts lies between them, its near end at the one that comes first. The near end of a link of one host is
+/// there, and its far end at the router in the middle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Its name: 1 to 63 lower-case letters, digits and `-`.
+    pub name: String,
+    /// Indices of its links in [`Scenario::links`], in the file's order; at least one.
+    pub links: Vec<usize>,
+}
+
+/// The name of the router in the middle, which no host has.
+pub const ROUTER: &str = "router";
+
 /// A direction of travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Towards {
@@ -241,7 +258,7 @@ impl Scenario {
             masks: Masks::default(),
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
-        Scenario { links: vec![link], traffic: Vec::new(), run: Run::default() }
+        Scenario { links: vec![link], traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
     }
 
     /// The index of the link `name`.

@@ -1,6 +1,7 @@
 //! From the text of a file to a scenario.
 
 use crate::diagnostics::{Diagnostics, Problem};
+use crate::hosts;
 use crate::keys;
 use crate::link::{self, Known};
 use crate::model::{Run, Scenario};
@@ -70,11 +71,17 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     if !slips.is_empty() {
         return None;
     }
+    let names: Vec<&str> = links.iter().map(|k| k.name.as_str()).collect();
+    let mut hosts = hosts::Reader::new(&names);
+    each(&file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
+        hosts.host(name, table, at, problems);
+    });
+    let hosts = hosts.all(&file, problems);
     let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
     let run = run?;
     links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]).for_each(|d| d.seed = run.seed);
-    Some(Scenario { links, traffic, run })
+    Some(Scenario { links, traffic, hosts: hosts?, run })
 }
 
 /// Calls `read` for each named table under `key`, with where its header is.
@@ -88,7 +95,10 @@ fn each<'a>(
     let Some((table, _)) = file.table(key) else { return };
     for (name, value) in table {
         let of = if key == "traffic" { "source of traffic" } else { key };
-        link::name_is_fit(name.get_ref(), name.span(), of, problems);
+        // Less fits hosts, which see to it themselves.
+        if key != "host" {
+            link::name_is_fit(name.get_ref(), name.span(), of, problems);
+        }
         match value.get_ref() {
             DeValue::Table(table) => read(name.get_ref(), table, value.span(), problems),
             _ => problems.push(link::not_a_table(key, name.get_ref(), value.span(), example)),

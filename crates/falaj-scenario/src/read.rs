@@ -21,6 +21,8 @@ pub(crate) enum Datum<'a> {
     Rules(Vec<Match>),
     Mask(Written),
     Name(&'a str),
+    /// Each with its place.
+    Names(Vec<(&'a str, Range<usize>)>),
     Numbers(Vec<RangeInclusive<u64>>),
     Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
@@ -261,6 +263,8 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             other => other.map(|b| Datum::Value(Value::Bytes(b))),
         },
         (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
+        (Holds::LinkNames, DeValue::Array(array)) => return names(key, array, &at, problems).map(Datum::Names),
         (Holds::File, DeValue::String(text)) if text.is_empty() => {
             Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
         }
@@ -333,6 +337,26 @@ fn tables<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
+fn names<'a>(
+    key: &Key,
+    array: &'a [Spanned<DeValue<'a>>],
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<(&'a str, Range<usize>)>> {
+    if array.is_empty() {
+        problems.push(at_value(key, Unreadable::new("an empty list names nothing", advice(key)), at));
+        return None;
+    }
+    let read = array.iter().map(|item| match item.get_ref() {
+        DeValue::String(text) => Some((&**text, item.span())),
+        other => {
+            problems.push(at_value(key, mistyped(key, other), &item.span()));
+            None
+        }
+    });
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
 fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
     parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
@@ -370,6 +394,7 @@ fn advice(key: &Key) -> String {
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
         Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
+        Holds::LinkNames => ("the name of a link in quotes, or a list of them", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {

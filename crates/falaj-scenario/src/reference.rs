@@ -209,6 +209,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Rules => "a rule, or a list of rules".into(),
         Holds::Mask => "parts of a packet".into(),
         Holds::LinkName => "the name of a link".into(),
+        Holds::LinkNames => "the name of a link, or a list of names".into(),
         Holds::FlowName => "the name of a flow".into(),
         Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
         Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
@@ -256,7 +257,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         }
         Holds::Rules => "udp dport 5004",
         Holds::Mask => "src/24 dport",
-        Holds::LinkName => "uplink",
+        Holds::LinkName | Holds::LinkNames => "uplink",
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
         Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys) => return inline(keys),
@@ -274,6 +275,7 @@ fn example(topic: &Topic) -> String {
         ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
             format!("[{}]\nduration = \"30s\"", key.name)
         }
+        ("", Holds::Named(crate::keys::HOST), _) => "[host.laptop]\nlink = \"uplink\"".into(),
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
         ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
@@ -288,6 +290,7 @@ fn example(topic: &Topic) -> String {
         }
         ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
+        ("host", _, _) => format!("[host.laptop]\n{set}"),
         _ => format!("{header}\n{set}"),
     }
 }

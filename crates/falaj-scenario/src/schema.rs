@@ -75,7 +75,10 @@ fn property(key: &Key) -> Value {
         Holds::Named(keys::FLOW) => named(&json!({ "$ref": "#/$defs/flow" })),
         Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
         Holds::Named(inner) => named(&table(inner)),
-        Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+        Holds::LinkName | Holds::FlowName => name(),
+        Holds::LinkNames => {
+            json!({ "anyOf": [name(), { "type": "array", "items": name(), "minItems": 1, "uniqueItems": true }] })
+        }
         Holds::File => json!({ "type": "string", "minLength": 1 }),
         Holds::Overhead => text(pattern::OVERHEAD),
         Holds::Numbers => text(pattern::NUMBERS),
@@ -123,6 +126,10 @@ fn property(key: &Key) -> Value {
 
 fn text(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": pattern })
+}
+
+fn name() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 64 })
 }
 
 /// One of the disciplines, with its own keys.

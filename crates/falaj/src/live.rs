@@ -29,13 +29,15 @@ struct Line {
 
 impl Live {
     /// None where nobody looks.
-    pub(crate) fn new(link: &Link, wanted: bool) -> Live {
+    pub(crate) fn new(links: &[Link], wanted: bool) -> Live {
         let mut lines = Vec::new();
         if wanted && show::progress_wanted() {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{msg}").expect("a valid template");
-            for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+            let directions = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+            for (pipe, (link, way, direction)) in directions.enumerate() {
                 for (flow, known) in direction.flows.iter().enumerate().take(LINES) {
+                    let way = if links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() };
                     let bar = all.add(ProgressBar::new_spinner().with_style(style.clone()));
                     let name = format!("{way} {}", known.name);
                     lines.push(Line { name, pipe, flow, bar, before: LiveFlow::default() });

@@ -8,7 +8,7 @@ use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
-use falaj_scenario::{Link, parse_rate, parse_span};
+use falaj_scenario::{Direction, Link, parse_rate, parse_span};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -43,8 +43,8 @@ impl FailIf {
     }
 
     /// Says at once what could only be said at the end: a condition of a flow that there is not.
-    pub(crate) fn check(&self, link: &Link) -> Result<()> {
-        let nothing = Summary::new(link, Span::ZERO, [Vec::<Flow>::new(), Vec::new()], Vec::new());
+    pub(crate) fn check(&self, links: &[Link]) -> Result<()> {
+        let nothing = Summary::new(links, Span::ZERO, Vec::<Vec<Flow>>::new(), Vec::new());
         self.fail_if.iter().try_for_each(|condition| condition.flows(&nothing).map(drop))
     }
 }
@@ -69,31 +69,38 @@ impl From<RelayFlow> for Flow {
     }
 }
 
-/// What a forwarder's link did until now; `unread` is what was lost before it, if anybody knows.
-pub(crate) fn of_forwarder(link: &Link, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
-    let mut flows = forwarder.flows().into_iter();
-    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
+/// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
+pub(crate) fn of_forwarder(links: &[Link], forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary { many: many(link, forwarder), ..Summary::new(link, elapsed, [up, down], losses.into()) }
+    Summary { many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
 }
 
 /// Of so many of those that a mask made it is told what each did.
 const BUSIEST: usize = 10;
 
-/// What the masks of a forwarder's link made.
-fn many(link: &Link, forwarder: &Forwarder) -> Vec<(String, Report)> {
+/// What the masks of a forwarder's links made.
+fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
     let mut out = Vec::new();
-    for (pipe, (way, direction)) in [("up", &link.up), ("down", &link.down)].into_iter().enumerate() {
+    for (pipe, (way, direction)) in ways(links).enumerate() {
         let pipe = PipeId(pipe as u32);
         let report = |flow| forwarder.report(pipe, flow, BUSIEST);
-        out.extend(report(None).map(|report| (way.to_owned(), report)));
+        out.extend(report(None).map(|report| (way.clone(), report)));
         for (f, flow) in direction.flows.iter().enumerate() {
             out.extend(report(Some(FlowId(f as u32))).map(|report| (format!("{way} {}", flow.name), report)));
         }
     }
     out
+}
+
+/// Both directions of each link, by name.
+fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
+    let several = links.len() > 1;
+    links.iter().flat_map(move |link| {
+        let name = |way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+        [(name("up"), &link.up), (name("down"), &link.down)]
+    })
 }
 
 impl Flow {
@@ -112,9 +119,10 @@ impl Flow {
     }
 }
 
-/// A direction of the link: what was asked for.
+/// A direction of a link: what was asked for.
 struct Way {
-    name: &'static str,
+    /// `up`; of several links `dsl up`.
+    name: String,
     rate: Rate,
     delay: Span,
     /// It is many, each with this rate.
@@ -128,15 +136,16 @@ struct Named {
 }
 
 impl Named {
-    fn full_name(&self, ways: &[Way; 2]) -> String {
+    fn full_name(&self, ways: &[Way]) -> String {
         format!("{} {}", ways[self.way].name, self.name)
     }
 }
 
-/// What a link did.
+/// What a link did, or several.
 pub(crate) struct Summary {
     elapsed: Span,
-    ways: [Way; 2],
+    /// Up and down of each link.
+    ways: Vec<Way>,
     flows: Vec<Named>,
     losses: Vec<(u64, String)>,
     /// What masks made, by name.
@@ -144,26 +153,26 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of a link that ran for so long; `losses` are those outside its queues.
+    /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
     pub(crate) fn new<F: Into<Flow>>(
-        link: &Link,
+        links: &[Link],
         elapsed: Span,
-        measured: [Vec<F>; 2],
+        measured: impl IntoIterator<Item = Vec<F>>,
         losses: Vec<(u64, String)>,
     ) -> Summary {
-        let directions = [("up", &link.up), ("down", &link.down)];
-        let ways =
-            directions.map(|(name, d)| Way { name, rate: d.setup.rate, delay: d.delay, many: d.masks.link.is_some() });
-        let mut flows = Vec::new();
-        for ((way, (_, direction)), measured) in directions.into_iter().enumerate().zip(measured) {
-            let mut measured = measured.into_iter();
+        let (mut known, mut flows) = (Vec::new(), Vec::new());
+        let mut measured = measured.into_iter();
+        for (way, (name, direction)) in ways(links).enumerate() {
+            let many = direction.masks.link.is_some();
+            known.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
+            let mut measured = measured.next().into_iter().flatten();
             for flow in &direction.flows {
                 let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
                 flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, losses, many: Vec::new() }
+        Summary { elapsed, ways: known, flows, losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -443,8 +452,11 @@ impl Condition {
             *of == named.name || *of == summary.ways[named.way].name || *of == named.full_name(&summary.ways)
         };
         let flows: Vec<&Named> = summary.flows.iter().filter(is_it).collect();
-        let known = || summary.flows.iter().map(|f| f.full_name(&summary.ways)).collect::<Vec<_>>().join(", ");
-        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are up, down, {}", self.text, known());
+        let known = || {
+            let ways = summary.ways.iter().map(|way| way.name.clone());
+            ways.chain(summary.flows.iter().map(|f| f.full_name(&summary.ways))).collect::<Vec<_>>().join(", ")
+        };
+        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are {}", self.text, known());
         Ok(flows)
     }
 
@@ -480,7 +492,7 @@ mod tests {
             flow
         };
         let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
-        Summary::new(&scenario.links[0], Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+        Summary::new(&scenario.links, Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
     }
 
     #[test]
