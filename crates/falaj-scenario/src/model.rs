@@ -255,7 +255,7 @@ impl Scenario {
                 flows: vec![FlowSetup::new(Values::default(), queue)],
             },
             flows: vec![Flow::all()],
-            masks: Masks::default(),
+            masks: Masks { link: None, flows: vec![None] },
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
         Scenario { links: vec![link], traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
