@@ -44,14 +44,14 @@ trait Driven {
     fn forgettable(&mut self, f: usize) -> bool;
 }
 
-struct Driver<D: Discipline> {
+struct Driver<D: Discipline + 'static> {
     station: Station<D>,
     wire: Wire,
     now: Time,
     sending: Option<(FlowId, Time)>,
 }
 
-impl<D: Discipline> Driven for Driver<D> {
+impl<D: Discipline + 'static> Driven for Driver<D> {
     fn arrive(&mut self, f: usize, bytes: u32) {
         let packet = Packet { handle: 0, bytes, flow: FlowId(f as u32), arrival: self.now };
         self.station.arrive(packet, self.now).expect("room");
