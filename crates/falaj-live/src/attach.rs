@@ -5,26 +5,26 @@ use crate::clock::Clock;
 use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
+use crate::interface::Interface;
 use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
-use crate::sandbox::{End, Sandbox};
+use crate::sandbox::{End, Hosts, INTERFACE, Joint, Sandbox};
+use crate::topology::Topology;
+use crate::xdp::XdpPort;
 use falaj_engine::PipeId;
 use falaj_engine::network::{Network, NetworkSpec};
-use falaj_scenario::Towards;
+use falaj_scenario::{Scenario, Towards};
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The links between the two sides of a sandbox, whose TAPs it takes.
 pub fn to_sandbox(spec: &NetworkSpec, sandbox: &mut Sandbox, clock: Clock, options: Options) -> io::Result<Forwarder> {
     between(spec, clock, options, |from| {
-        if let Some(socket) = sandbox.packet(from) {
-            return packet_port(socket);
-        }
-        let tap = sandbox.take_tap(from).expect("a sandbox that is not joined by veth has one at each end");
-        Ok(Box::new(TapPort::new(from, tap)))
+        joint_port(sandbox.sides(), (from.index(), 0), || format!("interface {INTERFACE} at the {from} end"))
     })
 }
 
@@ -46,19 +46,64 @@ pub fn to_guest(
         {
             return Ok(Box::new(guest.port()));
         }
-        let tap = sandbox.take_tap(from).ok_or_else(|| io::Error::other("a link to a guest needs TAP interfaces"))?;
-        Ok(Box::new(TapPort::new(from, tap)))
+        joint_port(sandbox.sides(), (from.index(), 0), || format!("interface {INTERFACE} at the {from} end"))
     })
+}
+
+/// All links between hosts, whose interfaces it takes. Of link `n` the pipes are `2 n`, up, and `2 n + 1`, down; so are
+/// the ports, near and far.
+pub fn to_hosts(
+    scenario: &Scenario,
+    topology: &Topology,
+    hosts: &mut Hosts,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let links = &scenario.links;
+    let network = Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
+    let names: Vec<&str> = topology.names().collect();
+    let mut ports = Vec::new();
+    for (n, link) in links.iter().enumerate() {
+        let ends = topology.ends(n);
+        for from in [End::Near, End::Far] {
+            let at = ends[from.index()];
+            let name = || format!("end of `{}` at `{}`", link.name, names[at.0]);
+            let port = joint_port(hosts, at, name)?;
+            let number = |end: End| 2 * n + end.index();
+            ports.push(Attached { port, pipe: PipeId(number(from) as u32), leaves_at: number(from.other()) });
+        }
+    }
+    Ok(Forwarder::new(clock, network, ports, options))
+}
+
+/// A port at an interface of one of the hosts: which one, and which of its interfaces.
+fn joint_port(
+    hosts: &mut Hosts,
+    (host, interface): (usize, usize),
+    name: impl FnOnce() -> String,
+) -> io::Result<Box<dyn Port>> {
+    if let Some(Joint::Packet(socket)) = hosts.joint(host, interface) {
+        // Whoever holds it asks it for what was not read.
+        return packet_port(socket);
+    }
+    let tap = match hosts.take_joint(host, interface) {
+        Some(Joint::Tap(tap)) => tap,
+        _ => unreachable!("hosts that are not joined by veth have one at each of their interfaces"),
+    };
+    Ok(Box::new(TapPort::new(name(), tap)))
 }
 
 /// The links between two existing interfaces: up from the first to the second.
 pub fn to_interfaces(
     spec: &NetworkSpec,
-    sockets: &[Arc<PacketSocket>; 2],
+    interfaces: [&Interface; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    between(spec, clock, options, |from| packet_port(&sockets[from.index()]))
+    between(spec, clock, options, |from| match interfaces[from.index()] {
+        Interface::Packet(socket) => packet_port(socket),
+        Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
+    })
 }
 
 fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {

@@ -124,6 +124,10 @@ pub struct LiveFlow {
     pub release_error: Meter,
     /// How much later than due that instant was, so that packets of a unit left together.
     pub held: Meter,
+    /// By how much the time between two hand-overs differed from what it was to be.
+    pub gap_error: Meter,
+    /// How late the last hand-over was.
+    last_late: Option<Span>,
 }
 
 impl LiveFlow {
@@ -591,6 +595,9 @@ impl Forwarder {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
                 let late = handed_over.since(burst.at);
                 flow.release_error.record_n(late, packets.into());
+                if let Some(before) = flow.last_late.replace(late) {
+                    flow.gap_error.record(Span(late.0.abs_diff(before.0)));
+                }
                 for alike in burst.packets.chunk_by(|a, b| a == b) {
                     let times = alike.len() as u64;
                     flow.delay.record_n(alike[0].delay, times);

@@ -4,12 +4,15 @@
 //! |---|---|
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
+//! | [`xdp`] | AF_XDP sockets at existing interfaces |
+//! | [`interface`] | an existing interface, by either |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
 //! | [`record`] | a capture of what passes, written beside the loop |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
+//! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`flood`] | as many small datagrams as go |
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
@@ -29,6 +32,7 @@ pub mod flood;
 pub mod forward;
 pub mod gso;
 pub mod host;
+pub mod interface;
 pub mod packet;
 mod poll;
 mod pool;
@@ -41,5 +45,7 @@ pub mod sandbox;
 pub mod signals;
 pub mod tap;
 pub mod timer;
+pub mod topology;
 mod units;
 pub mod way_out;
+pub mod xdp;

@@ -1,7 +1,6 @@
 //! A port: where units enter and leave. One file for each kind.
 
 use crate::gso::Train;
-use crate::sandbox::{End, INTERFACE};
 use crate::tap::Tap;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
@@ -65,7 +64,7 @@ pub trait Port {
 
 /// A side of a sandbox.
 pub struct TapPort {
-    end: End,
+    name: String,
     tap: Tap,
 }
 
@@ -120,15 +119,15 @@ pub(crate) fn mark(unit: &mut [u8]) {
 }
 
 impl TapPort {
-    /// The end of the link whose interface `tap` is.
-    pub fn new(end: End, tap: Tap) -> TapPort {
-        TapPort { end, tap }
+    /// `name` says whose interface `tap` is, to be read after "The link's".
+    pub fn new(name: String, tap: Tap) -> TapPort {
+        TapPort { name, tap }
     }
 }
 
 impl Port for TapPort {
     fn name(&self) -> String {
-        format!("The link's interface {INTERFACE} at the {} end", self.end)
+        format!("The link's {}", self.name)
     }
 
     fn longest(&self) -> usize {
@@ -173,7 +172,7 @@ mod tests {
     fn port() -> (TapPort, UnixDatagram) {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
-        (TapPort::new(End::Near, Tap::adopt(tap.into())), kernel)
+        (TapPort::new(String::new(), Tap::adopt(tap.into())), kernel)
     }
 
     /// What a frame with these tags around an IP packet of so many bytes is charged.

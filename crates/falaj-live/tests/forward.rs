@@ -204,6 +204,8 @@ fn nothing_is_lost_doubled_reordered_or_early() -> io::Result<()> {
             }
             let flow = &forwarder.flows()[i][0];
             assert_eq!((flow.delay.count(), flow.release_error.count(), flow.counters.sent), (600, 600, 600));
+            assert_eq!(flow.gap_error.count(), 599, "one less than there are packets");
+            assert!(flow.gap_error.max() <= flow.release_error.max(), "none is early");
         }
         assert_eq!(forwarder.losses(), Losses::default());
     }

@@ -63,6 +63,7 @@ const CASES: &[Case] = &[
     ("a_full_frame_may_have_a_vlan_tag", tagged, true),
     ("small_and_large_mtu", mtu, false),
     ("veth_joins_without_the_caller", veth, true),
+    ("a_kernel_bridge_joins_without_the_caller", bridge, true),
     ("veth_without_privilege", unprivileged, false),
     ("carrier_ends_with_the_tap", carrier, false),
     ("kill_9_leaves_nothing", kill_9, true),
@@ -657,7 +658,7 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) 
     let network = Network::new(&scenario.network()).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     let units = [Rc::default(), Rc::default()];
     let ports = End::BOTH.map(|end| {
-        let port = TapPort::new(end, sandbox.take_tap(end).unwrap());
+        let port = TapPort::new(format!("interface at the {end} end"), sandbox.take_tap(end).unwrap());
         let port = Finishing { port, units: Rc::clone(&units[end.index()]) };
         Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
     });
@@ -783,10 +784,19 @@ fn mtu(users: UserNamespace) {
 }
 
 fn veth(users: UserNamespace) {
-    tcp(users, true, Join::Veth, "16", false);
+    by_kernel(users, Join::Veth);
+}
+
+fn bridge(users: UserNamespace) {
+    by_kernel(users, Join::Bridge);
+}
+
+/// Sides that the kernel joins: nothing passes through here.
+fn by_kernel(users: UserNamespace, join: Join) {
+    tcp(users, true, join, "16", false);
     for address in ["10.77.0.2", "fd77::2"] {
         let (far, mut server) = captured(probe(&["udp-echo", address]));
-        let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, join: Join::Veth, ..spec(users) });
+        let mut sandbox = start(Spec { near: probe(&["udp-once", address]), far, join, ..spec(users) });
         assert!(sandbox.tap(End::Near).is_none());
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");

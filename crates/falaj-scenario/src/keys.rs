@@ -49,6 +49,8 @@ pub enum Holds {
     Headers,
     /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
     Entries,
+    /// The name of a link, or a list of such names.
+    LinkNames,
     /// The name of a flow.
     FlowName,
     /// A discipline: `kind` (see [`SCHEDULER`]), and what the discipline accepts.
@@ -207,6 +209,12 @@ pub const TABLES: &[Table] = &[
         keys: LOOKED_UP,
     },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
+    Table {
+        word: "host",
+        header: "[host.NAME]",
+        doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. Without hosts there are two ends",
+        keys: HOST,
+    },
     Table { word: "run", header: "[run]", doc: "how long and how often to simulate", keys: RUN },
 ];
 
@@ -237,6 +245,12 @@ pub const FILE: &[Key] = &[
         "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up there",
     ),
     key("traffic", Holds::Named(TRAFFIC), Otherwise("no traffic"), "the sources of traffic, each `[traffic.NAME]`"),
+    key(
+        "host",
+        Holds::Named(HOST),
+        Otherwise("two ends of one link"),
+        "the hosts at the ends of the links, each `[host.NAME]`; for `falaj run`",
+    ),
     key("run", Holds::Table(RUN), Otherwise("its defaults"), "how long and how often to simulate"),
 ];
 
@@ -806,6 +820,15 @@ pub const TRAFFIC: &[Key] = &[
         "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
     ),
 ];
+
+/// `[host.NAME]`.
+pub const HOST: &[Key] = &[key(
+    "link",
+    Holds::LinkNames,
+    Required,
+    "the links that it is at an end of; one that two hosts name lies between them, up from the first in the file; one that a \
+     single host names leads up to the router in the middle",
+)];
 
 /// `[run]`.
 pub const RUN: &[Key] = &[

@@ -38,7 +38,7 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
-//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `parse` | from the text to the scenario |
+//! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `hosts`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
@@ -52,6 +52,7 @@ mod dist;
 mod divided;
 mod flows;
 mod format;
+mod hosts;
 mod impair;
 pub mod keys;
 mod link;
@@ -79,7 +80,7 @@ pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
-pub use model::{ALL, Bucket, Direction, Flow, Link, Need, Rule, Run, SIMPLE, Scenario, Source, Towards};
+pub use model::{ALL, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;

@@ -26,6 +26,8 @@ pub struct Scenario {
     pub rules: Vec<Rule>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
+    /// The hosts at the ends of the links, in the file's order; none where a link stands between two ends.
+    pub hosts: Vec<Host>,
     /// How to simulate.
     pub run: Run,
 }
@@ -152,6 +154,21 @@ pub struct Need {
     pub delay: Option<Span>,
 }
 
+/// A host at the ends of links.
+///
+/// A link of two hosts lies between them, its near end at the one that comes first. The near end of a link of one host is
+/// there, and its far end at the router in the middle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// Its name: 1 to 63 lower-case letters, digits and `-`.
+    pub name: String,
+    /// Indices of its links in [`Scenario::links`], in the file's order; at least one.
+    pub links: Vec<usize>,
+}
+
+/// The name of the router in the middle, which no host has.
+pub const ROUTER: &str = "router";
+
 /// A direction of travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Towards {
@@ -254,10 +271,10 @@ impl Scenario {
                 flows: vec![FlowSetup::new(Values::default(), queue)],
             },
             flows: vec![Flow::all()],
-            masks: Masks::default(),
+            masks: Masks { link: None, flows: vec![None] },
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
-        Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), run: Run::default() }
+        Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
     }
 
     /// The network that the engine builds of it: up and down of each link, and the rules.

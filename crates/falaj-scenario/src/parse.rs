@@ -1,6 +1,7 @@
 //! From the text of a file to a scenario.
 
 use crate::diagnostics::{Diagnostics, Problem};
+use crate::hosts;
 use crate::keys;
 use crate::link::{self, Known};
 use crate::model::{Run, Scenario};
@@ -85,6 +86,12 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     if !slips.is_empty() {
         return None;
     }
+    let names: Vec<&str> = links.iter().map(|k| k.name.as_str()).collect();
+    let mut hosts = hosts::Reader::new(&names);
+    each_table(&file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
+        hosts.host(name, table, at, problems);
+    });
+    let hosts = hosts.all(&file, problems);
     let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
     let run = run?;
@@ -93,7 +100,7 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
         direction.seed = run.seed;
         direction.flows.iter_mut().for_each(|flow| tables.resolve(&mut flow.matches));
     }
-    Some(Scenario { links, rules, traffic, run })
+    Some(Scenario { links, rules, traffic, hosts: hosts?, run })
 }
 
 /// Calls `read` for each named table under `key`, with where its header is.
@@ -120,7 +127,10 @@ fn each<'a>(
     let Some((table, _)) = file.table(key) else { return };
     for (name, value) in table {
         let of = if key == "traffic" { "source of traffic" } else { key };
-        link::name_is_fit(name.get_ref(), name.span(), of, problems);
+        // Less fits hosts, which see to it themselves.
+        if key != "host" {
+            link::name_is_fit(name.get_ref(), name.span(), of, problems);
+        }
         read(name.get_ref(), value, problems);
     }
 }

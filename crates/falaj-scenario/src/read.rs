@@ -23,6 +23,8 @@ pub(crate) enum Datum<'a> {
     Name(&'a str),
     /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
     Raw(&'a Spanned<DeValue<'a>>),
+    /// Each with its place.
+    Names(Vec<(&'a str, Range<usize>)>),
     Numbers(Vec<RangeInclusive<u64>>),
     Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
@@ -269,6 +271,8 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => Ok(Datum::Raw(value)),
         (Holds::Headers, DeValue::String(text)) => return rule(key, text, &at, problems).map(Datum::Rules),
+        (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
+        (Holds::LinkNames, DeValue::Array(array)) => return names(key, array, &at, problems).map(Datum::Names),
         (Holds::File, DeValue::String(text)) if text.is_empty() => {
             Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
         }
@@ -342,6 +346,26 @@ fn tables<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
+fn names<'a>(
+    key: &Key,
+    array: &'a [Spanned<DeValue<'a>>],
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<(&'a str, Range<usize>)>> {
+    if array.is_empty() {
+        problems.push(at_value(key, Unreadable::new("an empty list names nothing", advice(key)), at));
+        return None;
+    }
+    let read = array.iter().map(|item| match item.get_ref() {
+        DeValue::String(text) => Some((&**text, item.span())),
+        other => {
+            problems.push(at_value(key, mistyped(key, other), &item.span()));
+            None
+        }
+    });
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
 fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Vec<Match>> {
     parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
@@ -383,6 +407,7 @@ fn advice(key: &Key) -> String {
         Holds::Rules => ("a rule in quotes, or a list of them", "\"udp dport 5004\""),
         Holds::Mask => ("parts of a packet in quotes", "\"src/24 dport\""),
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
+        Holds::LinkNames => ("the name of a link in quotes, or a list of them", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
         Holds::Name => ("a name in quotes", "\"web\""),
         Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),

@@ -209,6 +209,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Rules => "a rule, or a list of rules".into(),
         Holds::Mask => "parts of a packet".into(),
         Holds::LinkName => "the name of a link".into(),
+        Holds::LinkNames => "the name of a link, or a list of names".into(),
         Holds::FlowName => "the name of a flow".into(),
         Holds::Name => "a name".into(),
         Holds::Target => {
@@ -265,7 +266,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         }
         Holds::Rules => "udp dport 5004",
         Holds::Mask => "src/24 dport",
-        Holds::LinkName | Holds::Target | Holds::Entries => "uplink",
+        Holds::LinkName | Holds::LinkNames | Holds::Target | Holds::Entries => "uplink",
         Holds::Name => "web",
         Holds::Headers => "tcp src 10.1.0.7 dport 443",
         Holds::FlowName => "voice",
@@ -290,6 +291,7 @@ fn example(topic: &Topic) -> String {
         ("table", _, _) => "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into(),
         ("to", _, _) if key.name == "by" => "to = { table = \"customers\", by = \"dst\" }".into(),
         ("to", _, _) => format!("to = {{ {set} }}"),
+        ("", Holds::Named(crate::keys::HOST), _) => "[host.laptop]\nlink = \"uplink\"".into(),
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
         ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
@@ -304,6 +306,7 @@ fn example(topic: &Topic) -> String {
         }
         ("envelope", _, _) => format!("envelope = {}", inline(topic.table.keys)),
         ("traffic", _, _) => format!("[traffic.calls]\n{set}"),
+        ("host", _, _) => format!("[host.laptop]\n{set}"),
         _ => format!("{header}\n{set}"),
     }
 }

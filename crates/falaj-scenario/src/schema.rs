@@ -80,7 +80,10 @@ fn property(key: &Key) -> Value {
             "additionalProperties": { "type": "string" },
         })),
         Holds::Named(inner) => named(&table(inner)),
-        Holds::LinkName | Holds::FlowName => json!({ "type": "string", "minLength": 1, "maxLength": 64 }),
+        Holds::LinkName | Holds::FlowName => name(),
+        Holds::LinkNames => {
+            json!({ "anyOf": [name(), { "type": "array", "items": name(), "minItems": 1, "uniqueItems": true }] })
+        }
         Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
         Holds::Entries => json!({ "type": "string" }),
         Holds::Target => {
@@ -133,6 +136,10 @@ fn property(key: &Key) -> Value {
 
 fn text(pattern: &str) -> Value {
     json!({ "type": "string", "pattern": pattern })
+}
+
+fn name() -> Value {
+    json!({ "type": "string", "minLength": 1, "maxLength": 64 })
 }
 
 /// One of the disciplines, with its own keys.

@@ -1044,7 +1044,7 @@ rate = "1mbit"
             1 | [links.a]
               |  ^^^^^ did you mean `link`?
               |
-              = help: allowed: `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
 }
@@ -2328,7 +2328,7 @@ rate = "1mbit"
             1 | [lnik.a]
               |  ^^^^ did you mean `link`?
               |
-              = help: allowed: `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(
@@ -2343,7 +2343,7 @@ seed = 1
             4 | [runs]
               |  ^^^^ did you mean `run`?
               |
-              = help: allowed: `link`, `rule`, `run`, `table`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(

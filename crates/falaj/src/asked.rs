@@ -16,11 +16,16 @@ pub(crate) struct Asked {
 impl Asked {
     /// Says it, if wanted.
     pub(crate) fn tell(&self, scenario: &Scenario) {
-        if self.verbose || (!crate::show::quiet() && std::io::stderr().is_terminal()) {
+        if self.is_wanted() {
             for line in lines(scenario) {
                 eprintln!("asked: {line}");
             }
         }
+    }
+
+    /// Whether it is to be said.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.verbose || (!crate::show::quiet() && std::io::stderr().is_terminal())
     }
 }
 

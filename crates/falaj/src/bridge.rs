@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::Woken;
-use falaj_live::packet::{self, Monitor, PacketSocket, Place, State};
+use falaj_live::interface::Interface;
+use falaj_live::packet::{Monitor, Place, State};
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Link;
@@ -20,14 +21,15 @@ use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 /// What `bridge` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 An interface is a name, or NAME@NETNS for one in another network namespace: a name under /run/netns or
 the number of a process there, such as a container's first. Up is from the first to the second.
-Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own.
+Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are your own. AF_XDP is
+cheaper for small packets, takes root, and frames are the link's alone; where it is not to be had,
+packet sockets take its place, and a message says why.
 
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
@@ -35,7 +37,8 @@ about them is changed. One that goes down or vanishes is told of, and taken agai
 Examples:
   falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
   falaj bridge veth0 eth0@4711 --delay 20ms --stats
-  falaj bridge eth1@blue eth1@green examples/tenants.toml")]
+  falaj bridge eth1@blue eth1@green examples/tenants.toml
+  falaj bridge eth1 eth2 --via xdp --rate 1gbit")]
 pub(crate) struct Args {
     /// The interface at the near end.
     #[arg(value_name = "IF_A[@NETNS]")]
@@ -43,6 +46,9 @@ pub(crate) struct Args {
     /// The interface at the far end.
     #[arg(value_name = "IF_B[@NETNS]")]
     b: Place,
+    /// How the interfaces are read and written.
+    #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
+    via: Via,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -62,22 +68,48 @@ pub(crate) struct Args {
     asked: Asked,
 }
 
+/// Ways to read and write an interface.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Via {
+    /// Packet sockets: units of many packets and unfinished checksums pass as they are.
+    Packet,
+    /// AF_XDP sockets: root alone; one packet at a time. VLAN tags that a driver takes out are lost.
+    Xdp,
+}
+
 /// An end of the link.
 struct End<'a> {
     place: &'a Place,
-    socket: Arc<PacketSocket>,
+    interface: Interface,
     monitor: Monitor,
 }
 
 impl<'a> End<'a> {
-    fn open(place: &'a Place) -> Result<End<'a>> {
-        let (socket, monitor) = packet::open(place, true).with_context(|| place.to_string())?;
-        Ok(End { place, socket: Arc::new(socket), monitor })
+    fn open(place: &'a Place, via: Via) -> Result<End<'a>> {
+        let opened = match via {
+            Via::Packet => Interface::packet(place),
+            Via::Xdp => Interface::xdp(place),
+        };
+        let (interface, monitor) = opened.with_context(|| place.to_string())?;
+        Ok(End { place, interface, monitor })
+    }
+
+    /// Both, by AF_XDP only if both can be had so.
+    fn both(a: &'a Place, b: &'a Place, via: Via) -> Result<[End<'a>; 2]> {
+        let open = |via| Ok([End::open(a, via)?, End::open(b, via)?]);
+        open(via).or_else(|error: anyhow::Error| {
+            if via == Via::Packet {
+                return Err(error);
+            }
+            let ends = open(Via::Packet)?;
+            note!("{error:#}: packet sockets instead");
+            Ok(ends)
+        })
     }
 
     /// Tells of the interface if it is otherwise than it was.
     fn look(&self) {
-        match self.socket.look() {
+        match self.interface.look() {
             Some(State::Up) => note!("{} is up: forwarding", self.place),
             Some(state) => note!("{} {state}: waiting for it", self.place),
             None => {}
@@ -86,12 +118,15 @@ impl<'a> End<'a> {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let ends = [End::open(&args.a)?, End::open(&args.b)?];
-    let [a, b] = &ends;
-    if args.a.namespace == args.b.namespace && a.socket.index() == b.socket.index() {
+    if args.a == args.b {
         bail!("{} is one interface: a link has two ends", args.a);
     }
-    let mtus = [a.socket.mtu()?, b.socket.mtu()?];
+    let ends = End::both(&args.a, &args.b, args.via)?;
+    let [a, b] = &ends;
+    if args.a.namespace == args.b.namespace && a.interface.index() == b.interface.index() {
+        bail!("{} is one interface: a link has two ends", args.a);
+    }
+    let mtus = [a.interface.mtu()?, b.interface.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
@@ -101,9 +136,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
     let place = args.control.place()?;
     let signals = Signals::take()?;
-    let sockets = [Arc::clone(&a.socket), Arc::clone(&b.socket)];
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_interfaces(&scenario.network(), &sockets, clock, args.pace.options())?;
+    let mut forwarder =
+        attach::to_interfaces(&scenario.network(), [&a.interface, &b.interface], clock, args.pace.options())?;
     args.recording.begin(&mut forwarder, &text)?;
     let about = format!("{} {}", args.a, args.b);
     let recording = args.recording.is_wanted();
@@ -127,7 +162,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     }
     args.recording.end(&mut forwarder);
-    let unread = sockets.iter().map(|socket| socket.unread()).sum();
+    let unread = ends.iter().map(|end| end.interface.unread()).sum();
     let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
     if args.stats {
         summary.tell();

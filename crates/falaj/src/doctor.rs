@@ -11,7 +11,7 @@ use crate::show::{self, note, say};
 use anyhow::{Context, Result};
 use falaj_live::forward::Options;
 use falaj_live::priority::{Rank, be_punctual};
-use falaj_live::{host, sandbox, way_out};
+use falaj_live::{host, sandbox, way_out, xdp};
 use falaj_sched::time::Span;
 use serde::Serialize;
 use std::fs;
@@ -135,6 +135,8 @@ fn asked() -> Vec<Finding> {
             host::packet_sockets().map_err(|error| format!("{error}: it is root's (CAP_NET_RAW)")),
             "`falaj bridge`; the others too, where there is no TAP",
         ),
+        Finding::new("AF_XDP", xdp::available(), "`falaj bridge --via xdp`: small packets cost less"),
+        Finding::new("kernel bridge", tcp::kernel_bridge(), "what `falaj bench tcp` compares a link with"),
         Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, on any system"),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program("slirp4netns", "slirp4netns", "a way out without root (`run --internet slirp4netns`)"),

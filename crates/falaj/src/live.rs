@@ -34,12 +34,12 @@ impl Live {
         if wanted && show::progress_wanted() {
             let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{msg}").expect("a valid template");
-            let ways = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
-            for (pipe, (link, way, direction)) in ways.enumerate() {
-                let of = if links.len() > 1 { format!("{} ", link.name) } else { String::new() };
+            let directions = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
+            for (pipe, (link, way, direction)) in directions.enumerate() {
                 for (flow, known) in direction.flows.iter().enumerate().take(LINES) {
+                    let way = if links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() };
                     let bar = all.add(ProgressBar::new_spinner().with_style(style.clone()));
-                    let name = format!("{of}{way} {}", known.name);
+                    let name = format!("{way} {}", known.name);
                     lines.push(Line { name, pipe, flow, bar, before: LiveFlow::default() });
                 }
             }

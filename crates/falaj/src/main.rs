@@ -4,6 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
+//! | [`hosts`] | `run` with more than two ends |
 //! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
@@ -34,6 +35,7 @@ mod explain;
 mod file;
 mod flags;
 mod fmt;
+mod hosts;
 mod impairments;
 mod link;
 mod live;

@@ -17,8 +17,13 @@ pub(crate) struct Recording {
 impl Recording {
     /// Begins one, if it was asked for, of a link with this scenario.
     pub(crate) fn begin(&self, forwarder: &mut Forwarder, scenario: &str) -> Result<()> {
+        self.begin_at(forwarder, scenario, &["near", "far"])
+    }
+
+    /// The same, where the ports are not the ends of one link: these are their names.
+    pub(crate) fn begin_at(&self, forwarder: &mut Forwarder, scenario: &str, ports: &[&str]) -> Result<()> {
         let Some(path) = &self.capture else { return Ok(()) };
-        let recorder = Recorder::start(path, scenario, &["near", "far"], forwarder.clock());
+        let recorder = Recorder::start(path, scenario, ports, forwarder.clock());
         forwarder.record(recorder.with_context(|| format!("cannot write the capture {}", path.display()))?);
         Ok(())
     }

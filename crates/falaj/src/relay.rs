@@ -83,7 +83,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
-    let summary = Summary::new(&scenario.links, elapsed, report.flows.into(), losses.into());
+    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into());
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();
     args.json.write(&summary)?;

@@ -3,24 +3,26 @@
 use crate::aggregate;
 use crate::asked::Asked;
 use crate::control::{self, Control, ControlArgs, Running};
+use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
 use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
-use crate::summary::{FailIf, JsonFile, of_forwarder};
+use crate::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Sandbox, Side, Spec, Subnet, UserNamespace};
+use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_live::way_out::{self, WayOut, Wish};
+use falaj_scenario::Link;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 
 /// What `run` takes.
@@ -36,6 +38,9 @@ one is installed, or, with --internet host, through the host. A link inside of a
 (`falaj run … -- falaj run … -- bash`) has addresses of its own, 10.77.1.1 and so on, and the outer
 link is its way out.
 
+A scenario with hosts ([host.NAME]) has several links and a namespace for each host; they find each
+other by name. There is no way out of it.
+
 Exit status: the command's; 128 + the signal that killed it; 127 if there is no such command, 126 if
 it cannot be executed; 2 if there can be no such link here; 4 if the command's is 0 and a condition of
 --fail-if holds.
@@ -47,44 +52,57 @@ Examples:
   falaj run --rate 10mbit --delay 20ms -- curl -O https://example.org/
   falaj run --delay 20ms -- falaj run --rate 5mbit -- bash
   falaj run --rate 1gbit --delay 1ms --fail-if 'release.p99 > 200us' -- ./measure.sh
-  falaj run examples/tenants.toml -- bash")]
+  falaj run examples/tenants.toml -- bash
+  falaj run --rate 20mbit --netns web -- curl http://10.77.0.2/
+  falaj run examples/star.toml --in 'b:iperf3 -s' -- sh -c 'sleep 0.3; iperf3 -c b'")]
 pub(crate) struct Args {
     #[command(flatten)]
-    link: LinkArgs,
+    pub(crate) link: LinkArgs,
     /// Runs at the far end, by `sh -c` and without input; ends with the command.
     #[arg(long, value_name = "COMMAND")]
-    peer: Option<OsString>,
+    pub(crate) peer: Option<OsString>,
     #[command(flatten)]
-    pace: Pace,
+    pub(crate) pace: Pace,
     /// The far end is another process, and packets cross to it and back in containers: of so many packets, for so long
     /// at most, or until the reader is idle.
     #[arg(long, value_name = "62,200us|62,idle")]
-    aggregate: Option<aggregate::Asked>,
+    pub(crate) aggregate: Option<aggregate::Asked>,
+    /// The far end is in this network namespace, which is there: a name under /run/netns, or the number of a process in
+    /// it, such as a container's first. It gets the link's interface as long as the link is there.
+    #[arg(long, value_name = "NAME|PID")]
+    netns: Option<String>,
+    /// Of a scenario with hosts: the one where the command runs; else the first.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host: Option<String>,
+    /// Of a scenario with hosts: runs in that one (or in `router`), by `sh -c` and without input; ends with the command;
+    /// may be given again.
+    #[arg(long = "in", value_name = "HOST:COMMAND", value_parser = Within::parse)]
+    pub(crate) within: Vec<Within>,
     /// The way from the far end to the world.
     #[arg(long, value_enum, default_value_t = Internet::Auto, value_name = "WAY")]
     internet: Internet,
     /// Makes a user namespace even for root.
     #[arg(long)]
-    user_namespace: bool,
+    pub(crate) user_namespace: bool,
     /// While the command runs, shows a line for each flow on the terminal: for commands that print little.
     #[arg(long)]
-    live: bool,
+    pub(crate) live: bool,
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
-    stats: bool,
+    pub(crate) stats: bool,
     #[command(flatten)]
-    control: ControlArgs,
+    pub(crate) control: ControlArgs,
     #[command(flatten)]
-    recording: Recording,
+    pub(crate) recording: Recording,
     #[command(flatten)]
-    json: JsonFile,
+    pub(crate) json: JsonFile,
     #[command(flatten)]
-    fail_if: FailIf,
+    pub(crate) fail_if: FailIf,
     #[command(flatten)]
-    asked: Asked,
+    pub(crate) asked: Asked,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 /// Ways to the world.
@@ -126,25 +144,64 @@ fn tell_of_no_way_out(sandbox: &Sandbox, internet: Internet, why: Option<&str>) 
     }
 }
 
-/// The side of the far end's command. What is typed is for the near one alone.
-fn peer(command: OsString) -> Result<Side> {
+/// `HOST:COMMAND`.
+#[derive(Clone, Debug)]
+pub(crate) struct Within {
+    pub(crate) host: String,
+    pub(crate) command: String,
+}
+
+impl Within {
+    fn parse(text: &str) -> Result<Within, String> {
+        match text.split_once(':') {
+            Some((host, command)) if !host.is_empty() && !command.trim().is_empty() => {
+                Ok(Within { host: host.to_owned(), command: command.to_owned() })
+            }
+            _ => Err("write the host, a colon and the command: `b:iperf3 -s`".into()),
+        }
+    }
+}
+
+/// A side with a command beside the one that was asked for. What is typed is for that one alone.
+pub(crate) fn helper(command: OsString) -> Result<Side> {
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
     Ok(Side { stdin: Some(nothing.into()), ..Side::command([OsString::from("sh"), "-c".into(), command]) })
 }
 
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (scenario, text) = args.link.scenario(1500)?;
+    args.asked.tell(&scenario);
+    if !scenario.hosts.is_empty() {
+        if args.peer.is_some() || args.netns.is_some() {
+            bail!(
+                "--peer and --netns are for a link between two ends; this scenario has hosts: write --in HOST:COMMAND"
+            );
+        }
+        if !matches!(args.internet, Internet::Auto | Internet::None) {
+            bail!("--internet: a scenario with hosts has no way out");
+        }
+        return hosts::main(args, &scenario, &text);
+    }
+    if args.host.is_some() || !args.within.is_empty() {
+        bail!("--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer");
+    }
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
-    args.asked.tell(&scenario);
     links.iter().for_each(warn_of_spinning);
     let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
-    let ways = way_out::ways(args.internet.wish(), args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
+    let wish = match args.netns {
+        Some(_) if !matches!(args.internet, Internet::Auto | Internet::None) => {
+            bail!("--internet: with --netns the far end has whatever way out its namespace has")
+        }
+        Some(_) => Wish::None,
+        None => args.internet.wish(),
+    };
+    let ways = way_out::ways(wish, args.user_namespace).map_err(|why| anyhow!("--internet: {why}"))?;
     let place = args.control.place()?;
     let about = args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut near = Side { command: Some(args.command), ..Side::default() };
-    let mut far = args.peer.map(peer).transpose()?.unwrap_or_default();
+    let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
     if let Some(place) = &place {
         [&mut near, &mut far].into_iter().for_each(|side| side.env.push((control::VARIABLE.into(), place.into())));
     }
@@ -158,6 +215,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         user_namespace: if args.user_namespace { UserNamespace::Always } else { UserNamespace::Auto },
         near,
         far,
+        namespace: args.netns.clone(),
         ..Spec::default()
     })?;
     let mut why = None;
@@ -185,26 +243,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let mut control = Control::open(place.as_deref(), running)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let exit = forward(&mut forwarder, &mut sandbox, &mut signals, &mut control, args.live)?;
+    let ends = (sandbox.sides(), End::Near.index());
+    let exit = forward(&mut forwarder, ends, &mut signals, &scenario.links, args.live, Some(&mut control))?;
     args.recording.end(&mut forwarder);
-    if out.is_none() {
+    if out.is_none() && args.netns.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
     let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
-    let lost = sandbox.unread().unwrap_or(0);
-    if lost > 0 {
-        note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
-    }
-    if args.stats {
-        if let Some(error) = sandbox.no_tap() {
-            eprintln!("no TAP here, veth and packet sockets instead: {error}");
-        }
-        summary.tell();
-        if sandbox.unread().is_none() {
-            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
-        }
-    }
+    tell(args.stats, sandbox.sides(), &summary);
     // Without the link its guest ends, and takes no interface along that others wait for.
     drop(forwarder);
     if let Some(mut guest) = guest {
@@ -213,58 +260,72 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     // The sides first: the kernel removes one interface after the other, and these are waited for.
     drop(sandbox);
     drop(out);
-    args.json.write(&summary)?;
-    let failed = args.fail_if.judge(&summary)?;
+    status(exit, &summary, &args.json, &args.fail_if)
+}
+
+/// Tells at the end how it went.
+pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
+    let unread = sides.unread();
+    if let Some(lost @ 1..) = unread {
+        note!("warning: this host did not keep up: {lost} packets were not read in time; see `falaj doctor`");
+    }
+    if stats {
+        if let Some(error) = sides.no_tap() {
+            eprintln!("no TAP here, veth and packet sockets instead: {error}");
+        }
+        summary.tell();
+        if unread.is_none() {
+            eprintln!("what was not read in time at the entrance is not known: /proc does not say");
+        }
+    }
+}
+
+/// The exit status, and what is to be said or written before it.
+pub(crate) fn status(exit: Exit, summary: &Summary, json: &JsonFile, fail_if: &FailIf) -> Result<ExitCode> {
+    json.write(summary)?;
+    let failed = fail_if.judge(summary)?;
     let status = u8::try_from(exit.shell_code()).unwrap_or(u8::MAX);
     // A command that failed has said so already.
     Ok(failed.filter(|_| status == 0).unwrap_or(ExitCode::from(status)))
 }
 
-/// Forwards until the command at the near end is done.
-fn forward(
+/// Forwards until the command of one of these sides is done.
+pub(crate) fn forward(
     forwarder: &mut Forwarder,
-    sandbox: &mut Sandbox,
+    (sides, main): (&mut Hosts, usize),
     signals: &mut Signals,
-    control: &mut Control,
+    links: &[Link],
     lines: bool,
+    mut control: Option<&mut Control>,
 ) -> Result<Exit> {
-    /// Who has woken it.
-    #[derive(Clone, Copy)]
-    enum By {
-        Signal,
-        Near,
-        Far,
-        Control,
-    }
-    let mut far_is_there = true;
-    let mut live = Live::new(control.links(), lines);
+    let mut live = Live::new(links, lines);
     loop {
-        let far = far_is_there.then(|| (By::Far, sandbox.control_fd(End::Far)));
-        let others = [(By::Signal, signals.as_fd()), (By::Near, sandbox.control_fd(End::Near))];
-        let asked = control.as_fd().map(|fd| (By::Control, fd));
-        let (by, fds): (Vec<By>, Vec<BorrowedFd<'_>>) = others.into_iter().chain(far).chain(asked).unzip();
-        let Woken::Readable(woken) = forwarder.run(live.next(), &fds)? else {
-            live.update(forwarder);
-            continue;
-        };
-        match by[woken] {
-            By::Signal => {
+        // The command first. A side of which nothing more comes leaves its links in place.
+        let others = (0..sides.count()).filter(|&side| side != main && !sides.is_closed(side));
+        let heard: Vec<usize> = std::iter::once(main).chain(others).collect();
+        let mut fds = vec![signals.as_fd()];
+        fds.extend(heard.iter().map(|&side| sides.control_fd(side)));
+        fds.extend(control.as_ref().and_then(|control| control.as_fd()));
+        let woken = forwarder.run(live.next(), &fds)?;
+        match woken {
+            Woken::Readable(0) => {
                 while let Some(signal) = signals.next_sent()? {
-                    sandbox.signal(End::Near, signal)?;
+                    sides.signal(main, signal)?;
                 }
             }
-            By::Near => match sandbox.read_event(End::Near)? {
-                Some(Event::Exited(exit)) => return Ok(exit),
-                Some(Event::Closed) => bail!("the command's namespace was killed"),
-                None => {}
-            },
-            // A peer that ends leaves its end of the link in place.
-            By::Far => far_is_there = sandbox.read_event(End::Far)? != Some(Event::Closed),
-            By::Control => {
-                if control.serve(forwarder)? {
+            Woken::Readable(n) if n > heard.len() => {
+                if let Some(control) = &mut control
+                    && control.serve(forwarder)?
+                {
                     live = Live::new(control.links(), lines);
                 }
             }
+            Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {
+                (Some(Event::Exited(exit)), true) => return Ok(exit),
+                (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
+                _ => {}
+            },
+            Woken::Deadline => live.update(forwarder),
         }
     }
 }

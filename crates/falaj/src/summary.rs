@@ -9,7 +9,7 @@ use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
-use falaj_scenario::{Link, Scenario, parse_rate, parse_span};
+use falaj_scenario::{Direction, Link, Scenario, parse_rate, parse_span};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -75,26 +75,20 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
+    let links = &scenario.links;
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let rules = names.zip(forwarder.taken().iter().copied()).collect();
-    let many = many(&scenario.links, forwarder);
-    Summary { rules, many, ..Summary::new(&scenario.links, elapsed, forwarder.flows(), losses.into()) }
+    Summary { rules, many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
 }
 
 /// Of so many of those that a mask made it is told what each did.
 const BUSIEST: usize = 10;
 
-/// A direction of one of several links.
-fn way_of(links: &[Link], link: &Link, way: &str) -> String {
-    if links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() }
-}
-
 /// What the masks of a forwarder's links made.
 fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
     let mut out = Vec::new();
-    let ways = links.iter().flat_map(|link| [(link, "up", &link.up), (link, "down", &link.down)]);
-    for (pipe, (link, way, direction)) in ways.enumerate() {
-        let (pipe, way) = (PipeId(pipe as u32), way_of(links, link, way));
+    for (pipe, (way, direction)) in ways(links).enumerate() {
+        let pipe = PipeId(pipe as u32);
         let report = |flow| forwarder.report(pipe, flow, BUSIEST);
         out.extend(report(None).map(|report| (way.clone(), report)));
         for (f, flow) in direction.flows.iter().enumerate() {
@@ -102,6 +96,15 @@ fn many(links: &[Link], forwarder: &Forwarder) -> Vec<(String, Report)> {
         }
     }
     out
+}
+
+/// Both directions of each link, by name.
+fn ways(links: &[Link]) -> impl Iterator<Item = (String, &Direction)> {
+    let several = links.len() > 1;
+    links.iter().flat_map(move |link| {
+        let name = |way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+        [(name("up"), &link.up), (name("down"), &link.down)]
+    })
 }
 
 impl Flow {
@@ -122,6 +125,7 @@ impl Flow {
 
 /// A direction of a link: what was asked for.
 struct Way {
+    /// `up`; of several links `dsl up`.
     name: String,
     rate: Rate,
     delay: Span,
@@ -141,9 +145,10 @@ impl Named {
     }
 }
 
-/// What links did.
+/// What a link did, or several.
 pub(crate) struct Summary {
     elapsed: Span,
+    /// Up and down of each link.
     ways: Vec<Way>,
     flows: Vec<Named>,
     /// What each rule has taken.
@@ -154,28 +159,26 @@ pub(crate) struct Summary {
 }
 
 impl Summary {
-    /// Of links that ran for so long, by direction and flow; `losses` are those outside their queues.
+    /// Of links that ran for so long, each up and down; `losses` are those outside their queues.
     pub(crate) fn new<F: Into<Flow>>(
         links: &[Link],
         elapsed: Span,
-        measured: Vec<Vec<F>>,
+        measured: impl IntoIterator<Item = Vec<F>>,
         losses: Vec<(u64, String)>,
     ) -> Summary {
-        let (mut ways, mut flows) = (Vec::new(), Vec::new());
+        let (mut known, mut flows) = (Vec::new(), Vec::new());
         let mut measured = measured.into_iter();
-        for link in links {
-            for (name, direction) in [("up", &link.up), ("down", &link.down)] {
-                let mut measured = measured.next().into_iter().flatten();
-                for flow in &direction.flows {
-                    let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
-                    flows.push(Named { way: ways.len(), name: flow.name.clone(), flow: flow_measured });
-                }
-                let (name, many) = (way_of(links, link, name), direction.masks.link.is_some());
-                ways.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
+        for (way, (name, direction)) in ways(links).enumerate() {
+            let many = direction.masks.link.is_some();
+            known.push(Way { name, rate: direction.setup.rate, delay: direction.delay, many });
+            let mut measured = measured.next().into_iter().flatten();
+            for flow in &direction.flows {
+                let flow_measured = measured.next().map_or_else(Flow::default, Into::into);
+                flows.push(Named { way, name: flow.name.clone(), flow: flow_measured });
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways, flows, rules: Vec::new(), losses, many: Vec::new() }
+        Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -473,8 +476,11 @@ impl Condition {
             *of == named.name || *of == summary.ways[named.way].name || *of == named.full_name(&summary.ways)
         };
         let flows: Vec<&Named> = summary.flows.iter().filter(is_it).collect();
-        let known = || summary.flows.iter().map(|f| f.full_name(&summary.ways)).collect::<Vec<_>>().join(", ");
-        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are up, down, {}", self.text, known());
+        let known = || {
+            let ways = summary.ways.iter().map(|way| way.name.clone());
+            ways.chain(summary.flows.iter().map(|f| f.full_name(&summary.ways))).collect::<Vec<_>>().join(", ")
+        };
+        anyhow::ensure!(!flows.is_empty(), "`{}`: there is no flow `{of}`; there are {}", self.text, known());
         Ok(flows)
     }
 
@@ -510,7 +516,7 @@ mod tests {
             flow
         };
         let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
-        Summary::new(&scenario.links, Span::from_secs(1), vec![vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+        Summary::new(&scenario.links, Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
     }
 
     #[test]

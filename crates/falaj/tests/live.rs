@@ -46,6 +46,10 @@ const TESTS: &[Test] = &[
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
     ("a_link_that_cannot_be_is_refused", refused, Nowhere),
+    ("hosts_reach_each_other_through_a_router", star, Tapless),
+    ("hosts_in_a_row_pass_packets_on", chain, Tapless),
+    ("hosts_that_cannot_be_are_refused", wrong_hosts, Nowhere),
+    ("the_far_end_may_be_in_a_namespace_that_is_there", netns, Tapless),
     ("links_nest", nest, Again::Users),
     ("names_are_found_outside", names, Again::Users),
     ("the_host_is_as_it_was", host, Nowhere),
@@ -347,11 +351,11 @@ fn capture(users: &Users) {
 
 fn entrance(users: &Users) {
     // While falaj stands still nobody reads, and the kernel keeps so many packets only.
-    let script = "read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
+    let script = "echo ready && read go && $0 --probe burst 10.77.0.2 20000 && echo sent && read stop";
     let mut child = users.command(&["--stats", "--", "sh", "-c", script, &me()]).stdin(Stdio::piped()).spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    std::thread::sleep(Duration::from_millis(200));
+    assert_eq!(said.next().as_deref(), Some("ready"));
     signal("STOP", child.id());
     input.write_all(b"go\n").unwrap();
     assert_eq!(said.next().as_deref(), Some("sent"));
@@ -382,6 +386,126 @@ fn refused(users: &Users) {
     let ran = users.run(&[file("two.toml", &two), "--", "true"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("this scenario has 2 links"), "{}", ran.err);
+}
+
+/// Round trips took no less than this, and the fastest not so much more that it passed another link.
+fn takes(ran: &Ran, least: f64) {
+    let times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+    assert!(times.iter().all(|&ms| ms >= least), "{least}: {times:?}");
+    assert!(times.iter().any(|&ms| ms < least + 40.0), "{least}: {times:?}");
+}
+
+fn star(users: &Users) {
+    let star = file(
+        "star.toml",
+        "[link.x]\nrate = \"20mbit\"\ndelay = \"20ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"10ms\"\n\
+         [link.z]\nrate = \"unlimited\"\n[host.a]\nlink = \"x\"\n[host.b]\nlink = \"y\"\n[host.c-1]\nlink = \"z\"\n",
+    );
+    let me = me();
+    // Twice each link's delay, and never less; each host found by its name, and by its variable.
+    for (find, six, least) in [
+        ("$(getent ahostsv4 b | head -n 1 | cut -d ' ' -f 1)", "", 60.0),
+        ("$FALAJ_ADDR_B", "", 60.0),
+        ("$FALAJ_ADDR6_B", "6", 60.0),
+        ("$FALAJ_ADDR_ROUTER", "", 40.0),
+    ] {
+        let host = if find.contains("ROUTER") { "router" } else { "b" };
+        let echo = format!("{host}:{me} --probe echo $FALAJ_ADDR{six}");
+        let ask = format!("{me} --probe ask {find} 10");
+        let ran = users.ok(&[star, "--in", &echo, "--", "sh", "-c", &ask]);
+        takes(&ran, least);
+    }
+    // Streams, in whatever units the kernels make of them; a command elsewhere than in the first host.
+    let serve = format!("a:{me} --probe serve $FALAJ_ADDR");
+    let fetch = format!("{me} --probe fetch $FALAJ_ADDR_A");
+    let ran = users.ok(&["--stats", star, "--host", "c-1", "--in", &serve, "--", "sh", "-c", &fetch]);
+    assert_eq!(ran.out, "whole\n");
+    let sent = |flow: &str| {
+        let row = ran.err.lines().find(|line| line.trim().starts_with(flow)).unwrap_or_else(|| panic!("{ran:?}"));
+        row.trim()[flow.len()..].split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    assert!(sent("x up all") > 1000 && sent("z down all") > 1000, "{}", ran.err);
+    assert!(sent("y up all") < 100, "b takes no part: {}", ran.err);
+    let ran = users.ok(&[star, "--host", "c-1", "--", "sh", "-c", "echo $FALAJ_HOST $FALAJ_ADDR [$FALAJ_PEER]"]);
+    assert_eq!(ran.out, "c-1 10.77.2.1 []\n");
+    let ran = users.run(&[star, "--fail-if", "rate of x up < 1gbit", "--", "true"]);
+    assert_eq!(ran.status, Some(4), "{ran:?}");
+    let ran = users.run(&[star, "--", "sh", "-c", "exit 7"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(7), ""));
+}
+
+fn chain(users: &Users) {
+    let text = "[link.x]\nrate = \"unlimited\"\ndelay = \"20ms\"\n[link.y]\nrate = \"unlimited\"\ndelay = \"20ms\"\n\
+                [link.z]\nrate = \"unlimited\"\ndelay = \"20ms\"\n[host.a]\nlink = \"x\"\n[host.b]\nlink = [\"x\", \"y\"]\n\
+                [host.c]\nlink = [\"y\", \"z\"]\n[host.d]\nlink = \"z\"\n";
+    let me = me();
+    let chain = file("chain.toml", text);
+    for six in ["", "6"] {
+        let echo = format!("d:{me} --probe echo $FALAJ_ADDR{six}");
+        let ask = format!("{me} --probe ask $FALAJ_ADDR{six}_D 10");
+        takes(&users.ok(&[chain, "--in", &echo, "--", "sh", "-c", &ask]), 120.0);
+    }
+    // A narrow link in the middle, which the ends hear of from who is before it; it takes IPv6 from all.
+    let narrow = text.replace("[link.z]", "mtu = \"1000B\"\n[link.z]");
+    let narrow = file("narrow.toml", &narrow);
+    let serve = format!("d:{me} --probe serve $FALAJ_ADDR");
+    let fetch = format!("echo [$FALAJ_ADDR6_D]; {me} --probe fetch $FALAJ_ADDR_D");
+    let ran = users.ok(&[narrow, "--in", &serve, "--", "sh", "-c", &fetch]);
+    assert_eq!(ran.out, "[]\nwhole\n");
+}
+
+fn wrong_hosts(users: &Users) {
+    let star = "[link.x]\nrate = \"1mbit\"\n[host.a]\nlink = \"x\"\n";
+    let star = file("wrong-hosts.toml", star);
+    for (flags, words) in [
+        (&[star, "--host", "b"][..], "--host: there is no host `b`; there are a, router"),
+        (&[star, "--in", "b:true"], "--in: there is no host `b`; there are a, router"),
+        (&[star, "--in", "a:true"], "--in: a command runs in `a` already"),
+        (&[star, "--peer", "true"], "this scenario has hosts: write --in HOST:COMMAND"),
+        (&[star, "--internet", "pasta"], "a scenario with hosts has no way out"),
+        (&["--in", "a:true"], "--host and --in are for a scenario with hosts"),
+        (&["--in", "true"], "write the host, a colon and the command"),
+        (&["--netns", "no-such-name"], "cannot enter the network namespace: No such file or directory"),
+    ] {
+        let ran = users.run(&[flags, &["--", "true"]].concat());
+        assert_eq!(ran.status, Some(2), "{flags:?}: {ran:?}");
+        assert!(ran.err.contains(words), "{flags:?}: {}", ran.err);
+    }
+}
+
+/// A process in namespaces of its own, as a container's first one.
+fn netns(users: &Users) {
+    // Root enters any; who is not enters what is inside user namespaces of his own.
+    let mut container = Command::new("unshare");
+    container.args(["-Urn", "sh", "-c", "echo; read line; cat /proc/net/dev"]);
+    let mut container = container.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(container.stdout.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(said.next().as_deref(), Some(""));
+    let (id, me) = (container.id().to_string(), me());
+    let link = ["--netns", &id, "--delay", "5ms"];
+    for address in ["10.77.0.2", "fd77::2"] {
+        let echo = format!("{me} --probe echo {address}");
+        let command = ["--peer", &echo, "--", &me, "--probe", "ask", address, "5"];
+        let mut command = users.command(&[&link[..], &command].concat());
+        if users.tapless {
+            // Who pretends to have no TAP is in a user namespace beside the container's.
+            let ran: Ran = command.output().unwrap().into();
+            assert_eq!(ran.status, Some(2), "{ran:?}");
+            assert!(ran.err.contains("the namespace is not yours to enter: run as root"), "{}", ran.err);
+            continue;
+        }
+        let ran: Ran = command.output().unwrap().into();
+        let times = ran.json();
+        assert!(times.as_array().unwrap().iter().all(|ms| number(ms) >= 10.0), "{times}");
+    }
+    // It is as it was.
+    writeln!(container.stdin.take().unwrap()).unwrap();
+    let rest: Vec<String> = said.collect();
+    assert!(
+        rest.iter().any(|line| line.contains("lo:")) && !rest.iter().any(|line| line.contains("falaj")),
+        "{rest:?}"
+    );
+    assert!(container.wait().unwrap().success());
 }
 
 /// The ways out that this machine has, by the programs that they need.
@@ -527,7 +651,7 @@ fn doctor(_: &Users) {
     assert!(ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"), "{}", ran.out);
     let mut command = program(&["doctor", "--no-measuring"]);
     let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
-    assert!(ran.out.contains("yes") && ran.out.lines().count() == 10, "{}", ran.out);
+    assert!(ran.out.contains("yes") && ran.out.lines().count() == 12, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {

@@ -9,8 +9,8 @@
 //! from `tcpdump`.
 
 mod monitor;
-mod place;
-mod sys;
+pub(crate) mod place;
+pub(crate) mod sys;
 mod vlan;
 
 use std::fmt;
@@ -27,6 +27,7 @@ use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
 
 pub use self::monitor::Monitor;
+pub(crate) use self::place::enter;
 pub use self::place::{Place, open};
 
 use crate::port::{self, Port, Received, mark, turn};
@@ -222,16 +223,18 @@ fn set_up(socket: BorrowedFd<'_>) -> Result<(), Errno> {
 /// kernel ends that with the socket, or with the interface.
 fn attach(socket: BorrowedFd<'_>, index: c_int, promiscuous: bool) -> Result<(), Errno> {
     sys::bind(socket, index)?;
-    if promiscuous {
-        let membership = libc::packet_mreq {
-            mr_ifindex: index,
-            mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-            mr_alen: 0,
-            mr_address: [0; 8],
-        };
-        sys::set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)?;
-    }
-    Ok(())
+    if promiscuous { self::promiscuous(socket, index) } else { Ok(()) }
+}
+
+/// Has an interface take frames for other Ethernet addresses as long as the socket, or the interface, is there.
+pub(crate) fn promiscuous(socket: BorrowedFd<'_>, index: c_int) -> Result<(), Errno> {
+    let membership = libc::packet_mreq {
+        mr_ifindex: index,
+        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
+        mr_alen: 0,
+        mr_address: [0; 8],
+    };
+    sys::set(socket, libc::PACKET_ADD_MEMBERSHIP, membership)
 }
 
 /// What comes in at an interface, unit by unit.

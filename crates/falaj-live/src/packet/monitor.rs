@@ -12,7 +12,7 @@ pub struct Monitor(OwnedFd);
 
 impl Monitor {
     /// For the network namespace that the process is in now.
-    pub(super) fn make() -> Result<OwnedFd, Errno> {
+    pub(crate) fn make() -> Result<OwnedFd, Errno> {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let socket = socket(AddressFamily::Netlink, SockType::Raw, flags, SockProtocol::NetlinkRoute)?;
         bind(socket.as_raw_fd(), &NetlinkAddr::new(0, libc::RTMGRP_LINK as u32))?;
@@ -20,7 +20,7 @@ impl Monitor {
     }
 
     /// Takes over a socket that `make` made.
-    pub(super) fn adopt(socket: OwnedFd) -> Monitor {
+    pub(crate) fn adopt(socket: OwnedFd) -> Monitor {
         Monitor(socket)
     }
 

@@ -62,43 +62,46 @@ impl fmt::Display for Place {
 /// Says which step failed, why, and what to try.
 pub fn open(place: &Place, promiscuous: bool) -> Result<(PacketSocket, Monitor), Error> {
     let failed = |(step, errno)| Error::new(step, None, errno);
-    let [socket, monitor] = match &place.namespace {
-        None => make(&place.interface, promiscuous).map_err(failed)?,
-        Some(namespace) => {
-            let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
-            run_apart(|| {
-                let sent = enter(namespace)
-                    .map_err(|errno| (Step::EnterNamespace, errno))
-                    .and_then(|()| make(&place.interface, promiscuous));
-                // If not even this can be said, nobody is there to hear it.
-                let _ = match sent {
-                    Ok(made) => made.iter().try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
-                    Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
-                };
-            })?;
-            [received(&ours)?, received(&ours)?]
-        }
-    };
+    let made = made_in(place, || {
+        // The monitor first: what happens from here on is told.
+        let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+        Ok(vec![PacketSocket::make(&place.interface, promiscuous)?, monitor])
+    })?;
+    let [socket, monitor] =
+        <[OwnedFd; 2]>::try_from(made).map_err(|_| failed((Step::EnterNamespace, Errno::EPROTO)))?;
     let socket = PacketSocket::adopt(socket, &place.interface, promiscuous).map_err(failed)?;
     Ok((socket, Monitor::adopt(monitor)))
 }
 
-fn make(interface: &str, promiscuous: bool) -> Result<[OwnedFd; 2], (Step, Errno)> {
-    // The monitor first: what happens from here on is told.
-    let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
-    Ok([PacketSocket::make(interface, promiscuous)?, monitor])
-}
-
-fn received(from: &OwnedFd) -> Result<OwnedFd, Error> {
-    match control::receive(from, false) {
-        Ok(Received::Message(Message::Ready, Some(fd))) => Ok(fd),
-        Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: None, errno }),
-        _ => Err(Error { step: Step::EnterNamespace, end: None, errno: 0 }),
+/// Makes descriptors in the network namespace of a place.
+pub(crate) fn made_in(
+    place: &Place,
+    make: impl FnOnce() -> Result<Vec<OwnedFd>, (Step, Errno)>,
+) -> Result<Vec<OwnedFd>, Error> {
+    let failed = |(step, errno)| Error::new(step, None, errno);
+    let Some(namespace) = &place.namespace else { return make().map_err(failed) };
+    let (ours, theirs) = control::pair().map_err(|errno| failed((Step::Sockets, errno)))?;
+    run_apart(|| {
+        let made = enter(namespace).map_err(|errno| (Step::EnterNamespace, errno)).and_then(|()| make());
+        // If not even this can be said, nobody is there to hear it.
+        let _ = match made {
+            Ok(made) => made.iter().try_for_each(|fd| control::send(&theirs, Message::Ready, Some(fd.as_fd()))),
+            Err((step, errno)) => control::send(&theirs, Message::Failed(step, errno as i32), None),
+        };
+    })?;
+    let mut made = Vec::new();
+    loop {
+        match control::receive(&ours, false) {
+            Ok(Received::Message(Message::Ready, Some(fd))) => made.push(fd),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => return Err(Error { step, end: None, errno }),
+            _ if made.is_empty() => return Err(Error { step: Step::EnterNamespace, end: None, errno: 0 }),
+            _ => return Ok(made),
+        }
     }
 }
 
 /// Enters the network namespace of that name or process, for good.
-fn enter(namespace: &str) -> Result<(), Errno> {
+pub(crate) fn enter(namespace: &str) -> Result<(), Errno> {
     let open = |path: PathBuf| File::open(path).map_err(|e| e.raw_os_error().map_or(Errno::EIO, Errno::from_raw));
     let network = match (open(PathBuf::from("/run/netns").join(namespace)), namespace.parse::<u32>()) {
         (Err(Errno::ENOENT), Ok(process)) => open(format!("/proc/{process}/ns/net").into())?,

@@ -10,14 +10,14 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int, socklen_t};
 
 /// What may be an option's value: any bits are a value of it, and it has no padding.
-pub(super) trait Plain: Copy {}
+pub(crate) trait Plain: Copy {}
 impl Plain for c_int {}
 impl Plain for libc::tpacket_req {}
 impl Plain for libc::tpacket_stats {}
 impl Plain for libc::packet_mreq {}
 
 /// Sets an option of the packet layer.
-pub(super) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
+pub(crate) fn set<T: Plain>(socket: BorrowedFd<'_>, option: c_int, value: T) -> Result<(), Errno> {
     // SAFETY: `value` outlives the call, and the length is its own.
     let done = unsafe {
         libc::setsockopt(
@@ -79,21 +79,21 @@ fn request(socket: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> Result<libc
 }
 
 /// The number of an interface.
-pub(super) fn index(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
+pub(crate) fn index(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFINDEX as libc::Ioctl)?;
     // SAFETY: the kernel has written this member; any bits are a number.
     Ok(unsafe { answer.ifr_ifru.ifru_ifindex })
 }
 
 /// An interface's flags: `IFF_UP` and the like.
-pub(super) fn flags(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
+pub(crate) fn flags(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFFLAGS as libc::Ioctl)?;
     // SAFETY: as above.
     Ok(unsafe { answer.ifr_ifru.ifru_flags }.into())
 }
 
 /// The largest IP packet of an interface.
-pub(super) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
+pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     let answer = request(socket, name, libc::SIOCGIFMTU as libc::Ioctl)?;
     // SAFETY: as above.
     Ok(unsafe { answer.ifr_ifru.ifru_mtu })

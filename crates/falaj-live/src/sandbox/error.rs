@@ -55,10 +55,30 @@ pub enum Step {
     FindInterface,
     /// Setting up a packet socket: its header, its receive ring.
     PacketOptions,
+    /// Opening an AF_XDP socket.
+    XdpSocket,
+    /// Loading the program that feeds it.
+    LoadProgram,
+    /// Having that program at the interface.
+    AttachProgram,
+    /// Sharing memory with the kernel.
+    XdpMemory,
+    /// Making the rings of an AF_XDP socket.
+    XdpRings,
+    /// Binding an AF_XDP socket to the interface.
+    BindXdp,
+    /// Making sure that the interface has one receive queue.
+    XdpQueues,
+    /// Making sure that the interface's frames fit.
+    XdpMtu,
+    /// Making sure that no units of many packets come.
+    XdpUnits,
+    /// Making a kernel bridge.
+    CreateBridge,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 21] = [
+const STEPS: [Step; 31] = [
     Step::OneThread,
     Step::Sockets,
     Step::UserNamespace,
@@ -80,6 +100,16 @@ const STEPS: [Step; 21] = [
     Step::PacketSocket,
     Step::FindInterface,
     Step::PacketOptions,
+    Step::XdpSocket,
+    Step::LoadProgram,
+    Step::AttachProgram,
+    Step::XdpMemory,
+    Step::XdpRings,
+    Step::BindXdp,
+    Step::XdpQueues,
+    Step::XdpMtu,
+    Step::XdpUnits,
+    Step::CreateBridge,
 ];
 
 impl Step {
@@ -114,6 +144,18 @@ impl Step {
             Step::PacketSocket => "cannot open a packet socket",
             Step::FindInterface => "cannot attach to the interface",
             Step::PacketOptions => "cannot set up the packet socket",
+            Step::XdpSocket => "cannot open an AF_XDP socket",
+            Step::LoadProgram => "cannot load the XDP program",
+            Step::AttachProgram => "cannot have the XDP program at the interface",
+            Step::XdpMemory => "cannot share memory with the AF_XDP socket",
+            Step::XdpRings => "cannot set up the AF_XDP socket",
+            Step::BindXdp => "cannot bind the AF_XDP socket to the interface",
+            Step::XdpQueues => "the interface has several receive queues, and an AF_XDP socket is for one",
+            Step::XdpMtu => "the interface's mtu is larger than the frames of an AF_XDP socket",
+            Step::CreateBridge => "cannot make a kernel bridge",
+            Step::XdpUnits => {
+                "the XDP program cannot be within veth's driver, and behind it come units of many packets"
+            }
         }
     }
 }
@@ -146,6 +188,9 @@ impl Error {
             Step::CreateVeth if errno == Errno::EOPNOTSUPP => {
                 Some("the kernel has no veth interfaces: modprobe veth, or use TAP interfaces".into())
             }
+            Step::CreateBridge if errno == Errno::EOPNOTSUPP => {
+                Some("the kernel has no bridges: modprobe bridge".into())
+            }
             Step::UserNamespace | Step::UserMap | Step::Namespaces => namespace_hint(errno),
             Step::Loopback | Step::Interface | Step::Addresses if errno == Errno::EPERM => namespace_hint(errno),
             Step::Interface if errno == Errno::EINVAL => Some("the MTU is out of range (68 to 65521)".into()),
@@ -159,6 +204,22 @@ impl Error {
             }
             Step::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
             Step::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
+            Step::XdpSocket if errno == Errno::EAFNOSUPPORT => {
+                Some("the kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)".into())
+            }
+            Step::XdpSocket | Step::LoadProgram | Step::AttachProgram if errno == Errno::EPERM => {
+                Some("that is root's (CAP_BPF, CAP_NET_ADMIN, CAP_NET_RAW), and not that of a user namespace".into())
+            }
+            Step::AttachProgram if errno == Errno::EBUSY => {
+                Some("another one is there: ip link set dev INTERFACE xdp off".into())
+            }
+            Step::AttachProgram if errno == Errno::EINVAL => Some("Linux 5.9 or later is needed".into()),
+            Step::XdpMemory if errno == Errno::ENOBUFS || errno == Errno::EPERM => {
+                Some("18 MiB must be locked: ulimit -l unlimited".into())
+            }
+            Step::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
+            Step::XdpMtu => Some(format!("at most {} B", crate::xdp::LARGEST_MTU)),
+            Step::XdpUnits => Some("its mtu or its peer's may be too large for that: 1500 B is not".into()),
             _ => None,
         }
     }

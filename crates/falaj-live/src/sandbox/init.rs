@@ -26,25 +26,29 @@ use nix::unistd::Pid;
 
 use super::control::{self, Message, Received};
 use super::network::{self, Network};
+use super::plan::{Plan, Variable};
 use super::userns;
-use super::{End, Exit, Join, Side, Step, Subnet, sys};
+use super::{End, Exit, Join, Step, Subnet, sys};
 
 /// All that the first process of a side needs to know.
 pub(super) struct Init {
-    pub(super) end: End,
-    pub(super) side: Side,
+    pub(super) plan: Plan,
     pub(super) control: OwnedFd,
-    pub(super) mtu: u16,
+    /// Which end of a pair of veth interfaces it makes.
+    pub(super) end: End,
     pub(super) tso: bool,
     pub(super) join: Join,
     /// Whether the side is in a user namespace of its own.
     pub(super) own_users: bool,
     pub(super) subnet: Subnet,
-    /// Whether the far side passes on what is not for itself.
-    pub(super) routes: bool,
     /// What `/etc/resolv.conf` is to hold.
     pub(super) resolver: Option<String>,
+    /// A namespace that lives as long as this side.
+    pub(super) between: Option<OwnedFd>,
 }
+
+/// What the caller gets of an interface.
+type Handed = (Message, Option<OwnedFd>);
 
 impl Init {
     /// Lives the life of process 1; the result is its exit status.
@@ -55,7 +59,10 @@ impl Init {
         // socket, its own end could never report the caller's death.
         let mut keep = vec![self.control.as_raw_fd()];
         keep.extend(
-            [&self.side.stdin, &self.side.stdout, &self.side.stderr].into_iter().flatten().map(AsRawFd::as_raw_fd),
+            [&self.plan.side.stdin, &self.plan.side.stdout, &self.plan.side.stderr]
+                .into_iter()
+                .flatten()
+                .map(AsRawFd::as_raw_fd),
         );
         sys::close_all_but(&mut keep);
         match self.start() {
@@ -75,38 +82,72 @@ impl Init {
             .and_then(|()| SigSet::all().thread_block())
             .and_then(|()| SignalFd::with_flags(&SigSet::all(), SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK))
             .map_err(|errno| (Step::Signals, errno))?;
-        mounts(self.resolver.as_deref());
-        let mut network = Network::prepare(self.end, self.subnet, self.mtu, self.routes)?;
-        let mut ready = (Message::Ready, None);
+        let files = [("/etc/resolv.conf", &self.resolver), ("/etc/hosts", &self.plan.names)];
+        mounts(&files.map(|(file, text)| Some((file, text.as_deref()?))));
+        let mut network = match self.plan.namespace {
+            Some(_) => Network::found()?,
+            None => Network::prepare()?,
+        };
+        let mut handed = Vec::new();
+        for n in 0..self.plan.attachments.len() {
+            handed.push(self.attach(&mut network, n)?);
+        }
+        network::forward(self.plan.forwards);
+        if self.own_users {
+            userns::give_capabilities();
+        }
+        // The descriptors are the caller's alone from here on, so that an interface loses its carrier with its own.
+        for (message, descriptor) in handed {
+            control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
+                .map_err(|errno| (Step::HandOver, errno))?;
+        }
+        Ok(signals)
+    }
+
+    /// Makes one interface.
+    fn attach(&mut self, network: &mut Network, n: usize) -> Result<Handed, (Step, Errno)> {
+        let at = &self.plan.attachments[n];
+        let packet = |network: &mut Network, why: Option<(Step, Errno)>| {
+            let message = Message::Packet(why.map(|(step, _)| step), why.map_or(0, |(_, errno)| errno as i32));
+            Ok((message, Some(network.add_packet(at, self.tso)?)))
+        };
         match (self.join, self.end) {
-            (Join::Auto | Join::Tap, _) => match network.add_tap(self.tso) {
-                Ok(tap) => ready.1 = Some(tap.into()),
-                Err((step @ (Step::OpenTun | Step::CreateTap), errno)) if self.join == Join::Auto => {
-                    ready = (Message::Packet(Some(step), errno as i32), Some(network.add_packet(self.tso)?));
+            (Join::Auto | Join::Tap, _) => match network.add_tap(at, self.tso) {
+                Ok(tap) => Ok((Message::Ready, Some(tap.into()))),
+                Err(why @ (Step::OpenTun | Step::CreateTap, _)) if self.join == Join::Auto => {
+                    packet(network, Some(why))
                 }
-                Err(failure) => return Err(failure),
+                Err(failure) => Err(failure),
             },
-            (Join::Packet, _) => ready = (Message::Packet(None, 0), Some(network.add_packet(self.tso)?)),
+            (Join::Packet, _) => packet(network, None),
             (Join::Veth, End::Near) => {
                 let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
-                network.add_veth(there.as_fd())?;
+                network.add_veth(at, there.as_fd())?;
+                Ok((Message::Ready, None))
+            }
+            (Join::Bridge, End::Near) => {
+                let there = self.link()?.ok_or((Step::CreateBridge, Errno::EPROTO))?;
+                network.join_bridge(at, there)?;
+                Ok((Message::Ready, None))
+            }
+            (Join::Bridge, End::Far) => {
+                let between = network.add_bridge(at)?;
+                control::send(&self.control, Message::Namespace, Some(between.as_fd()))
+                    .map_err(|errno| (Step::HandOver, errno))?;
+                self.link()?;
+                Network::await_carrier(at)?;
+                self.between = Some(between);
+                Ok((Message::Ready, None))
             }
             (Join::Veth, End::Far) => {
                 let namespace = network::network_namespace().map_err(|errno| (Step::CreateVeth, errno))?;
                 control::send(&self.control, Message::Namespace, Some(namespace.as_fd()))
                     .map_err(|errno| (Step::HandOver, errno))?;
                 self.link()?;
-                network.complete_veth()?;
+                network.complete_veth(at)?;
+                Ok((Message::Ready, None))
             }
         }
-        if self.own_users {
-            userns::give_capabilities();
-        }
-        // The descriptor is the caller's alone from here on, so that the interface loses its carrier with it.
-        let (message, descriptor) = ready;
-        control::send(&self.control, message, descriptor.as_ref().map(AsFd::as_fd))
-            .map_err(|errno| (Step::HandOver, errno))?;
-        Ok(signals)
     }
 
     /// Waits until it is this side's turn to make the link.
@@ -180,8 +221,9 @@ impl Init {
 
     /// Starts the command, if there is one that was not started yet; an exit status if it cannot be.
     fn spawn(&mut self) -> Option<Result<Pid, Exit>> {
-        let words = self.side.command.take()?;
-        let streams = [self.side.stdin.take(), self.side.stdout.take(), self.side.stderr.take()];
+        let side = &mut self.plan.side;
+        let words = side.command.take()?;
+        let streams = [side.stdin.take(), side.stdout.take(), side.stderr.take()];
         let Some((program, arguments)) = words.split_first() else {
             return Some(Err(Exit::Code(127)));
         };
@@ -189,26 +231,20 @@ impl Init {
         let stream = |fd: Option<OwnedFd>| fd.map_or_else(Stdio::inherit, Stdio::from);
         let [stdin, stdout, stderr] = streams.map(stream);
 
-        let (end, peer) = (self.end, self.end.other());
         let mut command = Command::new(program);
         command.args(arguments).stdin(stdin).stdout(stdout).stderr(stderr);
-        command.env("FALAJ_SIDE", if end == End::Near { "a" } else { "b" });
-        let subnet = self.subnet;
-        command.env("FALAJ_ADDR", subnet.address(end).to_string());
-        for name in ["FALAJ_PEER", "MAHIMAHI_BASE"] {
-            command.env(name, subnet.address(peer).to_string());
+        let six = self.plan.attachments.first().is_some_and(|at| network::has_ipv6(&at.name));
+        for (name, value) in &self.plan.variables {
+            match value {
+                Variable::Text(text) => command.env(name, text),
+                Variable::V4(address) => command.env(name, address.to_string()),
+                Variable::V6(address) if six => command.env(name, address.to_string()),
+                Variable::V6(_) | Variable::Unset => command.env_remove(name),
+            };
         }
-        for (name, end) in [("FALAJ_ADDR6", end), ("FALAJ_PEER6", peer)] {
-            if network::has_ipv6() {
-                command.env(name, subnet.address6(end).to_string());
-            } else {
-                // Inside of another link, the outer one's would be there.
-                command.env_remove(name);
-            }
-        }
-        let given = self.side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
+        let given = side.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, path)| path.clone());
         let path = given.or_else(|| env::var_os("PATH")).unwrap_or_default();
-        command.envs(self.side.env.drain(..));
+        command.envs(side.env.drain(..));
         sys::start_unblocked(&mut command);
         Some(match command.spawn() {
             Ok(child) => Ok(Pid::from_raw(child.id() as i32)),
@@ -252,8 +288,8 @@ fn pass_on(signal: i32, command: Option<Pid>) {
 }
 
 /// Shows the side its own processes in `/proc` and its own interfaces in `/sys`. Best effort: containers may refuse,
-/// and few programs look. The same holds for who is asked for names.
-fn mounts(resolver: Option<&str>) {
+/// and few programs look. The same holds for files that are to hold something else.
+fn mounts(files: &[Option<(&str, &str)>]) {
     let none = None::<&str>;
     // Nothing may be mounted before this holds: it would appear outside too.
     if mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none).is_err() {
@@ -263,13 +299,13 @@ fn mounts(resolver: Option<&str>) {
     // Kept to be put back over the new /sys: programs read their limits there.
     let cgroup = open("/sys/fs/cgroup", OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty());
     let _ = mount(Some("proc"), "/proc", Some("proc"), flags, none);
-    if let Some(resolver) = resolver {
-        // The new file lives in memory that nobody can reach once /sys is mounted over it.
-        const FILE: &str = "/sys/resolv.conf";
-        let _ = mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none)
-            .map_err(io::Error::from)
-            .and_then(|()| std::fs::write(FILE, resolver))
-            .and_then(|()| Ok(mount(Some(FILE), "/etc/resolv.conf", none, MsFlags::MS_BIND, none)?));
+    // The new files live in memory that nobody can reach once /sys is mounted over it.
+    if files.iter().any(Option::is_some) && mount(Some("falaj"), "/sys", Some("tmpfs"), flags, none).is_ok() {
+        for (n, (file, text)) in files.iter().flatten().enumerate() {
+            let new = format!("/sys/{n}");
+            let _ = std::fs::write(&new, text)
+                .and_then(|()| Ok(mount(Some(new.as_str()), *file, none, MsFlags::MS_BIND, none)?));
+        }
     }
     if mount(Some("sysfs"), "/sys", Some("sysfs"), flags, none).is_ok()
         && let Ok(cgroup) = cgroup

@@ -29,9 +29,11 @@
 
 pub(crate) mod control;
 mod error;
+pub(crate) mod hosts;
 mod init;
 pub(crate) mod netlink;
 mod network;
+pub(crate) mod plan;
 pub(crate) mod sys;
 mod terminal;
 mod userns;
@@ -48,11 +50,12 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 
 pub use self::error::{Error, Step};
 
-use self::control::{Message, Received};
-use self::init::Init;
+pub use self::hosts::{Hosts, Joint};
+
+use self::control::Message;
+use self::hosts::All;
+use self::plan::{Attachment, Forwards, Plan, Variable};
 use self::sys::Cloned;
-use self::terminal::Terminal;
-use self::userns::Identity;
 use crate::packet::PacketSocket;
 use crate::tap::Tap;
 
@@ -123,9 +126,18 @@ pub struct Subnet(u8);
 impl Subnet {
     /// Above this they serve other ends: see [`way_out`](crate::way_out).
     const LAST: u8 = 253;
+    /// The length of its IPv4 prefix.
+    pub(crate) const PREFIX: u8 = 24;
+    /// The length of its IPv6 prefix.
+    pub(crate) const PREFIX6: u8 = 64;
 
     /// One that no interface of this network namespace is in, behind those that are in use: links nest in order.
     pub fn free() -> Subnet {
+        Subnet::free_ones().next().unwrap_or_default()
+    }
+
+    /// All of them, in that order.
+    pub(crate) fn free_ones() -> impl Iterator<Item = Subnet> {
         let interfaces = nix::ifaddrs::getifaddrs().into_iter().flatten();
         let used = interfaces.filter_map(|interface| match interface.address?.as_sockaddr_in()?.ip().octets() {
             [10, 77, n, _] if n <= Subnet::LAST => Some(n),
@@ -133,12 +145,22 @@ impl Subnet {
         });
         let used: Vec<u8> = used.collect();
         let behind = used.iter().max().map_or(0, |last| last + 1);
-        Subnet((behind..=Subnet::LAST).chain(0..behind).find(|n| !used.contains(n)).unwrap_or(0))
+        (behind..=Subnet::LAST).chain(0..behind).filter(move |n| !used.contains(n)).map(Subnet)
     }
 
     /// Its number.
     pub fn number(self) -> u8 {
         self.0
+    }
+
+    /// The IPv4 subnet, without its prefix's length.
+    pub(crate) fn network(self) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.0, 0)
+    }
+
+    /// The IPv6 subnet, without its prefix's length.
+    pub(crate) fn network6(self) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, self.0.into(), 0, 0, 0, 0)
     }
 
     /// The IPv4 address of a side.
@@ -170,6 +192,8 @@ pub enum Join {
     Packet,
     /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
     Veth,
+    /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.
+    Bridge,
 }
 
 /// When to make a user namespace.
@@ -229,6 +253,9 @@ pub struct Spec {
     pub near: Side,
     /// Side b.
     pub far: Side,
+    /// Side b's network namespace: a name under `/run/netns`, or the number of a process there; `None`: one of its own.
+    /// Of one that is there nothing is changed but that it has the link's interface as long as the sandbox lives.
+    pub namespace: Option<String>,
 }
 
 /// Interfaces with an MTU of 1500 bytes and large TCP units; a user namespace if need be; no commands.
@@ -244,6 +271,7 @@ impl Default for Spec {
             resolver: None,
             near: Side::default(),
             far: Side::default(),
+            namespace: None,
         }
     }
 }
@@ -287,52 +315,8 @@ pub enum Event {
 /// the caller's and kills the sides.
 #[derive(Debug)]
 pub struct Sandbox {
-    sides: [Held; 2],
-    no_tap: Option<Error>,
+    sides: Hosts,
     subnet: Subnet,
-    own_users: bool,
-    terminal: Terminal,
-}
-
-/// The caller's hold on one side.
-#[derive(Debug)]
-struct Held {
-    init: Cloned,
-    control: OwnedFd,
-    tap: Option<Tap>,
-    /// In place of the TAP.
-    packet: Option<Arc<PacketSocket>>,
-    /// There is a command that was not started yet.
-    waiting: bool,
-    /// The command was started and has not been seen to end.
-    running: bool,
-    closed: bool,
-}
-
-impl Held {
-    /// Kills process 1 of the side, and with it all others there.
-    fn kill(&self) {
-        // Fails only if it is dead already.
-        let _ = sys::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.kill();
-        // Process 1 can be waited for only when all others of the side are gone.
-        wait(&self.init);
-    }
-}
-
-impl Drop for Sandbox {
-    fn drop(&mut self) {
-        // Both at once: the kernel takes tens of milliseconds to remove one side's interface, and the other side
-        // should not go on meanwhile, alone.
-        for side in &self.sides {
-            side.kill();
-        }
-    }
 }
 
 impl Sandbox {
@@ -343,97 +327,38 @@ impl Sandbox {
     /// # Errors
     /// Says which step failed, why, and what to try. Nothing is left behind then.
     pub fn start(spec: Spec) -> Result<Sandbox, Error> {
-        let both = |step| move |errno| Error::new(step, None, errno);
-        if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
-            return Err(Error { step: Step::OneThread, end: None, errno: 0 });
-        }
-        let own_users = spec.user_namespace == UserNamespace::Always || userns::needed();
-        let waiting = [&spec.near, &spec.far].map(|side| side.command.is_some()).into_iter();
-        let mut controls = Vec::with_capacity(2);
-        let mut inits = Vec::with_capacity(2);
-        for (end, side) in [(End::Near, spec.near), (End::Far, spec.far)] {
-            let (ours, theirs) = control::pair().map_err(both(Step::Sockets))?;
-            controls.push(ours);
-            inits.push(Init {
-                end,
-                side,
-                control: theirs,
-                mtu: spec.mtu,
-                tso: spec.tso,
-                join: spec.join,
-                own_users,
-                subnet: spec.subnet,
-                routes: spec.routes,
-                resolver: spec.resolver.clone(),
-            });
-        }
-        let born =
-            if own_users { launch(inits, Identity::of_caller()) } else { clone_inits(inits, CloneFlags::empty()) };
-        // From here on the sides are held, and dropping them ends them.
-        let mut sides = Vec::with_capacity(2);
-        let mut failure = None;
-        for ((cloned, control), waiting) in born.into_iter().zip(controls).zip(waiting) {
-            match cloned {
-                Ok(init) => {
-                    sides.push(Held { init, control, tap: None, packet: None, waiting, running: false, closed: false })
-                }
-                Err(error) => failure = failure.or(Some(error)),
+        let Spec { mtu, tso, join, user_namespace, subnet, routes, resolver, near, far, namespace } = spec;
+        let mut plans = Vec::new();
+        for (end, side) in [(End::Near, near), (End::Far, far)] {
+            let namespace = namespace.clone().filter(|_| end == End::Far);
+            let mut at = Attachment::new(0, 0, end, subnet, mtu, true);
+            let other = end.other();
+            // A router's default route is the way out, and a namespace that is there has its own.
+            if namespace.is_none() && !(routes && end == End::Far) {
+                at.routes.push((None, subnet.address(other).into()));
             }
-        }
-        let sides = match (failure, <[Held; 2]>::try_from(sides)) {
-            (None, Ok(sides)) => sides,
-            (failure, _) => return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO))),
-        };
-        let mut sandbox = Sandbox { sides, no_tap: None, subnet: spec.subnet, own_users, terminal: Terminal::hold() };
-        sandbox.join(spec.join)?;
-        Ok(sandbox)
-    }
-
-    /// Sees to it that both sides get their end of the link.
-    fn join(&mut self, join: Join) -> Result<(), Error> {
-        if join == Join::Veth {
-            let namespace = self.await_message(End::Far, Message::Namespace)?;
-            self.send_link(End::Near, namespace)?;
-            self.await_message(End::Near, Message::Ready)?;
-            self.send_link(End::Far, None)?;
-            self.await_message(End::Far, Message::Ready)?;
-        } else {
-            for end in End::BOTH {
-                let failed = |step, errno| Error::new(step, Some(end), errno);
-                match self.await_any(end)? {
-                    (Message::Ready, Some(tap)) => self.sides[end.index()].tap = Some(Tap::adopt(tap)),
-                    (Message::Packet(step, errno), Some(socket)) => {
-                        let socket = PacketSocket::adopt(socket, network::OUTER, false);
-                        let socket = socket.map_err(|(step, errno)| failed(step, errno))?;
-                        self.sides[end.index()].packet = Some(Arc::new(socket));
-                        self.no_tap = step.map(|step| Error { step, end: Some(end), errno }).or(self.no_tap);
-                    }
-                    _ => return Err(failed(Step::HandOver, Errno::EPROTO)),
-                }
+            // The way out is IPv4's: with no route of IPv6 programs do not try it first.
+            if namespace.is_none() && !routes {
+                at.routes.push((None, subnet.address6(other).into()));
             }
+            let variables = vec![
+                ("FALAJ_SIDE".to_owned(), Variable::Text(if end == End::Near { "a" } else { "b" }.to_owned())),
+                ("FALAJ_ADDR".to_owned(), Variable::V4(subnet.address(end))),
+                ("FALAJ_PEER".to_owned(), Variable::V4(subnet.address(other))),
+                ("MAHIMAHI_BASE".to_owned(), Variable::V4(subnet.address(other))),
+                ("FALAJ_ADDR6".to_owned(), Variable::V6(subnet.address6(end))),
+                ("FALAJ_PEER6".to_owned(), Variable::V6(subnet.address6(other))),
+            ];
+            let forwards = if routes && end == End::Far { Forwards::WayOut } else { Forwards::Nothing };
+            plans.push(Plan { side, attachments: vec![at], forwards, variables, names: None, namespace });
         }
-        Ok(())
+        let all = All { tso, join, user_namespace, subnet, resolver, ends: true };
+        Ok(Sandbox { sides: Hosts::start(plans, &all)?, subnet })
     }
 
-    fn send_link(&self, end: End, namespace: Option<OwnedFd>) -> Result<(), Error> {
-        let sent = control::send(&self.sides[end.index()].control, Message::Link, namespace.as_ref().map(AsFd::as_fd));
-        sent.map_err(|errno| Error::new(Step::HandOver, Some(end), errno))
-    }
-
-    fn await_message(&self, end: End, expected: Message) -> Result<Option<OwnedFd>, Error> {
-        match self.await_any(end)? {
-            (message, fd) if message == expected => Ok(fd),
-            _ => Err(Error { step: Step::Answer, end: Some(end), errno: 0 }),
-        }
-    }
-
-    fn await_any(&self, end: End) -> Result<(Message, Option<OwnedFd>), Error> {
-        match control::receive(&self.sides[end.index()].control, true) {
-            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: Some(end), errno }),
-            Ok(Received::Message(message, fd)) => Ok((message, fd)),
-            Ok(_) => Err(Error { step: Step::Answer, end: Some(end), errno: 0 }),
-            Err(errno) => Err(Error::new(Step::Answer, Some(end), errno)),
-        }
+    /// Both sides, the near one first.
+    pub fn sides(&mut self) -> &mut Hosts {
+        &mut self.sides
     }
 
     /// Starts the command of a side; does nothing if it has none, or was started before.
@@ -441,38 +366,42 @@ impl Sandbox {
     /// # Errors
     /// `EPIPE` if the side is gone.
     pub fn go(&mut self, end: End) -> io::Result<()> {
-        let side = &mut self.sides[end.index()];
-        if side.waiting {
-            control::send(&side.control, Message::Go, None)?;
-            side.waiting = false;
-            side.running = true;
-        }
-        Ok(())
+        self.sides.go(end.index())
     }
 
     /// The TAP interface of a side; `None` if the sides are joined otherwise, or it was taken.
     pub fn tap(&self, end: End) -> Option<&Tap> {
-        self.sides[end.index()].tap.as_ref()
+        match self.sides.joint(end.index(), 0) {
+            Some(Joint::Tap(tap)) => Some(tap),
+            _ => None,
+        }
     }
 
     /// Takes the TAP interface of a side, for example to another thread. Dropping it removes the interface.
     pub fn take_tap(&mut self, end: End) -> Option<Tap> {
-        self.sides[end.index()].tap.take()
+        self.tap(end)?;
+        match self.sides.take_joint(end.index(), 0) {
+            Some(Joint::Tap(tap)) => Some(tap),
+            _ => None,
+        }
     }
 
     /// The packet socket of a side that has no TAP.
     pub fn packet(&self, end: End) -> Option<&Arc<PacketSocket>> {
-        self.sides[end.index()].packet.as_ref()
+        match self.sides.joint(end.index(), 0) {
+            Some(Joint::Packet(socket)) => Some(socket),
+            _ => None,
+        }
     }
 
     /// Why there are packet sockets where [`Join::Auto`] would rather have had TAPs.
     pub fn no_tap(&self) -> Option<&Error> {
-        self.no_tap.as_ref()
+        self.sides.no_tap()
     }
 
     /// Readable when [`Sandbox::read_event`] has news of this side.
     pub fn control_fd(&self, end: End) -> BorrowedFd<'_> {
-        self.sides[end.index()].control.as_fd()
+        self.sides.control_fd(end.index())
     }
 
     /// The next news of a side, if there is any; never waits.
@@ -480,25 +409,7 @@ impl Sandbox {
     /// # Errors
     /// What `recvmsg(2)` says, which is nothing in ordinary life.
     pub fn read_event(&mut self, end: End) -> io::Result<Option<Event>> {
-        let side = &mut self.sides[end.index()];
-        if side.closed {
-            return Ok(None);
-        }
-        let event = match control::receive(&side.control, false)? {
-            Received::Nothing => return Ok(None),
-            Received::Message(Message::Exited(exit), _) => Event::Exited(exit),
-            Received::Message(..) => return Err(Errno::EPROTO.into()),
-            Received::Closed => {
-                side.closed = true;
-                Event::Closed
-            }
-        };
-        side.running = false;
-        // While the other side's command runs, the terminal may be that one's.
-        if !self.sides.iter().any(|side| side.running) {
-            self.terminal.take_back();
-        }
-        Ok(Some(event))
+        self.sides.read_event(end.index())
     }
 
     /// Passes a signal to the command of a side; does nothing if none runs.
@@ -506,24 +417,13 @@ impl Sandbox {
     /// # Errors
     /// `EINVAL` if there is no such signal, `EPIPE` if the side is gone.
     pub fn signal(&self, end: End, signal: i32) -> io::Result<()> {
-        nix::sys::signal::Signal::try_from(signal)?;
-        Ok(control::send(&self.sides[end.index()].control, Message::Signal(signal), None)?)
+        self.sides.signal(end.index(), signal)
     }
 
     /// Packets that both sides' interfaces lost on their way out because nobody read them in time: the kernel keeps so
     /// many and drops the rest, which only it has seen. `None` if it does not say.
     pub fn unread(&self) -> Option<u64> {
-        /// The column of /proc/net/dev, counted after the interface's name.
-        const DROPPED_OUTGOING: usize = 11;
-        let of = |end| -> Option<u64> {
-            if let Some(packet) = self.packet(end) {
-                return Some(packet.unread());
-            }
-            let text = fs::read_to_string(format!("/proc/{}/net/dev", self.pid(end))).ok()?;
-            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(INTERFACE)?.strip_prefix(':'))?;
-            line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
-        };
-        Some(of(End::Near)? + of(End::Far)?)
+        self.sides.unread()
     }
 
     /// Packets that reached the far side and were to go beyond it, where there is no way. `None` if the kernel does not
@@ -541,15 +441,14 @@ impl Sandbox {
 
     /// Has the far side the end of the way out configured, once its interface is there.
     pub(crate) fn configure_way_out(&self) -> Result<(), Error> {
-        self.send_link(End::Far, None)?;
-        self.await_message(End::Far, Message::Ready).map(drop)
+        self.sides.send(End::Far.index(), Message::Link, None)?;
+        self.sides.await_message(End::Far.index(), Message::Ready).map(drop)
     }
 
     /// Has the far side answer for the near one at the way out without delay.
     pub(crate) fn answer_at_once(&self) -> Result<(), Error> {
-        let sent = control::send(&self.sides[End::Far.index()].control, Message::Answer, None);
-        sent.map_err(|errno| Error::new(Step::HandOver, Some(End::Far), errno))?;
-        self.await_message(End::Far, Message::Ready).map(drop)
+        self.sides.send(End::Far.index(), Message::Answer, None)?;
+        self.sides.await_message(End::Far.index(), Message::Ready).map(drop)
     }
 
     /// The link's addresses.
@@ -559,12 +458,12 @@ impl Sandbox {
 
     /// Whether the sides are in a user namespace of their own.
     pub(crate) fn has_own_users(&self) -> bool {
-        self.own_users
+        self.sides.has_own_users()
     }
 
     /// The number of a side's first process, for `nsenter --target` and the like.
     pub fn pid(&self, end: End) -> i32 {
-        self.sides[end.index()].init.pid
+        self.sides.pid(end.index())
     }
 }
 
@@ -574,55 +473,6 @@ impl Sandbox {
 /// As [`Sandbox::start`].
 pub fn available() -> Result<(), Error> {
     Sandbox::start(Spec::default()).map(drop)
-}
-
-/// Clones the first processes of the sides into namespaces of their own.
-fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>> {
-    let flags = flags | CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
-    inits
-        .into_iter()
-        .map(|init| {
-            let end = init.end;
-            sys::clone_process(flags, || init.run()).map_err(|errno| Error::new(Step::Namespaces, Some(end), errno))
-        })
-        .collect()
-}
-
-/// Clones the first processes of the sides from within a new user namespace.
-fn launch(inits: Vec<Init>, identity: Identity) -> Vec<Result<Cloned, Error>> {
-    let both = |step, errno| vec![Err(Error::new(step, None, errno))];
-    let (ours, theirs) = match control::pair() {
-        Ok(pair) => pair,
-        Err(errno) => return both(Step::Sockets, errno),
-    };
-    let launcher = sys::clone_process(CloneFlags::CLONE_NEWUSER, move || {
-        let born = match identity.map() {
-            Ok(()) => clone_inits(inits, CloneFlags::CLONE_PARENT),
-            Err(errno) => both(Step::UserMap, errno),
-        };
-        for cloned in born {
-            let _ = match &cloned {
-                Ok(init) => control::send(&theirs, Message::Born(init.pid), Some(init.pidfd.as_fd())),
-                Err(error) => control::send(&theirs, Message::Failed(error.step, error.errno), None),
-            };
-        }
-        0
-    });
-    let launcher = match launcher {
-        Ok(launcher) => launcher,
-        Err(errno) => return both(Step::UserNamespace, errno),
-    };
-    let mut born = Vec::with_capacity(2);
-    while born.len() < 2 {
-        born.push(match control::receive(&ours, true) {
-            Ok(Received::Message(Message::Born(pid), Some(pidfd))) => Ok(Cloned { pid, pidfd }),
-            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: None, errno }),
-            Err(errno) => Err(Error::new(Step::Namespaces, None, errno)),
-            Ok(_) => break,
-        });
-    }
-    wait(&launcher);
-    born
 }
 
 /// Does something in a copy of the process, which ends with it; waits for that.

@@ -93,6 +93,22 @@ impl Netlink {
         self.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
     }
 
+    /// Makes a kernel bridge in this network namespace.
+    pub(crate) fn add_bridge(&mut self, name: &str) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.attributes =
+            vec![LinkAttribute::IfName(name.into()), LinkAttribute::LinkInfo(vec![LinkInfo::Kind(InfoKind::Bridge)])];
+        self.request(RouteNetlinkMessage::NewLink(link), NLM_F_CREATE | NLM_F_EXCL)
+    }
+
+    /// Makes interface `index` a port of the bridge `bridge`.
+    pub(crate) fn add_to_bridge(&mut self, index: u32, bridge: u32) -> Result<(), Errno> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes = vec![LinkAttribute::Controller(bridge)];
+        self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
     /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.
     pub(crate) fn add_address(&mut self, index: u32, address: IpAddr, prefix: u8) -> Result<(), Errno> {
         let mut message = AddressMessage::default();

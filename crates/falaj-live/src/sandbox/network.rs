@@ -14,7 +14,8 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::stat::Mode;
 
 use super::netlink::{Interface, Netlink};
-use super::{End, INTERFACE, Step, Subnet};
+use super::plan::{Attachment, Forwards};
+use super::{Step, Subnet};
 use crate::packet::PacketSocket;
 use crate::tap::Tap;
 use crate::way_out::INTERFACE as WAY_OUT;
@@ -26,6 +27,9 @@ const QUEUE: u32 = 8192;
 /// The other end of the link's interface where that is one of a veth pair.
 pub(super) const OUTER: &str = "falaj1";
 
+/// The kernel's bridge, in a namespace of its own.
+const BRIDGE: &str = "bridge";
+
 /// 24 days in milliseconds, the longest interval that the kernel takes; it draws at random from 0 to this.
 const NEVER: &str = "2147483647";
 
@@ -34,17 +38,13 @@ type Failure = (Step, Errno);
 /// One side's network while it is being set up.
 pub(super) struct Network {
     netlink: Netlink,
-    end: End,
-    subnet: Subnet,
-    mtu: u16,
-    routes: bool,
 }
 
 impl Network {
-    /// The namespace without its link: the loopback interface, and settings for interfaces to come.
-    pub(super) fn prepare(end: End, subnet: Subnet, mtu: u16, routes: bool) -> Result<Network, Failure> {
-        let mut netlink = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-        let loopback = if_nametoindex("lo").and_then(|index| netlink.up(index));
+    /// The namespace without its links: the loopback interface, and settings for interfaces to come.
+    pub(super) fn prepare() -> Result<Network, Failure> {
+        let mut network = Network::found()?;
+        let loopback = if_nametoindex("lo").and_then(|index| network.netlink.up(index));
         loopback.map_err(|errno| (Step::Loopback, errno))?;
         for conf in ["all", "default"] {
             for (name, value) in [
@@ -61,102 +61,154 @@ impl Network {
             ] {
                 set(&format!("ipv6/conf/{conf}/{name}"), value);
             }
+            // Where there are two ways between hosts, packets may come by the other one.
+            set(&format!("ipv4/conf/{conf}/rp_filter"), "0");
         }
         // Any group may ping; the kernel takes only groups that the user namespace knows.
         let (first, last) = groups();
         set("ipv4/ping_group_range", &format!("{first} {last}"));
-        Ok(Network { netlink, end, subnet, mtu, routes })
+        Ok(network)
     }
 
-    /// The link as a TAP interface.
-    pub(super) fn add_tap(&mut self, tso: bool) -> Result<Tap, Failure> {
-        let tap = Tap::create(INTERFACE, tso)?;
+    /// A namespace that is somebody else's, in which nothing is set.
+    pub(super) fn found() -> Result<Network, Failure> {
+        Ok(Network { netlink: Netlink::open().map_err(|errno| (Step::Netlink, errno))? })
+    }
+
+    /// A link as a TAP interface.
+    pub(super) fn add_tap(&mut self, at: &Attachment, tso: bool) -> Result<Tap, Failure> {
+        let tap = Tap::create(&at.name, tso)?;
+        // A TAP has been told already what it may hand over.
         let configured =
-            // A TAP has been told already what it may hand over.
-            if_nametoindex(INTERFACE)
-                .and_then(|index| self.netlink.configure(index, interface(self.end, self.mtu, true)));
+            if_nametoindex(&*at.name).and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
         configured.map_err(|errno| (Step::Interface, errno))?;
-        self.configure()?;
+        self.configure(at)?;
         Ok(tap)
     }
 
-    /// The link as a pair of veth interfaces, the other one in that namespace.
-    pub(super) fn add_veth(&mut self, there: BorrowedFd<'_>) -> Result<(), Failure> {
-        let (here, peer) = (interface(self.end, self.mtu, true), interface(self.end.other(), self.mtu, true));
+    /// A link as a pair of veth interfaces, the other one in that namespace.
+    pub(super) fn add_veth(&mut self, at: &Attachment, there: BorrowedFd<'_>) -> Result<(), Failure> {
+        let (here, peer) = (interface(at, at.mac, true), interface(at, at.peer, true));
         self.netlink.add_veth(here, peer, there).map_err(|errno| (Step::CreateVeth, errno))?;
-        self.configure()
+        self.configure(at)
     }
 
-    /// The link as a packet socket at the far end of a pair of veth interfaces. That end is in a network namespace of
+    /// A link as a packet socket at the far end of a pair of veth interfaces. That end is in a network namespace of
     /// its own, where nobody answers; it lives as long as the socket, and the pair with it.
-    pub(super) fn add_packet(&mut self, tso: bool) -> Result<OwnedFd, Failure> {
+    pub(super) fn add_packet(&mut self, at: &Attachment, tso: bool) -> Result<OwnedFd, Failure> {
         let veth = |errno| (Step::CreateVeth, errno);
         let side = network_namespace().map_err(veth)?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(veth)?;
         set("ipv6/conf/default/disable_ipv6", "1");
         let between = network_namespace().map_err(veth)?;
         let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
-        let here = interface(self.end, self.mtu, tso);
+        let here = interface(at, at.mac, tso);
         // Of another address, so that the kernel takes what comes for somebody else's and looks no further.
-        let outer = Interface { name: OUTER, mac: [0x02, 0xfa, 0x1a, 0, 1, self.end as u8], large: true, ..here };
+        let [a, b, c, link, _, end] = at.mac;
+        let outer = Interface { name: OUTER, mac: [a, b, c, link, 1, end], large: true, ..here };
         self.netlink.add_veth(here, outer, between.as_fd()).map_err(veth)?;
         let up = if_nametoindex(OUTER).and_then(|index| there.up(index));
         up.map_err(|errno| (Step::Interface, errno))?;
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
-        self.configure()?;
+        self.configure(at)?;
         PacketSocket::await_carrier(socket.as_fd(), OUTER);
         Ok(socket)
     }
 
+    /// A kernel bridge in a network namespace of its own, which is answered and lives as long as its descriptor, and the
+    /// first of its ports.
+    pub(super) fn add_bridge(&mut self, at: &Attachment) -> Result<OwnedFd, Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let side = network_namespace().map_err(bridge)?;
+        unshare(CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        set("ipv6/conf/default/disable_ipv6", "1");
+        let between = network_namespace().map_err(bridge)?;
+        let mut there = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        there.add_bridge(BRIDGE).map_err(bridge)?;
+        let up = if_nametoindex(BRIDGE).and_then(|index| there.up(index));
+        up.map_err(bridge)?;
+        self.add_bridge_port(at, side)?;
+        Ok(between)
+    }
+
+    /// A port of the bridge that is in that namespace, and at its other end the side's interface.
+    pub(super) fn join_bridge(&mut self, at: &Attachment, between: OwnedFd) -> Result<(), Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let side = network_namespace().map_err(bridge)?;
+        setns(between, CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        self.add_bridge_port(at, side)
+    }
+
+    /// The same, from within the bridge's namespace; goes back to the side's.
+    fn add_bridge_port(&mut self, at: &Attachment, side: OwnedFd) -> Result<(), Failure> {
+        let bridge = |errno| (Step::CreateBridge, errno);
+        let mut here = Netlink::open().map_err(|errno| (Step::Netlink, errno))?;
+        let [a, b, c, link, _, end] = at.mac;
+        let name = format!("port{end}");
+        let port = Interface { name: &name, mac: [a, b, c, link, 1, end], ..interface(at, at.mac, true) };
+        here.add_veth(port, interface(at, at.mac, true), side.as_fd()).map_err(|errno| (Step::CreateVeth, errno))?;
+        let index = if_nametoindex(&*name).map_err(bridge)?;
+        let master = if_nametoindex(BRIDGE).map_err(bridge)?;
+        here.add_to_bridge(index, master).and_then(|()| here.up(index)).map_err(bridge)?;
+        setns(side, CloneFlags::CLONE_NEWNET).map_err(bridge)?;
+        self.configure(at)
+    }
+
     /// Brings the second end of a pair of veth interfaces up, and waits until both send what they are given.
-    pub(super) fn complete_veth(&mut self) -> Result<(), Failure> {
-        self.configure()?;
+    pub(super) fn complete_veth(&mut self, at: &Attachment) -> Result<(), Failure> {
+        self.configure(at)?;
+        Network::await_carrier(at)
+    }
+
+    /// Waits until an interface sends what it is given.
+    pub(super) fn await_carrier(at: &Attachment) -> Result<(), Failure> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0));
         let socket =
             socket.map_err(|error| (Step::Loopback, Errno::from_raw(error.raw_os_error().unwrap_or_default())))?;
-        PacketSocket::await_carrier(socket.as_fd(), INTERFACE);
+        PacketSocket::await_carrier(socket.as_fd(), &at.name);
         Ok(())
     }
 
     /// Brings the interface up and gives it addresses, neighbours and routes.
-    pub(super) fn configure(&mut self) -> Result<(), Failure> {
-        let index = if_nametoindex(INTERFACE).map_err(|errno| (Step::Interface, errno))?;
-        let (end, peer) = (self.end, self.end.other());
+    fn configure(&mut self, at: &Attachment) -> Result<(), Failure> {
+        let index = if_nametoindex(&*at.name).map_err(|errno| (Step::Interface, errno))?;
         let netlink = &mut self.netlink;
         netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
 
-        let subnet = self.subnet;
-        let mut own = vec![(IpAddr::V4(subnet.address(end)), 24)];
-        let mut neighbours = vec![IpAddr::V4(subnet.address(peer))];
-        let mut gateways = Vec::new();
-        // A router's default route is the way out.
-        if !self.routes || end == End::Near {
-            gateways.push(IpAddr::V4(subnet.address(peer)));
-        }
-        if has_ipv6() {
-            own.push((subnet.address6(end).into(), 64));
-            neighbours.extend([IpAddr::V6(subnet.address6(peer)), link_local(peer.mac()).into()]);
-            // The way out is IPv4's: with no route of IPv6 programs do not try it first.
-            if !self.routes {
-                gateways.push(subnet.address6(peer).into());
-            }
-        }
-        for (address, prefix) in own {
+        let six = has_ipv6(&at.name);
+        let fits = |address: &IpAddr| six || address.is_ipv4();
+        for &(address, prefix) in at.addresses.iter().filter(|(address, _)| fits(address)) {
             netlink.add_address(index, address, prefix).map_err(|errno| (Step::Addresses, errno))?;
         }
-        for address in neighbours {
-            netlink.add_neighbour(index, address, peer.mac()).map_err(|errno| (Step::Neighbours, errno))?;
+        let link_local = six.then(|| link_local(at.peer).into());
+        for address in at.neighbours.iter().copied().filter(fits).chain(link_local) {
+            netlink.add_neighbour(index, address, at.peer).map_err(|errno| (Step::Neighbours, errno))?;
         }
-        for gateway in gateways {
-            netlink.add_default_route(index, gateway).map_err(|errno| (Step::Routes, errno))?;
+        for &(to, gateway) in at.routes.iter().filter(|(_, gateway)| fits(gateway)) {
+            let added = match to {
+                Some(to) => netlink.add_route(index, to, gateway),
+                None => netlink.add_default_route(index, gateway),
+            };
+            added.map_err(|errno| (Step::Routes, errno))?;
         }
-        if self.routes && end == End::Far {
+        Ok(())
+    }
+}
+
+/// Has the namespace pass on what is for others, if it is to.
+pub(super) fn forward(forwards: Forwards) {
+    match forwards {
+        Forwards::Nothing => {}
+        Forwards::WayOut => {
             set("ipv4/ip_forward", "1");
             // Whoever answers at the way out asks there for the near side's address; interfaces to come inherit this.
             set("ipv4/conf/default/proxy_arp", "1");
         }
-        Ok(())
+        Forwards::All => {
+            set("ipv4/ip_forward", "1");
+            set("ipv6/conf/all/forwarding", "1");
+        }
     }
 }
 
@@ -178,13 +230,13 @@ pub(super) fn answer_at_once() -> Result<(), Failure> {
     netlink.answer_at_once(index).map_err(|errno| (Step::Neighbours, errno))
 }
 
-/// Whether the link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.
-pub(super) fn has_ipv6() -> bool {
-    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{INTERFACE}/disable_ipv6")).is_ok_and(|off| off.trim() == "0")
+/// Whether a link carries IPv6. It does not where the MTU is below 1280 bytes or IPv6 is switched off.
+pub(super) fn has_ipv6(interface: &str) -> bool {
+    fs::read_to_string(format!("/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")).is_ok_and(|off| off.trim() == "0")
 }
 
-fn interface(end: End, mtu: u16, large: bool) -> Interface<'static> {
-    Interface { name: INTERFACE, mac: end.mac(), mtu, queue: QUEUE, large }
+fn interface(at: &Attachment, mac: [u8; 6], large: bool) -> Interface<'_> {
+    Interface { name: &at.name, mac, mtu: at.mtu, queue: QUEUE, large }
 }
 
 /// The network namespace that the process is in now.

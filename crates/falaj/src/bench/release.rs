@@ -22,7 +22,8 @@ use std::process::ExitCode;
 Release error: the instant at which a packet is handed to the kernel, less the one at which it was due;
 never negative. CPU: of the link's thread, of one core. Rate: what was received under overload, from the
 first datagram to the last, less what was asked for; left out where the sender itself found no
-processor to send so much. Sleeping, packets may be late by --slack on purpose.
+processor to send so much. Gap error: by how much the time between a packet and the next one differs from
+what it was to be, which on a full link is a packet's time on the wire. Sleeping, packets may be late by --slack on purpose.
 
 Example:
   falaj bench release --seconds 10")]
@@ -93,6 +94,10 @@ impl Row {
         Some((received.datagrams as f64 - 1.0) * FRAME * 8.0 / seconds / asked - 1.0)
     }
 
+    fn gap(&self, share: f64) -> Option<Span> {
+        self.flow.link.gap_error.quantile(share)
+    }
+
     fn cpu(&self) -> f64 {
         self.thread.usage.cpu.0 as f64 / self.thread.elapsed.0.max(1) as f64
     }
@@ -132,6 +137,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 json!({
                     "load": r.load, "timer": r.timer.to_string(), "packets": error.count(), "unsent": r.flow.unsent,
                     "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99), "release_max_ns": error.max().map(|s| s.0),
+                    "gap_error_p50_ns": r.gap(0.5).map(|s| s.0), "gap_error_p99_ns": r.gap(0.99).map(|s| s.0),
                     "delay_p50_ns": r.flow.received.p50, "delay_p99_ns": r.flow.received.p99,
                     "cpu": r.cpu(), "rate_error": r.rate_error(),
                 })
@@ -144,7 +150,20 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return Ok(exit);
     }
     say!("{} s each; sleeping with a slack of {}", args.seconds, args.slack);
-    let header = ["load", "timer", "packets", "release error p50", "p99", "max", "delay p50", "p99", "CPU", "rate"];
+    let header = [
+        "load",
+        "timer",
+        "packets",
+        "release error p50",
+        "p99",
+        "max",
+        "gap error p50",
+        "p99",
+        "delay p50",
+        "p99",
+        "CPU",
+        "rate",
+    ];
     let rows = rows.iter().map(|r| {
         let (error, received) = (&r.flow.link.release_error, &r.flow.received);
         vec![
@@ -154,6 +173,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             show::span(error.quantile(0.5)),
             show::span(error.quantile(0.99)),
             show::span(error.max()),
+            show::span(r.gap(0.5)),
+            show::span(r.gap(0.99)),
             show::span(received.p50.map(Span)),
             show::span(received.p99.map(Span)),
             format!("{:.1} %", 100.0 * r.cpu()),

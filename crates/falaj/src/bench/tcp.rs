@@ -1,6 +1,6 @@
 //! `falaj bench tcp`: TCP between two network namespaces, joined by bare veth
-//! (the yardstick: the kernel alone) and by an emulated link, unlimited or of a
-//! given rate; for that the kernel's token bucket filter stands beside.
+//! and by a kernel bridge (the yardsticks: the kernel alone) and by an emulated
+//! link, unlimited or of a given rate; for that the kernel's token bucket filter stands beside.
 //!
 //! The paths take turns within one run, so that a busy machine slows both. One
 //! stream, from the near end to the far one; what counts is what the receiver's program has
@@ -9,14 +9,14 @@
 use super::{exit, median};
 use crate::link::default_queue;
 use crate::pace::Pace;
-use crate::show::{self, say};
+use crate::show::{self, note, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail, ensure};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::forward::{Forwarder, Options};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
+use falaj_live::sandbox::{self, End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
 use falaj_scenario::{Scenario, parse_rate};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -39,7 +39,8 @@ CPU is of one core, for the sender, the receiver and the emulated link; the kern
 packet is counted with whoever runs when it is done, so it moves between them.
 
 Of a rate, goodput is compared with what it leaves to TCP's payload: 1448 of 1514 bytes over IPv4, 1428
-over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not, that path is left out.
+over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not, that path is left out, and
+so is the bridge where the kernel has none. An unlimited link is compared with the bridge, or else with veth.
 
 Examples:
   falaj bench tcp --seconds 3 --repeat 5
@@ -77,6 +78,8 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
     Veth,
+    /// A kernel bridge between two pairs of veth interfaces.
+    Bridge,
     /// The kernel's token bucket filter before bare veth.
     Filter(Rate),
     Link(Rate),
@@ -85,7 +88,7 @@ enum Path {
 impl Path {
     fn rate(self) -> Rate {
         match self {
-            Path::Veth => Rate::UNLIMITED,
+            Path::Veth | Path::Bridge => Rate::UNLIMITED,
             Path::Filter(rate) | Path::Link(rate) => rate,
         }
     }
@@ -94,6 +97,7 @@ impl Path {
         let of = |rate: Rate| if rate.is_unlimited() { String::new() } else { format!(", {rate}") };
         match self {
             Path::Veth => "bare veth".into(),
+            Path::Bridge => "kernel bridge".into(),
             Path::Filter(rate) => format!("kernel tbf{}", of(rate)),
             Path::Link(rate) => format!("emulated link{}", of(rate)),
         }
@@ -192,7 +196,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         println!("{}", serde_json::to_string(&told)?);
         return Ok(ExitCode::SUCCESS);
     }
-    let mut paths = vec![Path::Veth, Path::Link(Rate::UNLIMITED)];
+    let mut paths = vec![Path::Veth];
+    match kernel_bridge() {
+        Ok(()) => paths.push(Path::Bridge),
+        Err(error) => note!("no kernel bridge to compare with: {error}"),
+    }
+    paths.push(Path::Link(Rate::UNLIMITED));
     let filters = has_filter();
     for &rate in &args.rate {
         paths.extend(filters.then_some(Path::Filter(rate)));
@@ -234,10 +243,21 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     Ok(exit)
 }
 
-/// How the medians compare: with what the rate leaves, or, without a rate, with bare veth.
+/// Whether there can be a kernel bridge between two sides.
+pub(crate) fn kernel_bridge() -> Result<(), sandbox::Error> {
+    Sandbox::start(Spec { join: Join::Bridge, ..Spec::default() }).map(drop)
+}
+
+/// How the medians compare: with what the rate leaves, or, without a rate, with the kernel bridge, or else, as that one
+/// does itself, with bare veth.
 fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
     let goodput = |s: &Series| s.median(|s| s.gbit_per_s);
-    let yardstick = all.iter().find(|s| s.ip == of.ip && s.path == Path::Veth).filter(|_| of.path != Path::Veth);
+    let with = |path| all.iter().find(|s| s.ip == of.ip && s.path == path);
+    let yardstick = match of.path {
+        Path::Veth => None,
+        Path::Bridge => with(Path::Veth),
+        Path::Filter(_) | Path::Link(_) => with(Path::Bridge).or(with(Path::Veth)),
+    };
     let best = of.path.best(of.ip).or(yardstick.map(goodput))?;
     Some(goodput(of) / best)
 }
@@ -285,7 +305,7 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
         ]
     });
     let header =
-        ["", "Gbit/s", "range", "of veth or rate", "CPU sender", "receiver", "link", "sent again", "lost in link"];
+        ["", "Gbit/s", "range", "of kernel or rate", "CPU sender", "receiver", "link", "sent again", "lost in link"];
     say!("{}", show::table(&header, rows));
 }
 
@@ -309,6 +329,7 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let (join, rate) = match path {
         Path::Link(rate) => (how.over, rate),
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
+        Path::Bridge => (Join::Bridge, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
     let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
@@ -330,7 +351,7 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
-        Join::Veth => None,
+        Join::Veth | Join::Bridge => None,
         _ => Some(attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?),
     };
     priority::be_punctual(Rank::Link);

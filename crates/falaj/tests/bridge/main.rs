@@ -31,7 +31,32 @@ const CASES: &[(&str, fn())] = &[
     ("interfaces_of_other_namespaces", elsewhere),
     ("interfaces_of_other_users_namespaces", somebody_elses),
     ("what_cannot_be_is_refused", refused),
+    ("where_there_is_no_xdp_packet_sockets_do_it", no_xdp),
 ];
+
+/// What is done again by AF_XDP, where `falaj doctor` says that there is such a thing: by root, in a network namespace.
+const BY_XDP: &[&str] = &[
+    "tcp_and_udp_pass_with_offloads_on",
+    "hostile_frames_stop_nothing",
+    "an_interface_that_vanishes_is_told_of_and_taken_again",
+    "it_leaves_nothing_behind",
+    "interfaces_of_other_namespaces",
+];
+
+/// Says to a case how it is to be done.
+const VIA: &str = "FALAJ_TEST_VIA";
+
+/// What a case adds to the command.
+fn via() -> Vec<String> {
+    std::env::var(VIA).map_or(Vec::new(), |via| vec!["--via".into(), via])
+}
+
+/// Whether `falaj doctor` has found AF_XDP.
+fn has_xdp() -> bool {
+    let findings = Ran::from(program(&["doctor", "--no-measuring", "--json"]).output().expect("it starts")).json();
+    let findings = findings["backends"].as_array().expect("a list").clone();
+    findings.iter().find(|finding| finding["what"] == "AF_XDP").expect("it is asked for")["works"] == true
+}
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -55,14 +80,20 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
     let possible = possible.is_ok_and(|status| status.success());
-    let trial = |&(name, _): &(&'static str, fn())| {
-        Trial::ignorable_test(name, move || {
+    let trial = |name: &'static str, via: Option<&'static str>| {
+        let title = via.map_or(name.to_owned(), |via| format!("{name}::{via}"));
+        Trial::ignorable_test(title, move || {
             if !possible {
                 return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
             }
+            if via.is_some() && !has_xdp() {
+                return Ok(Completion::ignored_with("there is no AF_XDP here: falaj doctor says why"));
+            }
             let me = std::env::current_exe().expect("a path");
             let mut command = Command::new("timeout");
-            command.args(["-s", "KILL", "60", "unshare", "-Urn"]).arg(me).args(["--case", name]);
+            command.args(["-s", "KILL", "60", "unshare", if via.is_some() { "-n" } else { "-Urn" }]);
+            command.arg(me).args(["--case", name]);
+            via.map(|via| command.env(VIA, via));
             let output = command.stdin(Stdio::null()).output().expect("it starts");
             if output.status.success() {
                 return Ok(Completion::Completed);
@@ -70,7 +101,9 @@ fn main() -> ExitCode {
             Err(format!("{:?}", Ran::from(output)).replace("\\n", "\n").into())
         })
     };
-    libtest_mimic::run(&arguments, CASES.iter().map(trial).collect()).exit_code()
+    let cases = CASES.iter().map(|&(name, _)| trial(name, None));
+    libtest_mimic::run(&arguments, cases.chain(BY_XDP.iter().map(|name| trial(name, Some("xdp")))).collect())
+        .exit_code()
 }
 
 // ------------------------------------------------------------------------------------------------------------ tools
@@ -100,10 +133,12 @@ struct Bridge {
 
 impl Bridge {
     fn start(args: &[&str]) -> Bridge {
-        let mut child = program(&[&["bridge"], args].concat()).spawn().expect("the program starts");
+        let mut child = program(&[&["bridge"], args].concat()).args(via()).spawn().expect("the program starts");
         let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
         let mut bridge = Bridge { child, said };
-        bridge.says("falaj: forwarding between ");
+        // By what was asked for: it would be said first.
+        let first = bridge.said.next().expect("it says something").expect("text");
+        assert!(first.starts_with("falaj: forwarding between "), "{first}");
         bridge
     }
 
@@ -370,7 +405,7 @@ fn elsewhere() {
     let me = env!("CARGO_BIN_EXE_falaj");
     // In a user namespace of its own it is a stranger to this one; one that was made from here may enter.
     let mut command = Command::new("unshare");
-    command.args(["-n", me, "bridge", &near, &far]).stderr(Stdio::piped()).stdin(Stdio::null());
+    command.args(["-n", me, "bridge", &near, &far]).args(via()).stderr(Stdio::piped()).stdin(Stdio::null());
     let mut child = command.spawn().expect("it starts");
     let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
     let mut bridge = Bridge { child, said };
@@ -385,6 +420,21 @@ fn elsewhere() {
     let ran: Ran = command.output().expect("it starts").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("cannot enter the network namespace"), "{ran:?}");
+}
+
+/// A user namespace is not enough for AF_XDP.
+fn no_xdp() {
+    let (mut a, mut b) = hosts();
+    let mut child = program(&["bridge", "a1", "b1", "--via", "xdp"]).spawn().expect("the program starts");
+    let said = BufReader::new(child.stderr.take().expect("a pipe")).lines();
+    let mut bridge = Bridge { child, said };
+    let first = bridge.said.next().expect("it says something").expect("text");
+    let reason =
+        first.strip_prefix("falaj: a1: cannot ").and_then(|rest| rest.strip_suffix(": packet sockets instead"));
+    assert!(reason.is_some(), "{first}");
+    bridge.says("falaj: forwarding between a1 and b1");
+    pass_between(&mut a, &mut b, B[0]);
+    bridge.end();
 }
 
 /// Hosts in a user namespace of their own; they talk when told to.

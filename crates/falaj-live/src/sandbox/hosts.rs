@@ -1,0 +1,385 @@
+//! Any number of sides, each in namespaces of its own, and what holds them.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::{fs, io};
+
+use nix::errno::Errno;
+use nix::sched::CloneFlags;
+
+use super::control::{self, Message, Received};
+use super::init::Init;
+use super::network;
+use super::plan::{Plan, interface};
+use super::sys::{self, Cloned};
+use super::terminal::Terminal;
+use super::userns::{self, Identity};
+use super::{End, Error, Event, Join, Step, Subnet, UserNamespace, wait};
+use crate::packet::{self, PacketSocket};
+use crate::tap::Tap;
+
+/// What holds for all sides.
+pub(crate) struct All {
+    pub(crate) tso: bool,
+    pub(crate) join: Join,
+    pub(crate) user_namespace: UserNamespace,
+    /// Of the way out.
+    pub(crate) subnet: Subnet,
+    pub(crate) resolver: Option<String>,
+    /// Whether the sides are the ends of one link, the near one first.
+    pub(crate) ends: bool,
+}
+
+/// Where an interface of a side is read and written.
+#[derive(Debug)]
+pub enum Joint {
+    /// It is a TAP.
+    Tap(Tap),
+    /// It is one of a veth pair, with a packet socket at the other one.
+    Packet(Arc<PacketSocket>),
+}
+
+/// Sides and what holds them, by their numbers; dropping it kills whatever still runs there.
+///
+/// What a [`Sandbox`](super::Sandbox) says of the caller's signals and thread holds here too.
+#[derive(Debug)]
+pub struct Hosts {
+    held: Vec<Held>,
+    ends: bool,
+    no_tap: Option<Error>,
+    own_users: bool,
+    terminal: Terminal,
+}
+
+/// The caller's hold on one side.
+#[derive(Debug)]
+struct Held {
+    init: Cloned,
+    control: OwnedFd,
+    /// One for each interface; `None`: it was taken, or there is none.
+    joints: Vec<Option<Joint>>,
+    /// There is a command that was not started yet.
+    waiting: bool,
+    /// The command was started and has not been seen to end.
+    running: bool,
+    closed: bool,
+}
+
+impl Held {
+    /// Kills process 1 of the side, and with it all others there.
+    fn kill(&self) {
+        // Fails only if it is dead already.
+        let _ = sys::pidfd_signal(self.init.pidfd.as_fd(), nix::libc::SIGKILL);
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.kill();
+        // Process 1 can be waited for only when all others of the side are gone.
+        wait(&self.init);
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        // All at once: the kernel takes tens of milliseconds to remove one side's interface, and the other sides
+        // should not go on meanwhile, alone.
+        for side in &self.held {
+            side.kill();
+        }
+    }
+}
+
+impl Hosts {
+    /// Makes the sides and the interfaces of each; the commands wait for [`Hosts::go`].
+    pub(crate) fn start(plans: Vec<Plan>, all: &All) -> Result<Hosts, Error> {
+        let failed = |step| move |errno| Error::new(step, None, errno);
+        if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() > 1) {
+            return Err(Error { step: Step::OneThread, end: None, errno: 0 });
+        }
+        let own_users = all.user_namespace == UserNamespace::Always || userns::needed();
+        let wanted: Vec<(bool, usize)> =
+            plans.iter().map(|plan| (plan.side.command.is_some(), plan.attachments.len())).collect();
+        let (mut controls, mut inits) = (Vec::new(), Vec::new());
+        for (n, plan) in plans.into_iter().enumerate() {
+            let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
+            controls.push(ours);
+            inits.push(Init {
+                plan,
+                control: theirs,
+                end: if n == 0 { End::Near } else { End::Far },
+                tso: all.tso,
+                join: all.join,
+                own_users,
+                subnet: all.subnet,
+                resolver: all.resolver.clone(),
+                between: None,
+            });
+        }
+        let born = bear(inits, own_users);
+        // From here on the sides are held, and dropping them ends them.
+        let mut held = Vec::new();
+        let mut failure = None;
+        for ((cloned, control), &(waiting, interfaces)) in born.into_iter().zip(controls).zip(&wanted) {
+            let joints = (0..interfaces).map(|_| None).collect();
+            match cloned {
+                Ok(init) => held.push(Held { init, control, joints, waiting, running: false, closed: false }),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if failure.is_some() || held.len() != wanted.len() {
+            return Err(failure.unwrap_or(Error::new(Step::Namespaces, None, Errno::EPROTO)));
+        }
+        let mut hosts = Hosts { held, ends: all.ends, no_tap: None, own_users, terminal: Terminal::hold() };
+        hosts.join(all.join)?;
+        Ok(hosts)
+    }
+
+    /// Sees to it that all sides have their ends of the links.
+    fn join(&mut self, join: Join) -> Result<(), Error> {
+        if matches!(join, Join::Veth | Join::Bridge) {
+            let [near, far] = End::BOTH.map(End::index);
+            let namespace = self.await_message(far, Message::Namespace)?;
+            self.send(near, Message::Link, namespace)?;
+            self.await_message(near, Message::Ready)?;
+            self.send(far, Message::Link, None)?;
+            self.await_message(far, Message::Ready)?;
+            return Ok(());
+        }
+        for side in 0..self.held.len() {
+            for n in 0..self.held[side].joints.len() {
+                let failed = |step, errno| Error::new(step, self.end(side), errno);
+                let joint = match self.await_any(side)? {
+                    (Message::Ready, Some(tap)) => Joint::Tap(Tap::adopt(tap)),
+                    (Message::Packet(step, errno), Some(socket)) => {
+                        let socket = PacketSocket::adopt(socket, network::OUTER, false);
+                        let socket = socket.map_err(|(step, errno)| failed(step, errno))?;
+                        let why = step.map(|step| Error { step, end: self.end(side), errno });
+                        self.no_tap = why.or(self.no_tap);
+                        Joint::Packet(Arc::new(socket))
+                    }
+                    _ => return Err(failed(Step::HandOver, Errno::EPROTO)),
+                };
+                self.held[side].joints[n] = Some(joint);
+            }
+        }
+        Ok(())
+    }
+
+    /// Which end of the link a side is, where there is but one.
+    fn end(&self, side: usize) -> Option<End> {
+        End::BOTH.get(side).copied().filter(|_| self.ends)
+    }
+
+    pub(crate) fn send(&self, side: usize, message: Message, namespace: Option<OwnedFd>) -> Result<(), Error> {
+        let sent = control::send(&self.held[side].control, message, namespace.as_ref().map(AsFd::as_fd));
+        sent.map_err(|errno| Error::new(Step::HandOver, self.end(side), errno))
+    }
+
+    pub(crate) fn await_message(&self, side: usize, expected: Message) -> Result<Option<OwnedFd>, Error> {
+        match self.await_any(side)? {
+            (message, fd) if message == expected => Ok(fd),
+            _ => Err(Error { step: Step::Answer, end: self.end(side), errno: 0 }),
+        }
+    }
+
+    fn await_any(&self, side: usize) -> Result<(Message, Option<OwnedFd>), Error> {
+        let end = self.end(side);
+        match control::receive(&self.held[side].control, true) {
+            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end, errno }),
+            Ok(Received::Message(message, fd)) => Ok((message, fd)),
+            Ok(_) => Err(Error { step: Step::Answer, end, errno: 0 }),
+            Err(errno) => Err(Error::new(Step::Answer, end, errno)),
+        }
+    }
+
+    /// Starts the command of a side; does nothing if it has none, or was started before.
+    ///
+    /// # Errors
+    /// `EPIPE` if the side is gone.
+    pub fn go(&mut self, side: usize) -> io::Result<()> {
+        let side = &mut self.held[side];
+        if side.waiting {
+            control::send(&side.control, Message::Go, None)?;
+            side.waiting = false;
+            side.running = true;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn joint(&self, side: usize, n: usize) -> Option<&Joint> {
+        self.held[side].joints.get(n)?.as_ref()
+    }
+
+    /// Takes the `n`-th interface of a side. Dropping a TAP removes the interface.
+    pub(crate) fn take_joint(&mut self, side: usize, n: usize) -> Option<Joint> {
+        self.held[side].joints.get_mut(n)?.take()
+    }
+
+    /// Why there are packet sockets where [`Join::Auto`] would rather have had TAPs.
+    pub fn no_tap(&self) -> Option<&Error> {
+        self.no_tap.as_ref()
+    }
+
+    /// How many sides there are.
+    pub fn count(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Readable when [`Hosts::read_event`] has news of this side.
+    pub fn control_fd(&self, side: usize) -> BorrowedFd<'_> {
+        self.held[side].control.as_fd()
+    }
+
+    /// The next news of a side, if there is any; never waits.
+    ///
+    /// # Errors
+    /// What `recvmsg(2)` says, which is nothing in ordinary life.
+    pub fn read_event(&mut self, side: usize) -> io::Result<Option<Event>> {
+        let side = &mut self.held[side];
+        if side.closed {
+            return Ok(None);
+        }
+        let event = match control::receive(&side.control, false)? {
+            Received::Nothing => return Ok(None),
+            Received::Message(Message::Exited(exit), _) => Event::Exited(exit),
+            Received::Message(..) => return Err(Errno::EPROTO.into()),
+            Received::Closed => {
+                side.closed = true;
+                Event::Closed
+            }
+        };
+        side.running = false;
+        // While another side's command runs, the terminal may be that one's.
+        if !self.held.iter().any(|side| side.running) {
+            self.terminal.take_back();
+        }
+        Ok(Some(event))
+    }
+
+    /// Whether the side is gone, and its descriptor says nothing more.
+    pub fn is_closed(&self, side: usize) -> bool {
+        self.held[side].closed
+    }
+
+    /// Passes a signal to the command of a side; does nothing if none runs.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is no such signal, `EPIPE` if the side is gone.
+    pub fn signal(&self, side: usize, signal: i32) -> io::Result<()> {
+        nix::sys::signal::Signal::try_from(signal)?;
+        Ok(control::send(&self.held[side].control, Message::Signal(signal), None)?)
+    }
+
+    /// Packets that all sides' interfaces lost on their way out because nobody read them in time. `None` if the kernel
+    /// does not say.
+    pub fn unread(&self) -> Option<u64> {
+        /// The column of /proc/net/dev, counted after the interface's name.
+        const DROPPED_OUTGOING: usize = 11;
+        let of = |side: &Held, n: usize| -> Option<u64> {
+            if let Some(Joint::Packet(packet)) = &side.joints[n] {
+                return Some(packet.unread());
+            }
+            let text = fs::read_to_string(format!("/proc/{}/net/dev", side.init.pid)).ok()?;
+            let name = interface(n);
+            let line = text.lines().find_map(|line| line.trim_start().strip_prefix(&name)?.strip_prefix(':'))?;
+            line.split_whitespace().nth(DROPPED_OUTGOING)?.parse().ok()
+        };
+        self.held.iter().flat_map(|side| (0..side.joints.len()).map(move |n| of(side, n))).sum()
+    }
+
+    /// Whether the sides are in a user namespace of their own.
+    pub(crate) fn has_own_users(&self) -> bool {
+        self.own_users
+    }
+
+    /// The number of a side's first process, for `nsenter --target` and the like.
+    pub fn pid(&self, side: usize) -> i32 {
+        self.held[side].init.pid
+    }
+}
+
+/// Brings the first processes of the sides into the world, each where it is to be, in their order.
+fn bear(inits: Vec<Init>, own_users: bool) -> Vec<Result<Cloned, Error>> {
+    let count = inits.len();
+    let (mut own, mut there) = (Vec::new(), Vec::new());
+    for (n, init) in inits.into_iter().enumerate() {
+        if init.plan.namespace.is_some() { there.push((n, init)) } else { own.push((n, init)) }
+    }
+    let mut born: Vec<Option<Result<Cloned, Error>>> = (0..count).map(|_| None).collect();
+    let (numbers, inits): (Vec<usize>, Vec<Init>) = own.into_iter().unzip();
+    let cloned = if own_users {
+        let identity = Identity::of_caller();
+        launch(inits, CloneFlags::CLONE_NEWUSER, move || identity.map().map_err(|errno| (Step::UserMap, errno)))
+    } else {
+        clone_inits(inits, CloneFlags::empty())
+    };
+    numbers.into_iter().zip(cloned).for_each(|(n, cloned)| born[n] = Some(cloned));
+    for (n, init) in there {
+        let namespace = init.plan.namespace.clone().unwrap_or_default();
+        let enter = move || packet::enter(&namespace).map_err(|errno| (Step::EnterNamespace, errno));
+        born[n] = launch(vec![init], CloneFlags::empty(), enter).pop();
+    }
+    born.into_iter().flatten().collect()
+}
+
+/// Clones the first processes of sides into namespaces of their own.
+fn clone_inits(inits: Vec<Init>, flags: CloneFlags) -> Vec<Result<Cloned, Error>> {
+    let flags = flags | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS;
+    inits
+        .into_iter()
+        .map(|init| {
+            let network = if init.plan.namespace.is_some() { CloneFlags::empty() } else { CloneFlags::CLONE_NEWNET };
+            sys::clone_process(flags | network, || init.run())
+                .map_err(|errno| Error::new(Step::Namespaces, None, errno))
+        })
+        .collect()
+}
+
+/// Clones the first processes of sides from within another user namespace, or another network namespace: by a process
+/// that has gone there.
+fn launch(
+    inits: Vec<Init>,
+    flags: CloneFlags,
+    go: impl FnOnce() -> Result<(), (Step, Errno)>,
+) -> Vec<Result<Cloned, Error>> {
+    let all = |step, errno| vec![Err(Error::new(step, None, errno))];
+    let count = inits.len();
+    if count == 0 {
+        return Vec::new();
+    }
+    let (ours, theirs) = match control::pair() {
+        Ok(pair) => pair,
+        Err(errno) => return all(Step::Sockets, errno),
+    };
+    let step = if flags.is_empty() { Step::EnterNamespace } else { Step::UserNamespace };
+    let launcher = sys::clone_process(flags, move || {
+        let born = match go() {
+            Ok(()) => clone_inits(inits, CloneFlags::CLONE_PARENT),
+            Err((step, errno)) => all(step, errno),
+        };
+        for cloned in born {
+            let _ = match &cloned {
+                Ok(init) => control::send(&theirs, Message::Born(init.pid), Some(init.pidfd.as_fd())),
+                Err(error) => control::send(&theirs, Message::Failed(error.step, error.errno), None),
+            };
+        }
+        0
+    });
+    let launcher = match launcher {
+        Ok(launcher) => launcher,
+        Err(errno) => return all(step, errno),
+    };
+    let mut born = Vec::with_capacity(count);
+    while born.len() < count {
+        born.push(match control::receive(&ours, true) {
+            Ok(Received::Message(Message::Born(pid), Some(pidfd))) => Ok(Cloned { pid, pidfd }),
+            Ok(Received::Message(Message::Failed(step, errno), _)) => Err(Error { step, end: None, errno }),
+            Err(errno) => Err(Error::new(Step::Namespaces, None, errno)),
+            Ok(_) => break,
+        });
+    }
+    wait(&launcher);
+    born
+}

@@ -1,0 +1,121 @@
+//! Reads hosts: which links they are at the ends of.
+
+use crate::diagnostics::Problem;
+use crate::keys;
+use crate::model::{Host, ROUTER};
+use crate::nearest;
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::units::quoted;
+use std::ops::Range;
+use toml::de::DeTable;
+
+/// Names that mean something else already.
+const TAKEN: [&str; 2] = [ROUTER, "localhost"];
+
+/// Reads one `[host.NAME]` after the other.
+pub(crate) struct Reader<'a> {
+    /// Of the links.
+    names: &'a [&'a str],
+    /// `None`: something is wrong with it, which was said.
+    hosts: Vec<Option<Host>>,
+    /// By link, the hosts at its ends.
+    ends: Vec<Vec<String>>,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(names: &'a [&'a str]) -> Reader<'a> {
+        Reader { names, hosts: Vec::new(), ends: vec![Vec::new(); names.len()] }
+    }
+
+    pub(crate) fn host<'t>(
+        &mut self,
+        name: &str,
+        table: &'t DeTable<'t>,
+        at: Range<usize>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let fields = fields(table, at.clone(), format!("host {}", quoted(name)), keys::HOST, &[], problems);
+        let mut whole = name_is_fit(name, &at, problems);
+        let mut links = Vec::new();
+        let Got::Given(Datum::Names(given)) = get(&[&fields], &keys::HOST[0], problems) else {
+            return self.hosts.push(None);
+        };
+        for (link, at) in given {
+            match self.link(name, link, &at, &links, problems) {
+                Some(link) => links.push(link),
+                None => whole = false,
+            }
+        }
+        self.hosts.push(whole.then(|| Host { name: name.to_owned(), links }));
+    }
+
+    /// One of its links, if it is one and has an end left.
+    fn link(
+        &mut self,
+        host: &str,
+        link: &str,
+        at: &Range<usize>,
+        before: &[usize],
+        problems: &mut Vec<Problem>,
+    ) -> Option<usize> {
+        let Some(found) = self.names.iter().position(|name| *name == link) else {
+            let mut problem = Problem::error(at.clone(), format!("there is no link {}", quoted(link)));
+            if let Some(near) = nearest::among(link, self.names.iter().copied()) {
+                problem = problem.label(format!("did you mean {}?", quoted(near)));
+            }
+            problems.push(problem.help(format!("links: {}", nearest::list(self.names.iter().copied()))));
+            return None;
+        };
+        let ends = &mut self.ends[found];
+        let problem = if before.contains(&found) {
+            Problem::error(at.clone(), format!("host {} is at both ends of link {}", quoted(host), quoted(link)))
+                .help("write each link once; a link leads to another host, or to the router")
+        } else if let [first, second] = &ends[..] {
+            Problem::error(at.clone(), format!("link {} has a third end", quoted(link))).help(format!(
+                "it lies between {} and {}; give {} a link of its own",
+                quoted(first),
+                quoted(second),
+                quoted(host)
+            ))
+        } else {
+            ends.push(host.to_owned());
+            return Some(found);
+        };
+        problems.push(problem);
+        None
+    }
+
+    /// All of them; where there are any, each link has one.
+    pub(crate) fn all(self, file: &Fields<'_>, problems: &mut Vec<Problem>) -> Option<Vec<Host>> {
+        let alone = self.names.iter().zip(&self.ends).find(|(_, ends)| ends.is_empty());
+        let hosts = self.hosts.into_iter().collect::<Option<Vec<_>>>()?;
+        if let (Some(field), Some((link, _)), false) = (file.field("host"), alone, hosts.is_empty()) {
+            problems.push(
+                Problem::error(field.at.clone(), format!("link {} has no host", quoted(link)))
+                    .help("where there are hosts, each link is named by one or two of them"),
+            );
+        }
+        // A `host` that is no table of tables was told of where it was read.
+        file.field("host").is_none_or(|field| field.datum.is_some()).then_some(hosts)
+    }
+}
+
+/// It is to be found by its name, and a variable's name is made of it.
+fn name_is_fit(name: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> bool {
+    if TAKEN.contains(&name) {
+        problems.push(
+            Problem::error(at.clone(), format!("no host can be called {}", quoted(name)))
+                .help(format!("`{ROUTER}` is the one in the middle, and `localhost` each host itself")),
+        );
+        return false;
+    }
+    let fit = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_fit =
+        (1..=63).contains(&name.len()) && name.chars().all(fit) && !name.starts_with('-') && !name.ends_with('-');
+    if !is_fit {
+        problems.push(Problem::error(at.clone(), format!("{} cannot be the name of a host", quoted(name))).help(
+            "a host is found by its name: 1 to 63 lower-case letters, digits and `-`, which neither begins nor ends it",
+        ));
+    }
+    is_fit
+}
