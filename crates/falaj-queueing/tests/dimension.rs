@@ -73,8 +73,10 @@ fn the_whole_way_is_as_simulated_elsewhere() {
     let policy = Policy { size: 62, timeout: Some(200e-6) };
     let machine = Machine { guests: 1, policy, service, room: 1000, shared: true };
     for (rate, delay) in [(100e3, 321.0), (200e3, 346.0), (400e3, 264.0), (600e3, 128.0)] {
-        let found = forward(&machine, rate, 300_000, 3).unwrap();
-        assert!((found.delay.mean * 1e6 / delay - 1.0).abs() < 0.02, "{rate}: {found:?}");
+        let found = forward(&machine, rate, 1_000_000, 3).unwrap();
+        // Which packet of a container opens the next one drifts slowly: intervals are wide where most are full.
+        let off = 0.02 * delay + 1e6 * found.delay.half_width.unwrap();
+        assert!((found.delay.mean * 1e6 - delay).abs() < off, "{rate}: {found:?}");
         assert!(found.loss == 0.0 && found.jitter < 2.0 * 200e-6 + service.mean(62.0), "{rate}: {found:?}");
     }
     // One by one it is full at 80 Kp/s, aggregated at 800.
