@@ -106,6 +106,15 @@ struct Entrance {
     classifier: Classifier,
     account: Account,
     masks: Masks,
+    /// Any of that depends on a packet's key.
+    wants_key: bool,
+}
+
+impl Entrance {
+    fn new(classifier: Classifier, account: Account, masks: Masks) -> Entrance {
+        let wants_key = classifier.wants_key() || !masks.is_none();
+        Entrance { classifier, account, masks, wants_key }
+    }
 }
 
 /// A packet within.
@@ -173,11 +182,7 @@ impl Network {
         if rules.as_ref().is_some_and(RuleSet::pass) {
             pipes.extend([unlimited(), unlimited()]);
         }
-        let entrance = |place: &Place| Entrance {
-            classifier: place.classifier.clone(),
-            account: place.account,
-            masks: place.pipe.masks.clone(),
-        };
+        let entrance = |place: &Place| Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone());
         let places = spec.places.iter().map(entrance).collect();
         Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
     }
@@ -204,8 +209,7 @@ impl Network {
 
     /// Does what becomes of a packet that comes this way depend on its key?
     pub fn wants_key(&self, way: usize) -> bool {
-        let wants = |place: &Entrance| place.classifier.wants_key() || !place.masks.is_none();
-        self.rules.is_some() || self.places.get(way).is_some_and(wants) || self.heeds_labels()
+        self.rules.is_some() || self.places.get(way).is_some_and(|place| place.wants_key) || self.heeds_labels()
     }
 
     /// Does any pipe look at labels?
@@ -486,7 +490,7 @@ impl Network {
         self.heeds = heeds(&self.engine);
         for Sorting { pipe, classifier, account, masks } in sorted {
             if let Some(place) = self.places.get_mut(pipe.0 as usize) {
-                *place = Entrance { classifier, account, masks };
+                *place = Entrance::new(classifier, account, masks);
             }
         }
         if !self.hops.is_empty() && !flows.is_empty() {

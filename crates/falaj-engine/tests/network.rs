@@ -1,19 +1,22 @@
 //! Several pipes and rules: what leaves when, and what is counted.
 
 use falaj_engine::account::Account;
+use falaj_engine::change::{Change, Fate};
 use falaj_engine::classifier::{Classifier, Match, Net, Protocol};
+use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::engine::Emit;
 use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Network, NetworkSpec, Packet, Place, Refused};
+use falaj_engine::network::{Network, NetworkSpec, Packet, Place, Refused, Sorting};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, Taken, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
-use falaj_engine::{Output, PipeId, Why};
-use falaj_sched::label::Label;
-use falaj_sched::params::{FlowSetup, Setup, Values};
+use falaj_engine::{Output, PipeId, Prepared, Why};
+use falaj_sched::label::{Ecn, Label};
+use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
+use falaj_sched::policy::Policy;
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -64,13 +67,8 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
         }
         match ran.network.route(&key(dport), 0, 1000) {
             Ok(entry) => {
-                ran.network.enter(
-                    entry,
-                    &key(dport),
-                    Packet { handle, length: 1000, label: Label::default() },
-                    at(ms),
-                    &mut out,
-                );
+                let packet = Packet { handle, length: 1000, label: Label::default() };
+                ran.network.enter(entry, &key(dport), packet, at(ms), &mut out);
             }
             Err(why) => ran.refused.push((handle, why)),
         }
@@ -195,4 +193,78 @@ fn copies_go_on_and_every_packet_ends_once() {
     ran.left.iter().map(|e| e.handle).chain(ran.dropped.iter().map(|d| d.0)).for_each(|n| ended[n as usize] += 1);
     assert!(ended.iter().all(|times| *times == 1));
     assert!(counters(0).duplicated > 200 && counters(2).lost > 150 && ran.copies.len() > 200);
+}
+
+/// Sends packets of 1000 B with these ports at these milliseconds, all with these ECN bits; `None` where one is refused.
+fn labelled(
+    network: &mut Network,
+    packets: impl IntoIterator<Item = (u64, u16)>,
+    ecn: Ecn,
+    out: &mut Vec<Output>,
+) -> Option<()> {
+    for (handle, (ms, dport)) in packets.into_iter().enumerate() {
+        let entry = network.route(&key(dport), 0, 1000).ok()?;
+        let label = Label { ecn, connection: 0 };
+        let packet = Packet { handle: handle as u32, length: 1000, label };
+        network.enter(entry, &key(dport), packet, Time::ZERO + Span::from_millis(ms), out);
+    }
+    Some(())
+}
+
+/// A mask of the second link looks at what the packet was when it entered the first one.
+#[test]
+fn masks_and_labels_are_those_of_the_packet_in_every_link() {
+    let plain = Impairments::default;
+    let chain = || spec(vec![link(3, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
+    let mut masked = chain();
+    let mask = Mask { dport: true, ..Mask::default() };
+    masked.places[2].pipe.masks.link = Some(Each { mask, most: 9, expire: Span::from_secs(10) });
+    let ran = run(&masked, &[(0, 1), (0, 2), (0, 1), (0, 3)], true);
+    let report = ran.network.report(PipeId(2), None, 9).expect("it has a mask");
+    assert_eq!((report.made, report.total.packets()), (3, 4));
+    assert!(ran.network.report(PipeId(0), None, 9).is_none());
+
+    // The first link is too fast for a queue; the second one's marks who may be marked, and drops the others.
+    let mut managed = chain();
+    managed.places[0].pipe.setup.rate = Rate::from_mbit(1000);
+    let values = Values::default()
+        .with("ecn", Value::Choice("yes"))
+        .with("target", Value::Span(Span::from_millis(5)))
+        .with("interval", Value::Span(Span::from_millis(50)));
+    let policy = Policy::new("codel", &values, Limit::Packets(50)).expect("a policy").expect("one of a queue");
+    managed.places[2].pipe.setup.flows[0].values.set(POLICY, Value::Policy(policy));
+    for ecn in [Ecn::Ect0, Ecn::Not] {
+        let (mut network, mut out) = (Network::new(&managed).expect("pipes"), Vec::new());
+        assert!(network.heeds_labels());
+        labelled(&mut network, (0..600).map(|n| (n * 9 / 10, 1)), ecn, &mut out).expect("all enter");
+        network.poll(Time(Time::NEVER.0 - 1), &mut out);
+        let marked = out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.pipe == PipeId(2))).count() as u64;
+        let c = network.counters(PipeId(2), FlowId(0));
+        assert_eq!((marked, marked > 0), (c.marked, ecn == Ecn::Ect0));
+        assert_eq!(c.dropped_by_policy > 0, ecn == Ecn::Not);
+    }
+}
+
+/// What is between two links when the second one changes goes where its flow goes.
+#[test]
+fn a_change_finds_packets_between_links() {
+    let plain = Impairments::default;
+    let spec = spec(vec![link(5, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
+    let (mut network, mut out) = (Network::new(&spec).expect("pipes"), Vec::new());
+    labelled(&mut network, [(0, 1)], Ecn::Not, &mut out).expect("it enters");
+    let (pipe, mut after) = (PipeId(2), spec.places[2].pipe.clone());
+    after.setup.flows = vec![after.setup.flows[0].clone(); 2];
+    let fates = vec![Fate::Is(FlowId(1))];
+    let change = Change { pipe, spec: after, flows: fates.clone(), drop: false };
+    let prepared = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+    let nine = Match { dport: Some((9, 9)), ..Match::ANY };
+    let classifier = Classifier::new([&[nine][..], &[Match::ANY][..]]);
+    let sorted = vec![Sorting { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
+    // It left the first link at 1 ms, and comes to the second one at 6 ms.
+    let at = |ms| Time::ZERO + Span::from_millis(ms);
+    network.apply(prepared, &[(pipe, &fates)], sorted, at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
+    labelled(&mut network, [(4, 9), (4, 1)], Ecn::Not, &mut out).expect("all enter");
+    network.poll(Time(Time::NEVER.0 - 1), &mut out);
+    let sent = |flow| network.counters(pipe, FlowId(flow)).sent;
+    assert_eq!((sent(0), sent(1)), (1, 2));
 }
