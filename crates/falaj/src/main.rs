@@ -4,7 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
-//! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`check`], [`mod@fmt`], [`import`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
 //! | [`demo`] | `make demo`: the signature table, with and without isolation |
@@ -29,6 +29,7 @@ mod file;
 mod flags;
 mod fmt;
 mod impairments;
+mod import;
 mod link;
 mod live;
 mod measure;
@@ -104,6 +105,8 @@ enum Command {
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
     Fmt(fmt::Args),
+    /// Make a scenario of another tool's configuration: tc.
+    Import(import::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
     /// Links that many know by a name: their numbers, and where these are from.
@@ -138,6 +141,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
+        Command::Import(args) => import::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Presets => {
             show::say!("{}", falaj_scenario::presets().trim_end());
