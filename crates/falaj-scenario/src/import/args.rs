@@ -54,6 +54,12 @@ impl<'a> Args<'a> {
         self.at.checked_sub(1).and_then(|n| self.words.get(n))
     }
 
+    /// The words in a line.
+    pub(super) fn line(&self) -> String {
+        let words: Vec<&str> = self.words.iter().map(|w| w.text.as_str()).collect();
+        words.join(" ")
+    }
+
     /// From the first word to the last.
     pub(super) fn all(&self) -> Range<usize> {
         self.words.first().map_or(0, |w| w.at.start)..self.end().end

@@ -11,10 +11,12 @@
 mod amounts;
 mod args;
 mod draft;
+mod ipfw;
 mod lines;
 mod tc;
 
 use crate::diagnostics::{Diagnostics, Problem, Severity};
+pub use ipfw::ipfw;
 pub use tc::{Host, tc};
 
 /// What became of a file.

@@ -4,6 +4,7 @@
 //! times are the thread's own, so that a busy machine changes them little.
 
 mod io;
+mod kernel;
 mod release;
 mod sched;
 mod sim;
@@ -33,6 +34,8 @@ enum What {
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
     Release(release::Args),
+    /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
+    Kernel(kernel::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -44,6 +47,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
+        What::Kernel(args) => kernel::main(args),
         What::Io(args) => io::main(args),
     }
 }
