@@ -61,6 +61,16 @@ impl Account {
         }
     }
 
+    /// The length of the IP packet that is accounted as `accounted` bytes; the longest where padding makes several alike.
+    pub const fn to_ip(self, accounted: u32) -> u32 {
+        match self {
+            Account::Payload => accounted.saturating_add(IP_UDP),
+            Account::Ip => accounted,
+            Account::L2 => accounted.saturating_sub(ETHERNET),
+            Account::L1 => accounted.saturating_sub(ETHERNET + WIRE),
+        }
+    }
+
     /// Bytes accounted for the largest packet of a link whose largest IP packet is `mtu`.
     pub const fn largest(self, mtu: u32) -> u32 {
         self.from_ip(mtu)
@@ -108,6 +118,7 @@ mod tests {
         for account in [Account::Payload, Account::Ip, Account::L2, Account::L1] {
             for payload in 18..=65_507 {
                 assert_eq!(account.udp_payload(account.from_udp(payload)), Some(payload));
+                assert_eq!(account.to_ip(account.from_udp(payload)), payload + 28);
             }
             assert_eq!(account.udp_payload(account.from_udp(65_508)), None);
             assert_eq!(Account::from_name(account.name()), Some(account));

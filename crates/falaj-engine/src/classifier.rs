@@ -1,6 +1,8 @@
 //! Rules that say which packets are a flow's, tried in order.
 
 use crate::key::Key;
+use crate::lookup::Lookup;
+use crate::term::{Literal, Term};
 use falaj_sched::queue::FlowId;
 use std::fmt;
 use std::net::IpAddr;
@@ -87,6 +89,15 @@ impl Net {
         }
     }
 
+    /// Its lowest and its highest address, as numbers.
+    pub fn range(&self) -> (u128, u128) {
+        let low = match self.addr {
+            IpAddr::V4(a) => a.to_bits().into(),
+            IpAddr::V6(a) => a.to_bits(),
+        };
+        (low, low | u128::MAX.checked_shr(128 - u32::from(self.bits() - self.len)).unwrap_or(0))
+    }
+
     /// Is `addr` one of these?
     pub fn contains(&self, addr: IpAddr) -> bool {
         match (self.addr, addr) {
@@ -105,8 +116,10 @@ impl fmt::Display for Net {
 }
 
 /// What a packet must be like; a part that is `None` does not matter. All
-/// `None` ([`Match::ANY`]) takes every packet, IP or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+/// `None` and nothing more ([`Match::ANY`]) takes every packet, IP or not.
+///
+/// What a scenario's `match` says with `or` is several of these.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Match {
     /// The version of IP. Set also where addresses or the protocol decide it.
     pub version: Option<Version>,
@@ -121,11 +134,29 @@ pub struct Match {
     pub sport: Option<(u16, u16)>,
     /// Destination port, as `sport`.
     pub dport: Option<(u16, u16)>,
+    /// What must hold beside that.
+    pub more: Vec<Literal>,
 }
 
 impl Match {
     /// Takes every packet.
-    pub const ANY: Match = Match { version: None, protocol: None, src: None, dst: None, sport: None, dport: None };
+    pub const ANY: Match =
+        Match { version: None, protocol: None, src: None, dst: None, sport: None, dport: None, more: Vec::new() };
+
+    /// Takes the packets of which one thing is so.
+    pub fn of(literal: Literal) -> Match {
+        let mut one = Match::ANY;
+        match literal {
+            Literal { term: Term::Version(version), not: false } => one.version = Some(version),
+            Literal { term: Term::Protocol(protocol), not: false } => one.protocol = Some(protocol),
+            Literal { term: Term::Src(net), not: false } => one.src = Some(net),
+            Literal { term: Term::Dst(net), not: false } => one.dst = Some(net),
+            Literal { term: Term::Sport(from, to), not: false } => one.sport = Some((from, to)),
+            Literal { term: Term::Dport(from, to), not: false } => one.dport = Some((from, to)),
+            more => one.more.push(more),
+        }
+        one
+    }
 
     /// What takes the packets that both take; `None` if there are none.
     pub fn and(&self, other: &Match) -> Option<Match> {
@@ -145,6 +176,8 @@ impl Match {
             let (from, to) = (a.0.max(b.0), a.1.min(b.1));
             (from <= to).then_some(Some((from, to)))
         }
+        let mut more = self.more.clone();
+        more.extend(other.more.iter().filter(|l| !self.more.contains(l)).cloned());
         let both = Match {
             version: same(self.version, other.version)?,
             protocol: same(self.protocol, other.protocol)?,
@@ -152,23 +185,39 @@ impl Match {
             dst: net(self.dst, other.dst)?,
             sport: ports(self.sport, other.sport)?,
             dport: ports(self.dport, other.dport)?,
+            more,
         };
         let wants_ports = both.sport.is_some() || both.dport.is_some();
-        (!wants_ports || both.protocol.is_none_or(Protocol::has_ports)).then_some(both)
+        let possible = (!wants_ports || both.protocol.is_none_or(Protocol::has_ports)) && !both.contradicts_itself();
+        possible.then_some(both)
+    }
+
+    /// Does what must not hold follow from what must? Not all that is impossible is seen.
+    fn contradicts_itself(&self) -> bool {
+        let inside = |range: Option<(u16, u16)>, from: u16, to: u16| range.is_some_and(|r| from <= r.0 && r.1 <= to);
+        let within = |net: Option<Net>, wide: &Net| net.is_some_and(|n| wide.len <= n.len && wide.contains(n.addr));
+        let follows = |literal: &Literal| match &literal.term {
+            Term::Version(version) => self.version == Some(*version),
+            Term::Protocol(protocol) => self.protocol == Some(*protocol),
+            Term::Src(net) => within(self.src, net),
+            Term::Dst(net) => within(self.dst, net),
+            Term::Sport(from, to) => inside(self.sport, *from, *to),
+            Term::Dport(from, to) => inside(self.dport, *from, *to),
+            term => self.more.iter().any(|l| !l.not && l.term == *term),
+        };
+        self.more.iter().filter(|l| l.not).any(follows)
     }
 
     /// Does it take the packet with this key?
     pub fn takes(&self, key: &Key) -> bool {
-        let within = |port: u16, range: Option<(u16, u16)>| range.is_none_or(|(from, to)| (from..=to).contains(&port));
-        let has_ports = key.protocol.is_some_and(Protocol::has_ports) && key.ports.is_some();
-        let (sport, dport) = key.ports.unwrap_or_default();
-        self.version.is_none_or(|v| key.version() == Some(v))
-            && self.protocol.is_none_or(|p| key.protocol == Some(p))
-            && self.src.is_none_or(|net| key.src.is_some_and(|a| net.contains(a)))
-            && self.dst.is_none_or(|net| key.dst.is_some_and(|a| net.contains(a)))
-            && (has_ports || (self.sport.is_none() && self.dport.is_none()))
-            && within(sport, self.sport)
-            && within(dport, self.dport)
+        let holds = |term: Option<Term>| term.is_none_or(|term| term.holds(key));
+        holds(self.version.map(Term::Version))
+            && holds(self.protocol.map(Term::Protocol))
+            && holds(self.src.map(Term::Src))
+            && holds(self.dst.map(Term::Dst))
+            && holds(self.sport.map(|(from, to)| Term::Sport(from, to)))
+            && holds(self.dport.map(|(from, to)| Term::Dport(from, to)))
+            && self.more.iter().all(|literal| literal.holds(key))
     }
 
     /// Does it take every packet?
@@ -185,48 +234,50 @@ impl fmt::Display for Match {
         }
         let decided =
             self.src.or(self.dst).is_some() || matches!(self.protocol, Some(Protocol::ICMP | Protocol::ICMP6));
-        let ports = |name: &str, range: Option<(u16, u16)>| match range {
-            Some((from, to)) if from == to => Some(format!("{name} {from}")),
-            Some((from, to)) => Some(format!("{name} {from}-{to}")),
-            None => None,
-        };
         let terms = [
-            self.version.filter(|_| !decided).map(|v| if v == Version::V4 { "ip" } else { "ip6" }.to_owned()),
-            self.protocol.map(|p| p.to_string()),
-            self.src.map(|n| format!("src {n}")),
-            self.dst.map(|n| format!("dst {n}")),
-            ports("sport", self.sport),
-            ports("dport", self.dport),
+            self.version.filter(|_| !decided).map(Term::Version),
+            self.protocol.map(Term::Protocol),
+            self.src.map(Term::Src),
+            self.dst.map(Term::Dst),
+            self.sport.map(|(from, to)| Term::Sport(from, to)),
+            self.dport.map(|(from, to)| Term::Dport(from, to)),
         ];
-        f.write_str(&terms.into_iter().flatten().collect::<Vec<_>>().join(" "))
+        let terms = terms.into_iter().flatten().map(|term| Literal { term, not: false });
+        let terms = terms.chain(self.more.iter().cloned()).map(|literal| literal.to_string());
+        f.write_str(&terms.collect::<Vec<_>>().join(" "))
     }
 }
 
-/// The rules of one pipe, first match wins.
+/// Which flow of a pipe packets belong to: the first that takes them.
 #[derive(Debug, Clone, Default)]
 pub struct Classifier {
-    rules: Vec<(Match, FlowId)>,
+    lookup: Lookup,
+    /// The first flow takes every packet, whatever its key.
+    any: bool,
 }
 
 impl Classifier {
     /// One list of rules for each flow; flows are tried in order.
     pub fn new<'a>(flows: impl IntoIterator<Item = &'a [Match]>) -> Classifier {
-        let of = |(f, rules): (usize, &'a [Match])| rules.iter().map(move |&rule| (rule, FlowId(f as u32)));
-        Classifier { rules: flows.into_iter().enumerate().flat_map(of).collect() }
+        let flows: Vec<&[Match]> = flows.into_iter().collect();
+        let any = flows.first().is_some_and(|rules| rules.iter().any(Match::is_any));
+        Classifier { lookup: Lookup::new(flows.into_iter().map(|rules| (rules, None))), any }
+    }
+
+    /// Does it depend on a packet's key?
+    pub fn wants_key(&self) -> bool {
+        !self.any
     }
 
     /// The flow that the frame belongs to; `None` where no rule takes it.
     pub fn flow(&self, frame: &[u8]) -> Option<FlowId> {
-        let (first, flow) = self.rules.first()?;
-        if first.is_any() {
-            return Some(*flow);
-        }
-        self.flow_of(&Key::of_ethernet(frame))
+        if self.any { Some(FlowId(0)) } else { self.flow_of(&Key::of_ethernet(frame)) }
     }
 
     /// The same for a packet whose key is known.
+    #[inline]
     pub fn flow_of(&self, key: &Key) -> Option<FlowId> {
-        self.rules.iter().find(|(rule, _)| rule.takes(key)).map(|&(_, flow)| flow)
+        if self.any { Some(FlowId(0)) } else { self.lookup.find(key, 0, 0).map(FlowId) }
     }
 }
 
@@ -250,7 +301,7 @@ mod tests {
         let voice = Match { protocol: Some(Protocol::UDP), dport: Some((5000, 5009)), ..Match::ANY };
         let near = Match { src: Some(Net::new([10, 77, 0, 9].into(), 30)), ..Match::ANY };
         let v6 = Match { version: Some(Version::V6), ..Match::ANY };
-        let rules = Classifier::new([&[voice][..], &[v6, near][..], &[Match::ANY][..]]);
+        let rules = Classifier::new([&[voice.clone()][..], &[v6, near.clone()][..], &[Match::ANY][..]]);
         assert_eq!(rules.flow(&udp(1, 5004)), Some(FlowId(0)));
         assert_eq!(rules.flow(&udp(5004, 5010)), Some(FlowId(2)), "10.77.0.1 is not in 10.77.0.8/30");
         assert_eq!(rules.flow(b"no packet at all"), Some(FlowId(2)));

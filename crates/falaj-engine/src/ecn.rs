@@ -1,6 +1,6 @@
 //! The ECN bits of IP headers in Ethernet frames: read and written where they stand.
 
-use crate::key::Key;
+use crate::key::{Key, is_tag};
 use falaj_sched::draws::mix;
 use falaj_sched::label::{Ecn, Label};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ const TAG: usize = 4;
 /// Where the IP header begins, and its version; VLAN tags before it are passed over.
 fn header(frame: &[u8]) -> Option<(usize, u8)> {
     let mut at = ETHERNET;
-    while matches!(frame.get(at - 2..at)?, [0x81, 0x00] | [0x88, 0xa8]) {
+    while matches!(*frame.get(at - 2..at)?, [high, low] if is_tag(u16::from_be_bytes([high, low]))) {
         at += TAG;
     }
     let (kind, version) = (frame.get(at - 2..at)?, frame.get(at)? >> 4);
@@ -51,8 +51,7 @@ pub fn mark_ethernet(frame: &mut [u8]) {
 }
 
 /// What policies look at: the bits, and a number of the connection by addresses, protocol and ports.
-pub fn label_of_ethernet(frame: &[u8]) -> Label {
-    let key = Key::of_ethernet(frame);
+pub fn label(key: &Key) -> Label {
     let address = |address: Option<IpAddr>| match address {
         Some(IpAddr::V4(v4)) => u64::from(v4.to_bits()),
         Some(IpAddr::V6(v6)) => mix(v6.to_bits() as u64) ^ (v6.to_bits() >> 64) as u64,
@@ -61,7 +60,7 @@ pub fn label_of_ethernet(frame: &[u8]) -> Label {
     let (from, to) = key.ports.unwrap_or_default();
     let rest = u64::from(from) << 24 | u64::from(to) << 8 | u64::from(key.protocol.map_or(0, |p| p.0));
     let connection = mix(mix(mix(address(key.src)) ^ address(key.dst)) ^ rest);
-    Label { ecn: of_ethernet(frame), connection }
+    Label { ecn: key.tos.map_or(Ecn::Not, Ecn::from_bits), connection }
 }
 
 #[cfg(test)]
@@ -129,9 +128,9 @@ mod tests {
 
     #[test]
     fn connections_are_told_apart() {
-        let number = |port| label_of_ethernet(&frame(4, 1, port)).connection;
+        let number = |port| label(&Key::of_ethernet(&frame(4, 1, port))).connection;
         assert_eq!(number(9), number(9));
         assert_ne!(number(9), number(10));
-        assert_eq!(label_of_ethernet(&frame(6, 1, 9)).ecn, Ecn::Ect1);
+        assert_eq!(label(&Key::of_ethernet(&frame(6, 1, 9))).ecn, Ecn::Ect1);
     }
 }

@@ -117,6 +117,10 @@ pub enum Why {
     Discipline,
     /// The link lost it. It is told when its transmission begins.
     Lost,
+    /// Behind a link, a rule drops it.
+    Rule,
+    /// Behind a link, no flow of the next one takes it.
+    Unmatched,
     /// The policy of its queue dropped it, full or not.
     Policy,
     /// It did not fit any more when the pipe was changed, and was allowed to go.
@@ -310,6 +314,11 @@ impl Engine {
     /// packets, and owes or is owed nothing.
     pub fn forgettable(&mut self, pipe: PipeId, flow: FlowId, now: Time) -> bool {
         self.pipes[pipe.0 as usize].forgettable(flow, now)
+    }
+
+    /// How many flows each pipe has.
+    pub fn flows(&self) -> Vec<usize> {
+        self.pipes.iter().map(|pipe| pipe.flows()).collect()
     }
 
     /// When the next event is due; [`Time::NEVER`] if nothing happens without input.

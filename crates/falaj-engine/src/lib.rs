@@ -6,8 +6,10 @@
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
+//! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
 //! | [`change`] | changes of pipes while packets wait, all or nothing |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
+//! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
 //! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
 //! | [`container`] | packets that cross a boundary together |
@@ -33,7 +35,12 @@ pub mod fairness;
 pub mod framing;
 pub mod impair;
 pub mod key;
+pub mod lookup;
+pub mod network;
 pub mod pipe;
+pub mod rules;
+pub mod table;
+pub mod term;
 
 pub use change::Prepared;
 pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Unfit, Why};

@@ -25,7 +25,7 @@ fn each(most: u32, expire: u64) -> Each {
 /// What a packet from this address is to masks that look at the source.
 fn from(address: u32) -> Ids {
     let key = Key { src: Some(std::net::Ipv4Addr::from_bits(address).into()), ..Key::default() };
-    let id = each(1, 1).mask.id(&key, b"");
+    let id = each(1, 1).mask.id(&key);
     Ids { link: id, flow: id }
 }
 

@@ -5,16 +5,13 @@
 
 use crate::clock::monotonic;
 use crate::poll::Watch;
-use crate::port::{Masked, Port, Received, classified, label, mark, turn};
+use crate::port::{self, Port, Received, mark, turn};
 use crate::tap::Tap;
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
 use falaj_engine::container::Policy;
-use falaj_engine::each::{Ids, Masks};
 use falaj_engine::engine::Corrupt;
-use falaj_sched::label::Label;
+use falaj_engine::key::Key;
 use falaj_sched::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;
@@ -49,18 +46,15 @@ impl Guest {
         Ok((Guest { crossing }, child))
     }
 
-    /// As a port of the link, which classifies and accounts what comes from the guest.
-    pub fn port(self, classifier: Classifier, account: Account, masks: Masks) -> GuestPort {
-        GuestPort { crossing: self.crossing, classifier, account, masked: Masked::by(masks) }
+    /// As a port of the link.
+    pub fn port(self) -> GuestPort {
+        GuestPort { crossing: self.crossing }
     }
 }
 
 /// The link's port to a guest.
 pub struct GuestPort {
     crossing: Crossing,
-    classifier: Classifier,
-    account: Account,
-    masked: Masked,
 }
 
 /// Whatever goes wrong with the rings themselves is the end of the port.
@@ -72,9 +66,7 @@ impl GuestPort {
     fn unit(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         match self.crossing.receive(buffer).map_err(ended)? {
             None => Ok(None),
-            Some(Ok(length)) => {
-                Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
-            }
+            Some(Ok(length)) => Ok(Some(port::received(&buffer[..length]))),
             Some(Err(malformed)) => Err(io::Error::new(io::ErrorKind::InvalidData, malformed)),
         }
     }
@@ -117,24 +109,16 @@ impl Port for GuestPort {
         Ok(taken)
     }
 
+    fn key(&self, unit: &[u8]) -> Key {
+        port::key(unit)
+    }
+
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
     }
 
-    fn ids(&self) -> &Ids {
-        self.masked.ids()
-    }
-
-    fn label(&self, unit: &[u8]) -> Label {
-        label(unit)
-    }
-
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
-    }
-
-    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
-        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

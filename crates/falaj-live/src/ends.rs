@@ -118,14 +118,11 @@ fn addresses(source: &Source, direction: &Direction, number: u16) -> Result<(Soc
             [from.address().into(), to.address().into()]
         };
         for (sport, dport) in ports(rule, number) {
-            let key = Key {
-                src: Some(pair[0]),
-                dst: Some(pair[1]),
-                protocol: Some(Protocol::UDP),
-                ports: Some((sport, dport)),
-            };
+            let ends = [SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)];
+            let length = direction.account.to_ip(source.size);
+            let key = Key::of_ordinary(Protocol::UDP, ends[0], ends[1], length);
             if rules.flow_of(&key) == Some(FlowId(source.flow as u32)) {
-                return Ok((SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)));
+                return Ok((ends[0], ends[1]));
             }
         }
     }

@@ -18,7 +18,7 @@
 mod change;
 mod snapshot;
 
-pub use change::{Change, Changed, Flows, Rules};
+pub use change::{Change, Changed, Flows};
 pub use snapshot::{Counted, Snapshot};
 
 use crate::clock::Clock;
@@ -31,12 +31,16 @@ use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
 use falaj_engine::each::Report;
-use falaj_engine::engine::Unit;
+use falaj_engine::ecn;
+use falaj_engine::key::Key;
+use falaj_engine::network::{self, Entry, Network, Refused};
 use falaj_engine::pipe::Counters;
-use falaj_engine::{Engine, Output, PipeId};
+use falaj_engine::rules::Taken;
+use falaj_engine::{Output, PipeId};
+use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
-use falaj_traffic::capture::{Taken, Verdict};
+use falaj_traffic::capture::{self, Verdict};
 use falaj_traffic::meter::Meter;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -53,9 +57,6 @@ const REST: Span = Span::from_micros(50);
 /// What a port's turn takes of the processor, if it has so much to read.
 const TURN: Span = Span::from_micros(20);
 
-/// What the engine takes as a unit's length.
-const LONGEST: u32 = (1 << 31) - 1;
-
 /// Is this the end of a port, and not of one unit?
 fn is_gone(error: &io::Error) -> bool {
     use nix::libc::{EBADF, EBADFD, ENODEV};
@@ -70,7 +71,7 @@ fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
 pub struct Attached {
     /// The port.
     pub port: Box<dyn Port>,
-    /// Where its units go in.
+    /// Where its units go in; where there are rules, its direction alone counts.
     pub pipe: PipeId,
     /// The port, by its index, where they come out.
     pub leaves_at: usize,
@@ -141,7 +142,7 @@ impl LiveFlow {
 /// What was lost outside the engine, the link's fault or not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// No rule took them.
+    /// No rule took them, or no flow of their link.
     pub unmatched: u64,
     /// The port at the far end did not take them: no room, interface down, or
     /// not a frame that the kernel accepts.
@@ -196,18 +197,19 @@ pub enum Woken {
 /// A unit of which not all packets have got into their queue yet.
 #[derive(Clone, Copy)]
 struct Waiting {
-    port: usize,
     unit: u32,
     received: Received,
-    flow: FlowId,
+    key: Key,
     /// The packet that is next.
     next: u32,
+    /// Where that one enters, if it was asked.
+    entry: Option<Entry>,
 }
 
 /// Engine, ports and what is on its way between them.
 pub struct Forwarder {
     clock: Clock,
-    engine: Engine,
+    network: Network,
     ports: Vec<Attached>,
     options: Options,
     lead: Lead,
@@ -239,12 +241,15 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// `flows` says how many flows each pipe of the engine has.
-    pub fn new(clock: Clock, engine: Engine, flows: &[usize], ports: Vec<Attached>, options: Options) -> Forwarder {
+    /// The pipes that the network has carry what comes in at these ports.
+    pub fn new(clock: Clock, network: impl Into<Network>, ports: Vec<Attached>, options: Options) -> Forwarder {
+        let network = network.into();
+        let flows = network.flows();
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
-            engine,
+            flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
+            network,
             waiting: vec![None; ports.len()],
             ports,
             options,
@@ -260,7 +265,6 @@ impl Forwarder {
             arrived: 0,
             recorder: None,
             releases: Releases::new(options.slack),
-            flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             gone: vec![LiveFlow::default(); flows.len()],
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
@@ -305,7 +309,7 @@ impl Forwarder {
             if let Some(since) = spinning.take() {
                 self.awake.spun += now.since(since);
             }
-            self.engine.poll(now, &mut self.out);
+            self.network.poll(now, &mut self.out);
             self.note();
             let released = self.release(now)?;
             had_turn &= !released;
@@ -400,9 +404,9 @@ impl Forwarder {
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
             // There may be room then.
-            return self.engine.next_event().min(self.releases.next());
+            return self.network.next_event().min(self.releases.next());
         }
-        let due = self.releases.next().min(self.engine.next_due());
+        let due = self.releases.next().min(self.network.next_due());
         match self.options.timer {
             Timer::Spin | Timer::Hybrid => self.lead.before(due),
             Timer::Sleep => Time(due.0.saturating_add(self.options.slack.0)),
@@ -457,53 +461,65 @@ impl Forwarder {
             }
         };
         (self.read, self.gap) = (now, now.since(self.read));
-        let pipe = self.ports[i].pipe.0 as usize;
         let packets = received.packets();
-        let Some(flow) = received.flow else {
-            self.losses.unmatched += u64::from(packets);
-            return Ok(Some(now));
-        };
-        self.active[pipe][flow.index()] = now;
+        let wanted = received.flow.is_none() && self.network.wants_key(self.ports[i].pipe.0 as usize);
+        let key = if wanted { self.ports[i].port.key(&self.units.buffer()[..received.length]) } else { Key::default() };
         let Some(unit) = self.units.keep(received.length, i, received.train) else {
             self.losses.no_memory += u64::from(packets);
             return Ok(Some(now));
         };
-        self.admit(i, Waiting { port: i, unit, received, flow, next: 0 }, now);
+        self.admit(i, Waiting { unit, received, key, next: 0, entry: None }, now);
         Ok(Some(now))
     }
 
     /// The packets of a unit go to their queue, one behind the other, or wait for room.
     fn admit(&mut self, i: usize, mut arriving: Waiting, now: Time) {
-        let pipe = self.ports[i].pipe;
-        let Waiting { unit, received, flow, .. } = arriving;
+        let Waiting { unit, received, key, .. } = arriving;
         let packets = received.packets();
-        let heeds = self.engine.heeds_labels(pipe);
-        let label = heeds.then(|| self.ports[i].port.label(self.units.whole(unit)));
+        let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
-            let bytes = if arriving.next + 1 == packets { received.last } else { received.bytes };
-            let bytes = bytes.clamp(1, LONGEST);
+            let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
+            let entry = match arriving.entry.take().map_or_else(|| self.entry(i, &arriving, length), Ok) {
+                Ok(entry) => entry,
+                Err(why) => {
+                    arriving.next += 1;
+                    self.losses.unmatched += u64::from(why == Refused::Unmatched);
+                    self.units.refused(unit);
+                    self.releases.dropped(unit, &self.units);
+                    self.units.gone(unit, 1);
+                    continue;
+                }
+            };
             if self.options.when_full == WhenFull::Wait {
-                self.engine.poll(now, &mut self.out);
+                self.network.poll(now, &mut self.out);
                 // Where nothing will ever make room the queue is too small for it.
-                let ever = self.engine.next_event() != Time::NEVER;
-                if ever && !self.engine.has_room(pipe, flow, self.ports[i].port.ids(), bytes) {
-                    self.waiting[i] = Some(arriving);
+                let ever = self.network.next_event() != Time::NEVER;
+                if ever && !self.network.has_room(&entry, &key, length) {
+                    self.waiting[i] = Some(Waiting { entry: Some(entry), ..arriving });
                     break;
                 }
             }
+            let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
+            self.active[entry.pipe.0 as usize][flow.index()] = now;
             let packet = Packet { unit, index: arriving.next, number: self.arrived, arrival: now, flow, bytes };
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
-            // A port is not read while a unit of its waits: these are still that one's.
-            let ids = self.ports[i].port.ids();
-            let entering = Unit { flow, handle, bytes };
-            match label {
-                Some(label) => self.engine.input_labelled(pipe, entering, ids, label, now, &mut self.out),
-                None => self.engine.input_of(pipe, entering, ids, now, &mut self.out),
+            self.network.enter(entry, &key, network::Packet { handle, length, label }, now, &mut self.out);
+            if !self.network.has_rules() {
+                arriving.entry = Some(entry);
             }
         }
         self.note();
+    }
+
+    /// Where a packet enters: without rules, all of its unit.
+    fn entry(&mut self, i: usize, arriving: &Waiting, length: u32) -> Result<Entry, Refused> {
+        let pipe = self.ports[i].pipe;
+        match arriving.received.flow {
+            Some(flow) => Ok(self.network.straight(pipe, flow)),
+            None => self.network.route(&arriving.key, pipe.0 as usize, length),
+        }
     }
 
     /// Takes note of what the engine decided.
@@ -552,14 +568,17 @@ impl Forwarder {
                 }
             }
         }
+        for emit in self.network.passed() {
+            self.flows[emit.pipe.0 as usize][emit.flow.index()].delay.record(emit.end - emit.arrival);
+        }
     }
 
     /// Hands over what was due by `now`; says whether there was anything.
     fn release(&mut self, now: Time) -> io::Result<bool> {
         let mut any = false;
-        let engine = &self.engine;
+        let network = &self.network;
         while let Some(index) =
-            self.releases.due(now, &self.units, |burst| engine.soonest(PipeId(burst.pipe), burst.bytes, now))
+            self.releases.due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
         {
             any = true;
             let burst = self.releases.burst(index);
@@ -598,7 +617,7 @@ impl Forwarder {
         let mut flows = self.flows.clone();
         for (p, pipe) in flows.iter_mut().enumerate() {
             for (f, flow) in pipe.iter_mut().enumerate() {
-                flow.counters = self.engine.counters(PipeId(p as u32), FlowId(f as u32));
+                flow.counters = self.network.counters(PipeId(p as u32), FlowId(f as u32));
             }
         }
         flows
@@ -606,17 +625,22 @@ impl Forwarder {
 
     /// The engine's counters of one flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
-        self.engine.counters(pipe, flow)
+        self.network.counters(pipe, flow)
     }
 
-    /// What a mask made, of a flow or of the link; see [`Engine::report`].
+    /// What a mask made, of a flow or of the link; see [`Network::report`].
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
-        self.engine.report(pipe, flow, busiest)
+        self.network.report(pipe, flow, busiest)
     }
 
     /// What was lost outside the engine.
     pub fn losses(&self) -> Losses {
-        self.losses
+        Losses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
+    }
+
+    /// What each rule has taken so far.
+    pub fn taken(&self) -> &[Taken] {
+        self.network.taken()
     }
 
     /// What woke the loop so far, and what it did awake.
@@ -626,7 +650,7 @@ impl Forwarder {
 
     /// Anything left on its way?
     pub fn is_empty(&self) -> bool {
-        self.releases.is_empty() && self.engine.next_event() == Time::NEVER
+        self.releases.is_empty() && self.network.next_event() == Time::NEVER
     }
 
     /// The forwarder's clock.
@@ -640,5 +664,5 @@ fn record(recorder: &mut Recorder, units: &Units, packet: Packet, verdict: Verdi
     let Packet { unit, index, number, arrival, flow, bytes } = packet;
     let way = units.port(unit) as u32;
     let frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
-    recorder.take(&Taken { number, way, flow: flow.0, bytes, arrival, verdict }, frame);
+    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, arrival, verdict }, frame);
 }

@@ -2,12 +2,9 @@
 
 use crate::gso::Train;
 use crate::tap::Tap;
-use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
-use falaj_engine::each::{Ids, Masks, sort};
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
-use falaj_sched::label::Label;
+use falaj_engine::key::Key;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,10 +14,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 pub struct Received {
     /// Its bytes in the buffer.
     pub length: usize,
-    /// The flow that it belongs to; `None` if no rule takes it.
+    /// The flow that it belongs to, if the port knows; else its key says it.
     pub flow: Option<FlowId>,
-    /// Length of its packet as the link accounts it, or of each but the last;
-    /// what counts as nothing is taken for one byte.
+    /// Length of its IP packet, or of each but the last.
     pub bytes: u32,
     /// Length of its last packet.
     pub last: u32,
@@ -51,58 +47,25 @@ pub trait Port {
     fn longest(&self) -> usize;
     /// Reads one unit, if there is one; never waits.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
-    /// What the unit that was read last is to the masks of the link.
-    fn ids(&self) -> &Ids {
-        &Ids::NONE
-    }
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
+    /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
+    fn key(&self, unit: &[u8]) -> Key;
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
-    /// What policies of queues look at, of a unit that this port has read; by default nothing is known.
-    fn label(&self, unit: &[u8]) -> Label {
-        let _ = unit;
-        Label::default()
-    }
     /// Says in a unit that this port has read, and of which it knows that it may, that it met congestion.
     fn mark(&self, unit: &mut [u8]) {
         let _ = unit;
-    }
-
-    /// From now on units are sorted into flows and accounted like this. A port whose units are all of one flow does not mind.
-    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
-        let _ = (classifier, account, masks);
     }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
 
-/// A side of a sandbox. Packets are classified and accounted here, as the
-/// link behind it wants them.
+/// A side of a sandbox.
 pub struct TapPort {
     name: String,
     tap: Tap,
-    classifier: Classifier,
-    account: Account,
-    masked: Masked,
-}
-
-/// The masks of the link behind a port, and what the last unit was to them.
-#[derive(Debug, Default)]
-pub(crate) struct Masked {
-    masks: Masks,
-    ids: Ids,
-}
-
-impl Masked {
-    pub(crate) fn by(masks: Masks) -> Masked {
-        Masked { masks, ids: Ids::NONE }
-    }
-
-    pub(crate) fn ids(&self) -> &Ids {
-        &self.ids
-    }
 }
 
 const ETHERNET: usize = 14;
@@ -120,18 +83,24 @@ fn header(frame: &[u8]) -> usize {
     }
 }
 
-/// What a unit is to the link, by the frame behind its virtio-net header.
-pub(crate) fn classified(classifier: &Classifier, account: Account, masked: &mut Masked, unit: &[u8]) -> Received {
+/// What a unit is, by the frame behind its virtio-net header.
+pub(crate) fn received(unit: &[u8]) -> Received {
     let frame = unit.get(Tap::VNET_HEADER..).unwrap_or(&[]);
-    let length = unit.len();
-    let flow;
-    (flow, masked.ids) = sort(classifier, &masked.masks, frame);
-    let bytes = |ip: usize| account.from_ip(ip as u32);
+    let (length, flow) = (unit.len(), None);
     match Train::of(unit) {
         Some(train) => {
-            Received { length, flow, bytes: bytes(train.each()), last: bytes(train.last()), train: Some(train) }
+            Received { length, flow, bytes: train.each() as u32, last: train.last() as u32, train: Some(train) }
         }
-        None => Received::packet(length, bytes(frame.len().saturating_sub(header(frame))), flow),
+        None => Received::packet(length, frame.len().saturating_sub(header(frame)) as u32, flow),
+    }
+}
+
+/// The key of the frame behind a virtio-net header. Of several packets in one piece, the first one's length counts.
+pub(crate) fn key(unit: &[u8]) -> Key {
+    let key = Key::of_ethernet(unit.get(Tap::VNET_HEADER..).unwrap_or(&[]));
+    match Train::of(unit) {
+        Some(train) => Key { length: key.length.map(|_| train.each() as u32), ..key },
+        None => key,
     }
 }
 
@@ -140,11 +109,6 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
     Tap::finish_checksum(unit);
     let header = Tap::VNET_HEADER.min(unit.len());
     corrupt.turn(&mut unit[header..]);
-}
-
-/// What is known of the frame behind a virtio-net header.
-pub(crate) fn label(unit: &[u8]) -> Label {
-    ecn::label_of_ethernet(unit.get(Tap::VNET_HEADER..).unwrap_or(&[]))
 }
 
 /// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the bits.
@@ -156,13 +120,8 @@ pub(crate) fn mark(unit: &mut [u8]) {
 
 impl TapPort {
     /// `name` says whose interface `tap` is, to be read after "The link's".
-    pub fn new(name: String, tap: Tap, classifier: Classifier, account: Account) -> TapPort {
-        TapPort { name, tap, classifier, account, masked: Masked::default() }
-    }
-
-    /// The same for a link with these masks.
-    pub fn masked(self, masks: Masks) -> TapPort {
-        TapPort { masked: Masked::by(masks), ..self }
+    pub fn new(name: String, tap: Tap) -> TapPort {
+        TapPort { name, tap }
     }
 }
 
@@ -177,31 +136,23 @@ impl Port for TapPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.tap.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
-    }
-
-    fn ids(&self) -> &Ids {
-        self.masked.ids()
+        Ok(Some(received(&buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.tap.write(unit)
     }
 
+    fn key(&self, unit: &[u8]) -> Key {
+        key(unit)
+    }
+
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
     }
 
-    fn label(&self, unit: &[u8]) -> Label {
-        label(unit)
-    }
-
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
-    }
-
-    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
-        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -212,21 +163,21 @@ impl Port for TapPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use falaj_engine::account::Account;
     use std::os::unix::net::UnixDatagram;
 
     const MTU: u32 = 1500;
 
     /// A port that reads what is sent to the socket; as from a TAP, one unit at a time, cut off where it is too long.
-    fn port(account: Account) -> (TapPort, UnixDatagram) {
+    fn port() -> (TapPort, UnixDatagram) {
         let (kernel, tap) = UnixDatagram::pair().unwrap();
         tap.set_nonblocking(true).unwrap();
-        let all = Classifier::new([&[falaj_engine::classifier::Match::ANY][..]]);
-        (TapPort::new(String::new(), Tap::adopt(tap.into()), all, account), kernel)
+        (TapPort::new(String::new(), Tap::adopt(tap.into())), kernel)
     }
 
     /// What a frame with these tags around an IP packet of so many bytes is charged.
     fn charged(account: Account, tags: &[[u8; 2]], packet: usize) -> u32 {
-        let (mut port, kernel) = port(account);
+        let (mut port, kernel) = port();
         let mut unit = vec![0; Tap::VNET_HEADER + 12];
         tags.iter().for_each(|tag| unit.extend([tag[0], tag[1], 0, 5]));
         unit.extend([0x08, 0x00]);
@@ -234,14 +185,13 @@ mod tests {
         kernel.send(&unit).unwrap();
         let mut buffer = vec![0; port.longest()];
         let received = port.receive(&mut buffer).unwrap().unwrap();
-        assert_eq!(received.flow, Some(FlowId(0)));
-        received.bytes
+        account.from_ip(received.bytes)
     }
 
     /// A UDP datagram whose checksum is left to the device, as a kernel hands it over.
     #[test]
     fn a_wrong_bit_is_found_by_the_checksum() {
-        let (port, _kernel) = port(Account::L2);
+        let (port, _kernel) = port();
         let sum = |bytes: &[u8]| {
             let mut sum: u32 = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
             while sum > 0xffff {

@@ -4,9 +4,8 @@
 use crate::buffer;
 use crate::port::{Port, Received};
 use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
-use falaj_engine::each::Masks;
 use falaj_engine::engine::Corrupt;
+use falaj_engine::key::Key;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -17,16 +16,15 @@ pub struct RelayPort {
     socket: UdpSocket,
     to: SocketAddr,
     flow: FlowId,
-    account: Account,
 }
 
 impl RelayPort {
     /// Passes what comes on to `to`; the kernel chooses where to listen.
-    pub fn new(to: SocketAddr, flow: FlowId, account: Account) -> io::Result<RelayPort> {
+    pub fn new(to: SocketAddr, flow: FlowId) -> io::Result<RelayPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         buffer::enlarge(&socket);
-        Ok(RelayPort { socket, to, flow, account })
+        Ok(RelayPort { socket, to, flow })
     }
 
     /// Where to send to.
@@ -55,19 +53,19 @@ impl Port for RelayPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let length = unless_it_would_block(self.socket.recv(buffer))?;
-        Ok(length.map(|length| Received::packet(length, self.account.from_udp(length as u32), Some(self.flow))))
+        Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), Some(self.flow))))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         Ok(unless_it_would_block(self.socket.send_to(unit, self.to))?.is_some())
     }
 
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        corrupt.turn(unit);
+    fn key(&self, _: &[u8]) -> Key {
+        Key::default()
     }
 
-    fn sort_by(&mut self, _: Classifier, account: Account, _: Masks) {
-        self.account = account;
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        corrupt.turn(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -128,11 +128,6 @@ impl Units {
         self.about[unit as usize].port as usize
     }
 
-    /// All bytes of a unit.
-    pub(crate) fn whole(&self, unit: u32) -> &[u8] {
-        self.pool.unit(unit)
-    }
-
     /// The packets `from..to` of a unit as a unit of their own; `cut` is where it is made, if it must be.
     #[inline]
     pub(crate) fn part<'a>(&'a self, unit: u32, from: u32, to: u32, cut: &'a mut Vec<u8>) -> &'a [u8] {
@@ -182,6 +177,11 @@ impl Units {
     pub(crate) fn bytes_of(&mut self, handle: u32) -> (usize, &mut [u8]) {
         let unit = self.packets[handle as usize].unit;
         (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
+    }
+
+    /// One of its packets does not come to the engine.
+    pub(crate) fn refused(&mut self, unit: u32) {
+        self.about[unit as usize].undecided -= 1;
     }
 
     /// So many of its packets were handed over or dropped.

@@ -18,7 +18,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use falaj_engine::{Corrupt, Engine, PipeId};
+use falaj_engine::key::Key;
+use falaj_engine::network::Network;
+use falaj_engine::{Corrupt, PipeId};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Attached, Forwarder, LiveFlow, Losses, Options, Woken};
@@ -639,6 +641,9 @@ impl Port for Finishing {
         finish_checksum(&mut unit);
         self.port.transmit(&unit)
     }
+    fn key(&self, unit: &[u8]) -> Key {
+        self.port.key(unit)
+    }
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         self.port.corrupt(unit, corrupt);
     }
@@ -650,23 +655,16 @@ impl Port for Finishing {
 /// Runs the forwarder until both commands have ended well; what it counted of the way up, and the units that it wrote.
 fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) {
     let scenario = Scenario::simple(rate, Span::ZERO, Limit::Packets(5000), 1500);
-    let link = &scenario.links[0];
-    let engine = Engine::new(&[link.up.pipe(), link.down.pipe()]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    let network = Network::new(&scenario.network()).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     let units = [Rc::default(), Rc::default()];
     let ports = End::BOTH.map(|end| {
-        let direction = if end == End::Near { &link.up } else { &link.down };
-        let port = TapPort::new(
-            format!("interface at the {end} end"),
-            sandbox.take_tap(end).unwrap(),
-            direction.classifier(),
-            direction.account,
-        );
+        let port = TapPort::new(format!("interface at the {end} end"), sandbox.take_tap(end).unwrap());
         let port = Finishing { port, units: Rc::clone(&units[end.index()]) };
         Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
     });
     let clock = Clock::from_zero(monotonic());
     let options = Options { slack, ..Options::default() };
-    let mut forwarder = Forwarder::new(clock, engine, &[1, 1], ports.into(), options);
+    let mut forwarder = Forwarder::new(clock, network, ports.into(), options);
     let mut running = End::BOTH.to_vec();
     while !running.is_empty() {
         let deadline = clock.now() + Span::from_secs(20);
@@ -752,12 +750,12 @@ fn missed(users: UserNamespace) {
 }
 
 fn tagged(users: UserNamespace) {
-    let link = &Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).links[0];
+    let network = Scenario::simple(Rate::from_mbit(100), Span::ZERO, Limit::Packets(100), 1500).network();
     for join in [Join::Tap, Join::Packet] {
         let (near, mut said) = captured(probe(&["tagged", "10"]));
         let mut sandbox = start(Spec { near, join, tso: false, ..spec(users) });
         let clock = Clock::from_zero(monotonic());
-        let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, Options::default()).unwrap();
+        let mut forwarder = attach::to_sandbox(&network, &mut sandbox, clock, Options::default()).unwrap();
         sandbox.go(End::Near).unwrap();
         assert_eq!(line(&mut said), "sent");
         forwarder.run(clock.now() + Span::from_millis(300), &[]).unwrap();

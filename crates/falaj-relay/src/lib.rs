@@ -176,6 +176,7 @@ impl Sorter {
             dst: Some(to.ip().to_canonical()),
             protocol: Some(protocol),
             ports: Some((from.port(), to.port())),
+            ..Key::default()
         })
     }
 

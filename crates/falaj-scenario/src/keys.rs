@@ -41,6 +41,14 @@ pub enum Holds {
     Mask,
     /// The name of a link.
     LinkName,
+    /// A name that people choose.
+    Name,
+    /// Where the packets of a rule go: a link, several, `drop`, `pass`, or a table with one of [`TO`].
+    Target,
+    /// What packets are like: a rule that says one value of each.
+    Headers,
+    /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
+    Entries,
     /// The name of a link, or a list of such names.
     LinkNames,
     /// The name of a flow.
@@ -182,6 +190,24 @@ pub const TABLES: &[Table] = &[
         doc: "a token bucket that the flow's packets keep to; of a list, all of them",
         keys: ENVELOPE,
     },
+    Table {
+        word: "rule",
+        header: "[[rule]]",
+        doc: "a rule: which links packets pass; in order, and the first that takes a packet decides",
+        keys: RULE,
+    },
+    Table {
+        word: "to",
+        header: "to = { … }",
+        doc: "where the packets of a rule go, other than to links; `to = \"slow\"` is a link alone",
+        keys: TO,
+    },
+    Table {
+        word: "table",
+        header: "[table.NAME]",
+        doc: "addresses or numbers, and what each stands for: `src table NAME` in a `match` looks into it, and `to` of a rule",
+        keys: LOOKED_UP,
+    },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
     Table {
         word: "host",
@@ -206,6 +232,18 @@ pub const MTU_MAX: u32 = 65_535;
 /// The top of the file.
 pub const FILE: &[Key] = &[
     key("link", Holds::Named(LINK), Required, "the links, each `[link.NAME]`"),
+    key(
+        "rule",
+        Holds::Tables(RULE),
+        Otherwise("packets pass the only link"),
+        "which links packets pass, each rule `[[rule]]`; what no rule takes is dropped",
+    ),
+    key(
+        "table",
+        Holds::Named(LOOKED_UP),
+        Otherwise("no tables"),
+        "addresses or numbers and what each stands for, each table `[table.NAME]`; rules look up there",
+    ),
     key("traffic", Holds::Named(TRAFFIC), Otherwise("no traffic"), "the sources of traffic, each `[traffic.NAME]`"),
     key(
         "host",
@@ -688,12 +726,68 @@ pub const ENVELOPE: &[Key] = &[
     ),
 ];
 
+/// `[[rule]]`.
+pub const RULE: &[Key] = &[
+    key("name", Holds::Name, Otherwise("its number, from 1"), "what statistics and `skip-to` know it by"),
+    key("match", Holds::Rules, Otherwise("every packet"), "the packets that it is for, as of a flow"),
+    key(
+        "direction",
+        Holds::Value(Kind::Choice(&["up", "down"])),
+        Otherwise("both"),
+        "for packets on their way `up`, from the near end to the far end, or `down`",
+    ),
+    key(
+        "probability",
+        Holds::Value(Kind::Probability),
+        Otherwise("always"),
+        "how often it takes a packet that it is for; the others go on with the next rule",
+    ),
+    key(
+        "to",
+        Holds::Target,
+        Required,
+        "the link that they pass, or a list of links one behind the other; `drop`; or `pass`, without a link",
+    ),
+    key(
+        "then",
+        Holds::Value(Kind::Choice(&["out", "on"])),
+        Default("out"),
+        "after that they leave, or go `on` with the rule behind this one",
+    ),
+];
+
+/// `to = { … }`, of a rule.
+pub const TO: &[Key] = &[
+    key("table", Holds::Name, Otherwise("none"), "the table that says where to; its texts are links, `drop` or `pass`"),
+    key(
+        "by",
+        Holds::Value(Kind::Choice(falaj_engine::table::Field::NAMES)),
+        Default("src"),
+        "what of a packet is looked up there; a rule does not take what the table has not",
+    ),
+    key("skip-to", Holds::Name, Otherwise("none"), "they go on with the rule of this name, which stands behind"),
+];
+
+/// `[table.NAME]`: as many as there are, each of this kind.
+pub const LOOKED_UP: &[Key] = &[key(
+    "ENTRY",
+    Holds::Entries,
+    Otherwise("none"),
+    "an address, a prefix, a number or a range of numbers, in quotes; its text is where rules lead, or empty",
+)];
+
 /// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
 pub const SOURCES_MAX: u64 = 4_000_000;
 
 /// `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
-    key("link", Holds::LinkName, Otherwise("the only link"), "the link it passes"),
+    key("link", Holds::LinkName, Otherwise("the only link, or as the rules say"), "the link it passes"),
+    key(
+        "headers",
+        Holds::Headers,
+        Otherwise("UDP between the ends, with ports of its own"),
+        "what its packets are like, for rules: `tcp src 10.1.0.7 dport 443`",
+    ),
     key("flow", Holds::FlowName, Otherwise("the only flow"), "the flow it belongs to"),
     key(
         "direction",

@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `units` | quantities: exact decimals and unambiguous units |
 //! | `matching` | rules that say which packets are a flow's |
+//! | `rules`, `tables` | rules that say which links packets pass, and what they look up |
 //! | `masks` | what makes a flow or a link many |
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
@@ -68,8 +69,10 @@ mod profile;
 mod queue;
 mod read;
 pub mod reference;
+mod rules;
 mod schema;
 mod syntax;
+mod tables;
 mod trace;
 mod traffic;
 mod units;
@@ -79,7 +82,7 @@ pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
-pub use model::{ALL, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Run, SIMPLE, Scenario, Source, Towards};
+pub use model::{ALL, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;

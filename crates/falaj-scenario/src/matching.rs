@@ -3,8 +3,11 @@
 use crate::nearest;
 use crate::units::{Unreadable, quoted};
 use falaj_engine::classifier::{Match, Net, Protocol, Version};
+use falaj_engine::table::{Entry, Field, Table};
+use falaj_engine::term::{FLAGS, Literal, Term};
 use std::net::IpAddr;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// The terms of a rule, for messages and the reference.
 pub const TERMS: &[(&str, &str)] = &[
@@ -15,72 +18,254 @@ pub const TERMS: &[(&str, &str)] = &[
     ("icmp6", "ICMP of IPv6"),
     ("ip", "IPv4"),
     ("ip6", "IPv6"),
-    ("proto", "`proto N`: the protocol with this number, 0 to 255"),
-    ("src", "`src ADDRESS` or `src ADDRESS/LENGTH`: from there"),
-    ("dst", "`dst ADDRESS` or `dst ADDRESS/LENGTH`: to there"),
-    ("sport", "`sport N` or `sport N-M`: source port, of TCP and UDP unless one is named"),
-    ("dport", "`dport N` or `dport N-M`: destination port"),
+    ("proto", "`proto N`: the protocol with this number, 0 to 255; of IPv6, behind its further headers"),
+    ("src", "`src ADDRESS` or `src ADDRESS/LENGTH`: from there; `src table NAME`: from one that is in this table"),
+    ("dst", "`dst ADDRESS`, `dst ADDRESS/LENGTH` or `dst table NAME`: to there"),
+    (
+        "sport",
+        "`sport N`, `sport N-M` or a list, `sport 80,443,8000-8080`: source port, of TCP and UDP unless one is named; `sport table NAME`",
+    ),
+    ("dport", "`dport N`, `dport N-M`, a list or `dport table NAME`: destination port"),
+    ("dscp", "`dscp N`, 0 to 63, or a name as `ef`, `af41`, `cs1`"),
+    ("tos", "`tos N`, 0 to 255 or `0x00` to `0xff`: the whole byte, DSCP and ECN"),
+    ("ttl", "`ttl N` or `ttl N-M`: time to live, or hop limit"),
+    ("length", "`length N` or `length N-M`: bytes of the IP packet, as its header says"),
+    ("flags", "`flags syn,!ack`: TCP with these flags set, and not those behind `!`"),
+    ("fragment", "a piece of a packet, the first included; later pieces have no ports"),
+    ("first-fragment", "the first piece of a packet"),
+    ("ether", "`ether N`: Ethernet's type, behind VLAN tags; `ether arp`, `ether 0x88cc`"),
+    ("vlan", "`vlan N`: the VLAN of the outer tag, 0 to 4095"),
+    ("mac-src", "`mac-src 02:00:00:00:00:01`: from this interface"),
+    ("mac-dst", "`mac-dst 02:00:00:00:00:01`: to this interface"),
+    ("not", "`not TERM` or `not ( … )`: all packets for which that does not hold, those without such a header too"),
+    ("( … or … )", "one of the sides holds; each is one or more terms"),
 ];
 
-const GRAMMAR: &str =
-    "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]";
+const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], \
+     dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, \
+     not TERM, ( A or B ); see `falaj explain match`";
+
+/// A rule may come apart into so many that know no `or`.
+const MOST: usize = 4096;
+/// Blocks may stand so deep within each other.
+const DEEPEST: usize = 32;
 
 /// Reads a rule: `any`, or terms (see [`TERMS`]) which must all hold, with
-/// spaces or `and` between them.
+/// spaces or `and` between them. What has `or` in it, or a list, comes apart into
+/// several, of which one must hold. A table is known by its name alone.
 ///
 /// # Errors
 /// An unknown or repeated term, a bad operand, or terms that exclude each other;
 /// `at` tells where.
-pub fn parse_match(text: &str) -> Result<Match, Unreadable> {
-    let mut words = Words { text, rest: 0 };
-    let mut rule = Match::default();
-    let mut seen: Vec<(&str, Range<usize>)> = Vec::new();
-    let mut joined: Option<Range<usize>> = None; // an `and` that waits for its right side
-    while let Some((word, at)) = words.next() {
-        if word == "and" {
-            if seen.is_empty() || joined.is_some() {
-                return Err(wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away"));
+pub fn parse_match(text: &str) -> Result<Vec<Match>, Unreadable> {
+    parse_named(text).map(|(matches, _)| matches)
+}
+
+/// A table that a rule names, and where.
+pub(crate) struct Named {
+    pub(crate) name: String,
+    pub(crate) field: Field,
+    pub(crate) at: Range<usize>,
+}
+
+/// The same, with the tables that it names.
+pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unreadable> {
+    let mut parser = Parser { words: Words { text, rest: 0 }, named: Vec::new() };
+    let all = parser.all(None, 0)?;
+    if all.is_empty() {
+        return Err(Unreadable::new("an empty rule", "write `any` for every packet"));
+    }
+    let matches: Vec<Match> = apart(&all)?.into_iter().filter_map(settled).collect();
+    if matches.is_empty() {
+        return Err(wrong(
+            0..text.len(),
+            "a rule whose terms exclude each other matches nothing",
+            "leave one of them away",
+        ));
+    }
+    Ok((matches, parser.named))
+}
+
+/// A part of a rule.
+enum Node {
+    /// Every packet.
+    Any,
+    /// One of these holds, as in a list of ports.
+    One(Vec<Term>),
+    Not(Box<Node>),
+    /// One of these sides holds, and a side where all of it does.
+    Or(Vec<Vec<Node>>),
+}
+
+struct Parser<'a> {
+    words: Words<'a>,
+    named: Vec<Named>,
+}
+
+impl Parser<'_> {
+    /// Terms that must all hold: of the whole rule, or of a side of the block that opened there, up to `or` or `)`.
+    fn all(&mut self, block: Option<&Range<usize>>, depth: usize) -> Result<Vec<Node>, Unreadable> {
+        let mut out = Vec::new();
+        let mut rule = Match::ANY;
+        let mut seen: Vec<(String, Range<usize>)> = Vec::new();
+        let mut joined: Option<Range<usize>> = None; // an `and` that waits for its right side
+        let both = |at| wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away");
+        while let Some((word, at)) = self.words.peek() {
+            if block.is_some() && matches!(word, "or" | ")") {
+                break;
             }
-            joined = Some(at);
-            continue;
+            self.words.next();
+            if word == "and" {
+                if seen.is_empty() || joined.is_some() {
+                    return Err(both(at));
+                }
+                joined = Some(at);
+                continue;
+            }
+            joined = None;
+            let alone = |at| wrong(at, "`any` stands alone", "leave `any` away, or all the rest");
+            if seen.iter().any(|(s, _)| s == "any") || (word == "any" && !seen.is_empty()) {
+                return Err(alone(at));
+            }
+            match word {
+                "not" | "(" => {
+                    out.push(self.item(word, &at, depth)?);
+                    seen.push((String::new(), at));
+                }
+                "or" | ")" => return Err(stray(word, at)),
+                _ => {
+                    let slot = match word {
+                        "udp" | "tcp" | "icmp" | "icmp6" | "proto" => "protocol",
+                        "ip" | "ip6" => "version",
+                        other => other,
+                    };
+                    let table = matches!(self.words.peek(), Some(("table", _)));
+                    let slot = if table { format!("{slot} table") } else { slot.to_owned() };
+                    if seen.iter().any(|(s, _)| *s == slot) {
+                        return Err(wrong(
+                            at,
+                            format!("a second {slot}, and all terms must hold at once"),
+                            "for \"either\", write a list: `match = [\"udp\", \"tcp\"]`",
+                        ));
+                    }
+                    let (node, end) = self.term(word, &at)?;
+                    if let Node::One(terms) = &node {
+                        note(&mut rule, terms);
+                    }
+                    seen.push((slot, at.start..end));
+                    out.push(node);
+                }
+            }
         }
-        joined = None;
-        let slot = match word {
-            "udp" | "tcp" | "icmp" | "icmp6" | "proto" => "protocol",
-            "ip" | "ip6" => "version",
-            other => other,
-        };
-        if seen.iter().any(|(s, _)| *s == "any" || word == "any") {
-            return Err(wrong(at, "`any` stands alone", "leave `any` away, or all the rest"));
+        if let Some(at) = joined {
+            return Err(both(at));
         }
-        if seen.iter().any(|(s, _)| *s == slot) {
-            return Err(wrong(
-                at,
-                format!("a second {slot}, and all terms must hold at once"),
-                "for \"either\", write a list: `match = [\"udp\", \"tcp\"]`",
-            ));
+        settle(rule, &seen)?;
+        Ok(out)
+    }
+
+    /// What begins with `not` or `(`.
+    fn item(&mut self, word: &str, at: &Range<usize>, depth: usize) -> Result<Node, Unreadable> {
+        if depth == DEEPEST {
+            return Err(wrong(at.clone(), "blocks too deep within each other", format!("at most {DEEPEST}")));
         }
-        let mut at_all = at.clone();
+        if word == "not" {
+            return match self.words.next() {
+                Some(("any", at)) => {
+                    Err(wrong(at, "`not any` matches nothing", "leave it away, or say what must not hold"))
+                }
+                Some((word @ ("not" | "("), at)) => Ok(Node::Not(Box::new(self.item(word, &at, depth + 1)?))),
+                Some((word @ ("and" | "or" | ")"), at)) => {
+                    Err(wrong(at, format!("`not` is of a term, and not of `{word}`"), "write `not udp` or `not ( … )`"))
+                }
+                Some((word, at)) => Ok(Node::Not(Box::new(self.term(word, &at)?.0))),
+                None => Err(wrong(at.clone(), "`not` needs a term", "write `not udp`")),
+            };
+        }
+        let mut sides = Vec::new();
+        loop {
+            let side = self.all(Some(at), depth + 1)?;
+            let Some((word, end)) = self.words.next() else {
+                return Err(wrong(at.clone(), "this block does not end", "close it with `)`"));
+            };
+            if side.is_empty() {
+                let what = if word == "or" { "`or` joins two sides" } else { "a side with nothing in it" };
+                return Err(wrong(end, what, "write terms on both sides, as in `( udp or tcp )`"));
+            }
+            sides.push(side);
+            if word == ")" {
+                return Ok(Node::Or(sides));
+            }
+        }
+    }
+
+    /// A term that begins with this word; and where it ends.
+    fn term(&mut self, word: &str, at: &Range<usize>) -> Result<(Node, usize), Unreadable> {
+        let mut end = at.end;
+        let words = &mut self.words;
         let mut operand = |what: &str, example: &str| match words.next() {
-            Some((operand, at)) => {
-                at_all.end = at.end;
+            Some((operand, at)) if !matches!(operand, "(" | ")") => {
+                end = at.end;
                 Ok((operand, at))
             }
-            None => Err(wrong(at.clone(), format!("`{word}` needs {what}"), format!("write `{example}`"))),
+            _ => Err(wrong(at.clone(), format!("`{word}` needs {what}"), format!("write `{example}`"))),
         };
-        match word {
-            "any" => {}
-            "udp" => rule.protocol = Some(Protocol::UDP),
-            "tcp" => rule.protocol = Some(Protocol::TCP),
-            "icmp" => rule.protocol = Some(Protocol::ICMP),
-            "icmp6" => rule.protocol = Some(Protocol::ICMP6),
-            "ip" => rule.version = Some(Version::V4),
-            "ip6" => rule.version = Some(Version::V6),
-            "proto" => rule.protocol = Some(operand("a number", "proto 47").and_then(protocol)?),
-            "src" => rule.src = Some(operand("an address", "src 10.0.0.0/8").and_then(net)?),
-            "dst" => rule.dst = Some(operand("an address", "dst 10.0.0.0/8").and_then(net)?),
-            "sport" => rule.sport = Some(operand("a port", "sport 5004").and_then(ports)?),
-            "dport" => rule.dport = Some(operand("a port", "dport 5004").and_then(ports)?),
+        let field =
+            Field::from_name(word).filter(|f| matches!(f, Field::Src | Field::Dst | Field::Sport | Field::Dport));
+        let one = |term: Term| vec![term];
+        let terms = match word {
+            "any" => return Ok((Node::Any, end)),
+            "udp" => one(Term::Protocol(Protocol::UDP)),
+            "tcp" => one(Term::Protocol(Protocol::TCP)),
+            "icmp" => one(Term::Protocol(Protocol::ICMP)),
+            "icmp6" => one(Term::Protocol(Protocol::ICMP6)),
+            "ip" => one(Term::Version(Version::V4)),
+            "ip6" => one(Term::Version(Version::V6)),
+            "fragment" => one(Term::Fragment),
+            "first-fragment" => one(Term::FirstFragment),
+            "proto" => one(Term::Protocol(operand("a number", "proto 47").and_then(protocol)?)),
+            "src" | "dst" | "sport" | "dport" => {
+                let (what, example) = match word {
+                    "src" | "dst" => ("an address", format!("{word} 10.0.0.0/8")),
+                    _ => ("a port", format!("{word} 5004")),
+                };
+                match (operand(what, &example)?, field) {
+                    (("table", _), Some(field)) => {
+                        let (name, at) = operand("the name of a table", &format!("{word} table customers"))?;
+                        self.named.push(Named { name: name.to_owned(), field, at });
+                        let table = Table::new(name, &[]).map_err(|_| Unreadable::new("a table", ""))?;
+                        one(Term::In(field, Arc::new(table)))
+                    }
+                    (operand, Some(Field::Src)) => one(Term::Src(net(operand)?)),
+                    (operand, Some(Field::Dst)) => one(Term::Dst(net(operand)?)),
+                    (operand, Some(Field::Sport)) => each(operand, |(from, to)| Term::Sport(from, to))?,
+                    (operand, _) => each(operand, |(from, to)| Term::Dport(from, to))?,
+                }
+            }
+            "dscp" => one(Term::Dscp(operand("a number or a name", "dscp ef").and_then(dscp)?)),
+            "tos" => {
+                let (from, _) = bounds(operand("a number", "tos 0xb8")?, "a type of service", 0, 255, false)?;
+                one(Term::Tos(from as u8))
+            }
+            "ttl" => {
+                let (from, to) = bounds(operand("a number", "ttl 1-5")?, "a time to live", 0, 255, true)?;
+                one(Term::Ttl(from as u8, to as u8))
+            }
+            "length" => {
+                let (from, to) = bounds(operand("a length in bytes", "length 0-128")?, "a length", 0, 65_575, true)?;
+                one(Term::Length(from, to))
+            }
+            "vlan" => {
+                let (from, _) = bounds(operand("a number", "vlan 7")?, "a VLAN", 0, 4095, false)?;
+                one(Term::Vlan(from as u16))
+            }
+            "ether" => match operand("a number", "ether 0x0806")? {
+                ("arp", _) => one(Term::Ether(0x0806)),
+                operand => one(Term::Ether(bounds(operand, "a type of Ethernet", 0x600, 0xffff, false)?.0 as u16)),
+            },
+            "mac-src" => one(Term::MacSrc(operand("an address", "mac-src 02:00:00:00:00:01").and_then(mac)?)),
+            "mac-dst" => one(Term::MacDst(operand("an address", "mac-dst 02:00:00:00:00:01").and_then(mac)?)),
+            "flags" => one(operand("flags", "flags syn,!ack").and_then(flags)?),
             _ => {
                 let near = match word {
                     // As others' filters write either.
@@ -89,36 +274,113 @@ pub fn parse_match(text: &str) -> Result<Match, Unreadable> {
                 };
                 return Err(Unreadable {
                     near,
-                    ..wrong(at, format!("{} is not a term of a rule", quoted(word)), GRAMMAR)
+                    ..wrong(at.clone(), format!("{} is not a term of a rule", quoted(word)), GRAMMAR)
                 });
             }
-        }
-        seen.push((slot, at_all));
+        };
+        Ok((Node::One(terms), end))
     }
-    if let Some(at) = joined {
-        return Err(wrong(at, "`and` joins two terms", "write a term on both sides, or leave it away"));
-    }
-    if seen.is_empty() {
-        return Err(Unreadable::new("an empty rule", "write `any` for every packet"));
-    }
-    settle(rule, &seen)
 }
 
-/// Refuses terms that exclude each other and concludes the version of IP.
-fn settle(mut rule: Match, seen: &[(&str, Range<usize>)]) -> Result<Match, Unreadable> {
-    let place = |slot: &str| seen.iter().find(|(s, _)| *s == slot).map_or(0..0, |(_, at)| at.clone());
+/// A word that only stands in a block.
+fn stray(word: &str, at: Range<usize>) -> Unreadable {
+    match word {
+        "or" => wrong(at, "`or` stands in a block", "write `( udp or tcp )`, or a list: `match = [\"udp\", \"tcp\"]`"),
+        _ => wrong(at, "no block ends here", "leave `)` away, or open a block with `(`"),
+    }
+}
+
+/// What must hold, as far as it is one thing of a kind, to see whether it can.
+fn note(rule: &mut Match, terms: &[Term]) {
+    match terms[0] {
+        Term::Version(version) => rule.version = Some(version),
+        Term::Protocol(protocol) => rule.protocol = Some(protocol),
+        Term::Src(net) => rule.src = Some(net),
+        Term::Dst(net) => rule.dst = Some(net),
+        Term::Sport(from, to) => rule.sport = Some((from, to)),
+        Term::Dport(from, to) => rule.dport = Some((from, to)),
+        _ => {}
+    }
+}
+
+/// Without `or`: what takes the packets for which all of these hold.
+fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
+    all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
+}
+
+/// What takes the packets for which this holds, or does not.
+fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
+    match (node, not) {
+        (Node::Any, false) => Ok(vec![Match::ANY]),
+        (Node::Any, true) => Ok(Vec::new()),
+        (Node::One(terms), false) => {
+            Ok(terms.iter().map(|term| Match::of(Literal { term: term.clone(), not })).collect())
+        }
+        (Node::One(terms), true) => {
+            let each = terms.iter().map(|term| vec![Match::of(Literal { term: term.clone(), not })]);
+            each.into_iter().try_fold(vec![Match::ANY], |left, right| both(&left, &right))
+        }
+        (Node::Not(node), not) => one_of(node, !not),
+        (Node::Or(sides), false) => {
+            let sides = sides.iter().map(|side| apart(side)).collect::<Result<Vec<_>, _>>()?;
+            few(sides.concat())
+        }
+        // None of the sides, of which something does not hold each.
+        (Node::Or(sides), true) => sides.iter().try_fold(vec![Match::ANY], |left, side| {
+            let each = side.iter().map(|node| one_of(node, true)).collect::<Result<Vec<_>, _>>()?;
+            both(&left, &each.concat())
+        }),
+    }
+}
+
+/// What one of the left and one of the right take.
+fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
+    if left.len() * right.len() > MOST {
+        return few(vec![Match::ANY; MOST + 1]);
+    }
+    Ok(left.iter().flat_map(|l| right.iter().filter_map(move |r| l.and(r))).collect())
+}
+
+fn few(matches: Vec<Match>) -> Result<Vec<Match>, Unreadable> {
+    if matches.len() > MOST {
+        return Err(Unreadable::new(
+            format!("a rule that comes apart into more than {MOST}"),
+            "write several rules, or look addresses and ports up in a table: `src table NAME`",
+        ));
+    }
+    Ok(matches)
+}
+
+/// The version of IP that terms decide.
+fn versions(rule: &Match) -> [(&'static str, Option<Version>); 4] {
     let by_protocol = match rule.protocol {
         Some(Protocol::ICMP) => Some(Version::V4),
         Some(Protocol::ICMP6) => Some(Version::V6),
         _ => None,
     };
-    let versions = [
+    [
         ("version", rule.version),
         ("src", rule.src.map(|n| n.version())),
         ("dst", rule.dst.map(|n| n.version())),
         ("protocol", by_protocol),
-    ];
-    for (slot, version) in versions {
+    ]
+}
+
+/// Concludes the version of IP; `None`: there is no such packet.
+fn settled(mut rule: Match) -> Option<Match> {
+    for (_, version) in versions(&rule) {
+        if version.is_some() && rule.version.is_some() && version != rule.version {
+            return None;
+        }
+        rule.version = rule.version.or(version);
+    }
+    Some(rule)
+}
+
+/// Refuses terms that exclude each other.
+fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unreadable> {
+    let place = |slot: &str| seen.iter().find(|(s, _)| *s == slot).map_or(0..0, |(_, at)| at.clone());
+    for (slot, version) in versions(&rule) {
         if let (Some(version), Some(before)) = (version, rule.version)
             && version != before
         {
@@ -142,7 +404,7 @@ fn settle(mut rule: Match, seen: &[(&str, Range<usize>)]) -> Result<Match, Unrea
             ));
         }
     }
-    Ok(rule)
+    Ok(())
 }
 
 fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Unreadable {
@@ -168,6 +430,121 @@ fn ports((word, at): (&str, Range<usize>)) -> Result<(u16, u16), Unreadable> {
             at,
             format!("{} is not a port", quoted(word)),
             "write a number from 0 to 65535, or a range such as `5000-5010`",
+        )),
+    }
+}
+
+/// A list of ports and ranges of them.
+fn each((word, at): (&str, Range<usize>), term: fn((u16, u16)) -> Term) -> Result<Vec<Term>, Unreadable> {
+    let mut start = at.start;
+    let of = |part: &str| {
+        let part_at = start..start + part.len();
+        start = part_at.end + 1;
+        ports((part, part_at)).map(term)
+    };
+    word.split(',').map(of).collect()
+}
+
+/// A number or, where it may be one, a range of them.
+fn bounds(
+    (word, at): (&str, Range<usize>),
+    what: &str,
+    least: u32,
+    most: u32,
+    range: bool,
+) -> Result<(u32, u32), Unreadable> {
+    let one = |text: &str| match text.strip_prefix("0x") {
+        Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
+        _ => number(text),
+    };
+    let (from, to) = word.split_once('-').filter(|_| range).unwrap_or((word, word));
+    let fits = |n: Option<u32>| n.filter(|n| (least..=most).contains(n));
+    match (fits(one(from)), fits(one(to))) {
+        (Some(from), Some(to)) if from <= to => Ok((from, to)),
+        (Some(_), Some(_)) => {
+            Err(wrong(at, format!("{} is an empty range", quoted(word)), format!("write `{to}-{from}`")))
+        }
+        _ => {
+            let more = if range { ", or a range of them" } else { "" };
+            Err(wrong(
+                at,
+                format!("{} is not {what}", quoted(word)),
+                format!("write a number from {least} to {most}{more}"),
+            ))
+        }
+    }
+}
+
+/// A DSCP by its number or its name.
+fn dscp((word, at): (&str, Range<usize>)) -> Result<u8, Unreadable> {
+    let digits = |n: usize| word.as_bytes().get(n).map_or(0, |b| b.wrapping_sub(b'0'));
+    let named = match (word, word.len()) {
+        ("ef", _) => Some(46),
+        (cs, 3) if cs.starts_with("cs") && digits(2) < 8 => Some(8 * digits(2)),
+        (af, 4) if af.starts_with("af") && (1..=4).contains(&digits(2)) && (1..=3).contains(&digits(3)) => {
+            Some(8 * digits(2) + 2 * digits(3))
+        }
+        _ => number(word).filter(|n| *n < 64),
+    };
+    named.ok_or_else(|| {
+        let help = "write a number from 0 to 63, or `ef`, `cs0` to `cs7`, `af11` to `af43`";
+        wrong(at, format!("{} is not a DSCP", quoted(word)), help)
+    })
+}
+
+fn mac((word, at): (&str, Range<usize>)) -> Result<[u8; 6], Unreadable> {
+    let mut out = [0; 6];
+    let mut parts = word.split(':');
+    for byte in &mut out {
+        let part = parts.next().filter(|p| p.len() == 2 && !p.starts_with('+'));
+        let read = part.and_then(|p| u8::from_str_radix(p, 16).ok());
+        *byte = read.ok_or_else(|| not_a_mac(word, &at))?;
+    }
+    if parts.next().is_some() { Err(not_a_mac(word, &at)) } else { Ok(out) }
+}
+
+fn not_a_mac(word: &str, at: &Range<usize>) -> Unreadable {
+    let what = format!("{} is not an address of an interface", quoted(word));
+    wrong(at.clone(), what, "write six bytes, as in `02:00:00:00:00:01`")
+}
+
+/// Flags of TCP, set or not.
+fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable> {
+    let (mut set, mut clear) = (0u8, 0u8);
+    let mut start = at.start;
+    for part in word.split(',') {
+        let part_at = start..start + part.len();
+        start = part_at.end + 1;
+        let (name, bits) = match part.strip_prefix('!') {
+            Some(name) => (name, &mut clear),
+            None => (part, &mut set),
+        };
+        let Some(n) = FLAGS.iter().position(|flag| *flag == name) else {
+            let near = nearest::among(name, FLAGS).map(str::to_owned);
+            let what = format!("{} is not a flag of TCP", quoted(name));
+            let help = format!("flags: {}; `!` before one that is not set", FLAGS.join(", "));
+            return Err(Unreadable { near, ..wrong(part_at, what, help) });
+        };
+        *bits |= 1 << n;
+    }
+    if set & clear != 0 {
+        return Err(wrong(at, "a flag cannot be set and not set", "leave one of them away"));
+    }
+    Ok(Term::Flags { set, clear })
+}
+
+/// What a table has an entry for: an address, a prefix, a number or a range of numbers.
+pub(crate) fn net_or_numbers(text: &str) -> Result<Entry, Unreadable> {
+    let whole = (text, 0..text.len());
+    if text.contains(['.', ':', '/']) {
+        return net(whole).map(Entry::Net);
+    }
+    let (from, to) = text.split_once('-').unwrap_or((text, text));
+    match (number(from), number(to)) {
+        (Some(from), Some(to)) if from <= to => Ok(Entry::Numbers(from, to)),
+        _ => Err(Unreadable::new(
+            format!("{} is no entry of a table", quoted(text)),
+            "write an address or a prefix such as `10.1.0.0/16`, a number from 0 to 65535, or a range such as `8000-8080`",
         )),
     }
 }
@@ -214,10 +591,16 @@ fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
     if word.bytes().all(|b| b.is_ascii_digit()) { word.parse().ok() } else { None }
 }
 
-/// Words of a text, with their places.
+/// Words of a text, with their places; brackets are words.
 struct Words<'a> {
     text: &'a str,
     rest: usize,
+}
+
+impl<'a> Words<'a> {
+    fn peek(&self) -> Option<(&'a str, Range<usize>)> {
+        Words { ..*self }.next()
+    }
 }
 
 impl<'a> Iterator for Words<'a> {
@@ -225,7 +608,12 @@ impl<'a> Iterator for Words<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         let rest = self.text.get(self.rest..)?;
         let start = self.rest + rest.find(|c: char| !c.is_whitespace())?;
-        let word = self.text.get(start..)?.split(char::is_whitespace).next()?;
+        let rest = self.text.get(start..)?;
+        let word = match rest.find(|c: char| c.is_whitespace() || matches!(c, '(' | ')')) {
+            Some(0) => rest.get(..1)?,
+            Some(end) => rest.get(..end)?,
+            None => rest,
+        };
         self.rest = start + word.len();
         Some((word, start..self.rest))
     }

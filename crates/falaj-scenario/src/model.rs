@@ -5,6 +5,8 @@ use falaj_engine::classifier::{Classifier, Match};
 use falaj_engine::each::Masks;
 use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
+use falaj_engine::key::Key;
+use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::capacity::Capacity;
 use falaj_sched::label::Ecn;
@@ -20,12 +22,23 @@ use falaj_traffic::source::{Model, SourceSpec};
 pub struct Scenario {
     /// The links, in the file's order; at least one.
     pub links: Vec<Link>,
+    /// Which links packets pass, in order; none: all pass the first link.
+    pub rules: Vec<Rule>,
     /// The sources of traffic, in the file's order.
     pub traffic: Vec<Source>,
     /// The hosts at the ends of the links, in the file's order; none where a link stands between two ends.
     pub hosts: Vec<Host>,
     /// How to simulate.
     pub run: Run,
+}
+
+/// A rule with its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name, or its number from 1.
+    pub name: String,
+    /// What it says; links are those of [`Scenario::links`].
+    pub rule: falaj_engine::rules::Rule,
 }
 
 /// A link between a near end and a far end.
@@ -176,6 +189,9 @@ pub struct Source {
     pub flow: usize,
     /// Which direction.
     pub towards: Towards,
+    /// It goes where the rules say, by this key; link and flow are where they let it begin. `None`: it passes its
+    /// link alone.
+    pub key: Option<Key>,
     /// The gaps between packets.
     pub model: Model,
     /// Mean rate, of [`Model::OnOff`] while on; finite. Counted as the link accounts.
@@ -258,7 +274,17 @@ impl Scenario {
             masks: Masks { link: None, flows: vec![None] },
         };
         let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
-        Scenario { links: vec![link], traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
+        Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
+    }
+
+    /// The network that the engine builds of it: up and down of each link, and the rules.
+    pub fn network(&self) -> NetworkSpec {
+        let place = |d: &Direction| Place { pipe: d.pipe(), classifier: d.classifier(), account: d.account };
+        NetworkSpec {
+            places: self.links.iter().flat_map(|link| [place(&link.up), place(&link.down)]).collect(),
+            rules: self.rules.iter().map(|rule| rule.rule.clone()).collect(),
+            seed: self.run.seed,
+        }
     }
 
     /// The index of the link `name`.

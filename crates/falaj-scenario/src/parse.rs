@@ -6,11 +6,14 @@ use crate::keys;
 use crate::link::{self, Known};
 use crate::model::{Run, Scenario};
 use crate::read::{Datum, Fields, Got, fields, get};
+use crate::rules;
 use crate::syntax;
+use crate::tables::Tables;
 use crate::traffic;
 use falaj_sched::params::Value;
 use falaj_sched::time::Span;
 use std::path::Path;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// Reads a scenario. `file_name` is for messages, and other files that the
@@ -46,7 +49,7 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
 
     let mut links: Vec<Known> = Vec::new();
     let slips = file.table("link").map_or(Vec::new(), |(table, _)| link::slips(table));
-    each(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
+    each_table(&file, "link", "rate = \"100mbit\"", problems, |name, table, at, problems| {
         match slips.iter().find(|slip| slip.name == name) {
             Some(slip) => problems.push(slip.problem(at)),
             None => links.push(link::link(name, table, at, &slips, beside, problems)),
@@ -59,9 +62,21 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
         );
     }
 
+    let mut tables = Tables::default();
+    each(&file, "table", problems, |name, value, problems| {
+        tables.add(name, value, problems);
+    });
+    tables.check(root, problems);
+    let rules = match file.field("rule").map(|field| field.datum.as_ref()) {
+        None if !file.means("rule") => Some(Vec::new()),
+        Some(Some(Datum::Tables(all))) => rules::read(all, &links, &tables, problems),
+        _ => None,
+    };
+
     let mut sources = Vec::new();
-    each(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
-        sources.push(traffic::source(name, table, at, &links, run.map(|r| r.duration), problems));
+    let known = (&links[..], rules.as_deref());
+    each_table(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
+        sources.push(traffic::source(name, table, at, known, run.map(|r| r.duration), problems));
     });
     let read: Vec<_> = sources.iter().flatten().collect();
     for (n, known) in links.iter().enumerate() {
@@ -73,24 +88,41 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     }
     let names: Vec<&str> = links.iter().map(|k| k.name.as_str()).collect();
     let mut hosts = hosts::Reader::new(&names);
-    each(&file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
+    each_table(&file, "host", "link = \"uplink\"", problems, |name, table, at, problems| {
         hosts.host(name, table, at, problems);
     });
     let hosts = hosts.all(&file, problems);
     let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
     let run = run?;
-    links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]).for_each(|d| d.seed = run.seed);
-    Some(Scenario { links, traffic, hosts: hosts?, run })
+    let rules = rules?.into_iter().map(|read| read.rule).collect();
+    for direction in links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]) {
+        direction.seed = run.seed;
+        direction.flows.iter_mut().for_each(|flow| tables.resolve(&mut flow.matches));
+    }
+    Some(Scenario { links, rules, traffic, hosts: hosts?, run })
 }
 
 /// Calls `read` for each named table under `key`, with where its header is.
-fn each<'a>(
+fn each_table<'a>(
     file: &Fields<'a>,
     key: &str,
     example: &str,
     problems: &mut Vec<Problem>,
     mut read: impl FnMut(&'a str, &'a DeTable<'a>, std::ops::Range<usize>, &mut Vec<Problem>),
+) {
+    each(file, key, problems, |name, value, problems| match value.get_ref() {
+        DeValue::Table(table) => read(name, table, value.span(), problems),
+        _ => problems.push(link::not_a_table(key, name, value.span(), example)),
+    });
+}
+
+/// Calls `read` for each thing with a name under `key`.
+fn each<'a>(
+    file: &Fields<'a>,
+    key: &str,
+    problems: &mut Vec<Problem>,
+    mut read: impl FnMut(&'a str, &'a Spanned<DeValue<'a>>, &mut Vec<Problem>),
 ) {
     let Some((table, _)) = file.table(key) else { return };
     for (name, value) in table {
@@ -99,10 +131,7 @@ fn each<'a>(
         if key != "host" {
             link::name_is_fit(name.get_ref(), name.span(), of, problems);
         }
-        match value.get_ref() {
-            DeValue::Table(table) => read(name.get_ref(), table, value.span(), problems),
-            _ => problems.push(link::not_a_table(key, name.get_ref(), value.span(), example)),
-        }
+        read(name.get_ref(), value, problems);
     }
 }
 

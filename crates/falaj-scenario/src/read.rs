@@ -21,6 +21,8 @@ pub(crate) enum Datum<'a> {
     Rules(Vec<Match>),
     Mask(Written),
     Name(&'a str),
+    /// Whatever it is; the caller knows what may stand there, and says where it is wrong.
+    Raw(&'a Spanned<DeValue<'a>>),
     /// Each with its place.
     Names(Vec<(&'a str, Range<usize>)>),
     Numbers(Vec<RangeInclusive<u64>>),
@@ -263,6 +265,12 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             other => other.map(|b| Datum::Value(Value::Bytes(b))),
         },
         (Holds::LinkName | Holds::FlowName, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Name, DeValue::String(text)) if text.is_empty() => {
+            Err(Unreadable::new("an empty name", "write one that tells what it is"))
+        }
+        (Holds::Name, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Target, DeValue::String(_) | DeValue::Array(_) | DeValue::Table(_)) => Ok(Datum::Raw(value)),
+        (Holds::Headers, DeValue::String(text)) => return rule(key, text, &at, problems).map(Datum::Rules),
         (Holds::LinkNames, DeValue::String(text)) => Ok(Datum::Names(vec![(text, at.clone())])),
         (Holds::LinkNames, DeValue::Array(array)) => return names(key, array, &at, problems).map(Datum::Names),
         (Holds::File, DeValue::String(text)) if text.is_empty() => {
@@ -274,7 +282,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
         (Holds::Rules, DeValue::String(text)) => {
-            return rule(key, text, &at, problems).map(|m| Datum::Rules(vec![m]));
+            return rule(key, text, &at, problems).map(Datum::Rules);
         }
         (Holds::Mask, DeValue::String(text)) => return mask(key, text, &at, problems).map(Datum::Mask),
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
@@ -314,7 +322,8 @@ fn rules(
         }
     });
     // All of them first, to find all that is wrong.
-    read.collect::<Vec<_>>().into_iter().collect()
+    let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
+    Some(all?.concat())
 }
 
 fn tables<'a>(
@@ -357,7 +366,7 @@ fn names<'a>(
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Match> {
+fn rule(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -> Option<Vec<Match>> {
     parse_match(text).map_err(|error| problems.push(at_part(key, text, error, at))).ok()
 }
 
@@ -367,10 +376,14 @@ fn mask(key: &Key, text: &str, at: &Range<usize>, problems: &mut Vec<Problem>) -
 
 /// At the part of the text that is wrong.
 fn at_part(key: &Key, text: &str, mut error: Unreadable, at: &Range<usize>) -> Problem {
-    // Without escapes, the text lies in the file as it is, after its quote.
+    let part = error.at.take().map_or(at.clone(), |part| part_of(text, at, &part));
+    at_value(key, error, &part)
+}
+
+/// The place in the file of a part of a text: without escapes, it lies there as it is, after its quote.
+pub(crate) fn part_of(text: &str, at: &Range<usize>, part: &Range<usize>) -> Range<usize> {
     let plain = at.len() == text.len() + 2;
-    let part = error.at.take().filter(|_| plain).map(|part| at.start + 1 + part.start..at.start + 1 + part.end);
-    at_value(key, error, &part.unwrap_or(at.clone()))
+    if plain { at.start + 1 + part.start..at.start + 1 + part.end } else { at.clone() }
 }
 
 /// What to write for a key.
@@ -396,6 +409,10 @@ fn advice(key: &Key) -> String {
         Holds::LinkName => ("the name of a link in quotes", "\"uplink\""),
         Holds::LinkNames => ("the name of a link in quotes, or a list of them", "\"uplink\""),
         Holds::FlowName => ("the name of a flow in quotes", "\"voice\""),
+        Holds::Name => ("a name in quotes", "\"web\""),
+        Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),
+        Holds::Headers => ("a rule in quotes", "\"tcp src 10.1.0.7 dport 443\""),
+        Holds::Entries => ("a text in quotes", "\"slow\""),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
             return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));

@@ -3,7 +3,7 @@
 //! [`falaj_sched::registry::ENTRIES`], so that it cannot say anything else
 //! than what the parser does.
 
-use crate::keys::{FILE, Fallback, Holds, Key, TABLES, Table};
+use crate::keys::{FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
 use crate::nearest;
@@ -211,6 +211,15 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::LinkName => "the name of a link".into(),
         Holds::LinkNames => "the name of a link, or a list of names".into(),
         Holds::FlowName => "the name of a flow".into(),
+        Holds::Name => "a name".into(),
+        Holds::Target => {
+            format!(
+                "a link, a list of links, `drop`, `pass`, or a table of {}",
+                nearest::list(TO.iter().map(|k| k.name))
+            )
+        }
+        Holds::Headers => "a rule of single values".into(),
+        Holds::Entries => "a text".into(),
         Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
         Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
         Holds::Tables(keys) => {
@@ -257,7 +266,9 @@ fn sample(key: &Key, discipline: bool) -> String {
         }
         Holds::Rules => "udp dport 5004",
         Holds::Mask => "src/24 dport",
-        Holds::LinkName | Holds::LinkNames => "uplink",
+        Holds::LinkName | Holds::LinkNames | Holds::Target | Holds::Entries => "uplink",
+        Holds::Name => "web",
+        Holds::Headers => "tcp src 10.1.0.7 dport 443",
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
         Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys) => return inline(keys),
@@ -275,6 +286,11 @@ fn example(topic: &Topic) -> String {
         ("", _, _) if matches!(key.holds, Holds::Table(_)) => {
             format!("[{}]\nduration = \"30s\"", key.name)
         }
+        ("", Holds::Tables(_), _) => format!("[[{}]]\nmatch = \"tcp dport 80,443\"\nto = \"uplink\"", key.name),
+        ("", _, _) if key.name == "table" => "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into(),
+        ("table", _, _) => "[table.customers]\n\"10.1.0.0/16\" = \"uplink\"".into(),
+        ("to", _, _) if key.name == "by" => "to = { table = \"customers\", by = \"dst\" }".into(),
+        ("to", _, _) => format!("to = {{ {set} }}"),
         ("", Holds::Named(crate::keys::HOST), _) => "[host.laptop]\nlink = \"uplink\"".into(),
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),

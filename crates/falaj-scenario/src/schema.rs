@@ -74,12 +74,22 @@ fn property(key: &Key) -> Value {
         }
         Holds::Named(keys::FLOW) => named(&json!({ "$ref": "#/$defs/flow" })),
         Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
+        Holds::Named(keys::LOOKED_UP) => named(&json!({
+            "type": "object",
+            "propertyNames": { "minLength": 1 },
+            "additionalProperties": { "type": "string" },
+        })),
         Holds::Named(inner) => named(&table(inner)),
         Holds::LinkName | Holds::FlowName => name(),
         Holds::LinkNames => {
             json!({ "anyOf": [name(), { "type": "array", "items": name(), "minItems": 1, "uniqueItems": true }] })
         }
-        Holds::File => json!({ "type": "string", "minLength": 1 }),
+        Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
+        Holds::Entries => json!({ "type": "string" }),
+        Holds::Target => {
+            let name = json!({ "type": "string", "minLength": 1 });
+            json!({ "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }, table(keys::TO)] })
+        }
         Holds::Overhead => text(pattern::OVERHEAD),
         Holds::Numbers => text(pattern::NUMBERS),
         Holds::Brief(inner) => {

@@ -3,15 +3,21 @@
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
-use crate::model::{Source, Towards};
+use crate::model::{Direction, Source, Towards};
 use crate::nearest;
 use crate::read::{Datum, Fields, Got, fields, get};
+use crate::rules::{self, RuleRead};
 use crate::units::quoted;
 use crate::unlikely;
+use falaj_engine::classifier::{Match, Net, Protocol, Version};
+use falaj_engine::key::{Key, Macs};
+use falaj_engine::term::{Literal, Term};
 use falaj_sched::label::Ecn;
 use falaj_sched::params::{Value, Values};
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::Model;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use toml::de::DeTable;
 
@@ -20,18 +26,20 @@ use toml::de::DeTable;
 /// these.
 pub const STAMP: u32 = 32;
 
-/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known.
+/// Reads `[traffic.NAME]`, with the place of its rate. `duration` is the run's, if known; `rules` are if all is right
+/// with them.
 pub(crate) fn source<'a>(
     name: &str,
     table: &'a DeTable<'a>,
     at: Range<usize>,
-    links: &[Known],
+    (links, rules): (&[Known], Option<&[RuleRead]>),
     duration: Option<Span>,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Range<usize>)> {
     let fields = fields(table, at, format!("traffic {}", quoted(name)), keys::TRAFFIC, &[], problems);
     let mut given = Values::default();
     let mut named = [("link", None), ("flow", None)];
+    let mut headers = None;
     let mut whole = true;
     for key in keys::TRAFFIC {
         match get(&[&fields], key, problems) {
@@ -41,6 +49,7 @@ pub(crate) fn source<'a>(
                     slot.1 = Some(text);
                 }
             }
+            Got::Given(Datum::Rules(rules)) => headers = Some(rules),
             Got::Absent => {}
             _ => whole = false,
         }
@@ -52,7 +61,35 @@ pub(crate) fn source<'a>(
 
     // Without a link that is known for sure, nothing can be said of its flows.
     let sure = |name: &str| fields.field(name).map_or(!fields.means(name), |f| f.datum.is_some());
-    if !sure("link") {
+    if !sure("link") || !sure("headers") {
+        return None;
+    }
+    if link_name.is_none() && !rules?.is_empty() {
+        let way = way_of_rules(rules?, headers.as_deref(), towards, (links, &fields), problems)?;
+        let size = given.bytes("size")?;
+        let size = fitting(size, way.direction(links, towards)?, &links[way.link].name, &fields, problems)?;
+        let Some(Value::Rate(rate)) = given.get("rate") else { return None };
+        let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
+        let ((start, stop), model) = (times?, model?);
+        let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
+        let length = way.direction(links, towards)?.account.to_ip(size);
+        let Way { link, flow, key } = way;
+        // What `ecn` says are the lowest bits of the type of service; `headers` may say them too.
+        let tos = match ecn(&given) {
+            Ecn::Not => key.tos,
+            ecn => Some(key.tos.unwrap_or(0) & !3 | ecn as u8),
+        };
+        let ecn = tos.map_or(Ecn::Not, Ecn::from_bits);
+        let (name, key) = (name.to_owned(), Some(Key { length: Some(length), tos, ..key }));
+        let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
+        return whole.then_some((source, at));
+    }
+    if let Some(field) = fields.field("headers") {
+        let why = format!("{} passes its link, whatever its `headers`", fields.what);
+        problems.push(
+            Problem::error(field.name_at.clone(), why)
+                .help("rules look at them, where there are rules and the source has no `link`"),
+        );
         return None;
     }
     let link = pick("link", link_name, links.iter().map(|k| k.name.as_str()), "", &fields, problems)?;
@@ -71,15 +108,122 @@ pub(crate) fn source<'a>(
     let Some(Value::Rate(rate)) = given.get("rate") else { return None };
     let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
     let ((start, stop), model, size) = (times?, model?, size?);
-    let ecn = match given.choice("ecn") {
+    let ecn = ecn(&given);
+    let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
+    let (name, key) = (name.to_owned(), None);
+    let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
+    whole.then_some((source, at))
+}
+
+fn ecn(given: &Values) -> Ecn {
+    match given.choice("ecn") {
         Some("ect0") => Ecn::Ect0,
         Some("ect1") => Ecn::Ect1,
         _ => Ecn::Not,
+    }
+}
+
+/// Where the rules let a source begin.
+struct Way {
+    link: usize,
+    flow: usize,
+    key: Key,
+}
+
+impl Way {
+    fn direction<'k>(&self, links: &'k [Known], towards: Towards) -> Option<&'k Direction> {
+        links[self.link].link.as_ref().map(|link| link.direction(towards))
+    }
+}
+
+/// The first link that the rules let a source's packets pass, and the flow there.
+fn way_of_rules(
+    rules: &[RuleRead],
+    headers: Option<&[Match]>,
+    towards: Towards,
+    (links, fields): (&[Known], &Fields<'_>),
+    problems: &mut Vec<Problem>,
+) -> Option<Way> {
+    let at = fields.field("headers").map_or(fields.at.clone(), |f| f.at.clone());
+    let key = match headers {
+        None => ordinary(&Match::ANY, towards),
+        Some([one]) => headers_of(one, towards),
+        Some(_) => Err("headers without `or` and lists"),
     };
-    let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
-    whole.then(|| {
-        (Source { name: name.to_owned(), link, flow, towards, model, rate, size, sources, start, stop, ecn }, at)
-    })
+    let key = match key {
+        Ok(key) => key,
+        Err(what) => {
+            let example = "as in `tcp src 10.1.0.7 dport 443`";
+            problems.push(
+                Problem::error(at, format!("a packet has {what}")).help(format!("write one value of each, {example}")),
+            );
+            return None;
+        }
+    };
+    let Some(link) = rules::first_link(rules, &key, towards) else {
+        let why = format!("the rules lead {} to no link", fields.what);
+        problems.push(
+            Problem::error(at, why)
+                .help("say what its packets are like, `headers = \"…\"`, or name its `link` and `flow`"),
+        );
+        return None;
+    };
+    let direction = links[link as usize].link.as_ref()?.direction(towards);
+    let Some(FlowId(flow)) = direction.classifier().flow_of(&key) else {
+        let why = format!("no flow of link {} takes {}", quoted(&links[link as usize].name), fields.what);
+        problems.push(Problem::error(at, why).help("a last flow with `match = \"any\"` takes what the others do not"));
+        return None;
+    };
+    Some(Way { link: link as usize, flow: flow as usize, key })
+}
+
+/// A packet between the ends of a live link, with what these headers say.
+fn ordinary(headers: &Match, towards: Towards) -> Result<Key, &'static str> {
+    let single = |net: Option<Net>| match net {
+        Some(net) if net.len != net.bits() => Err("one address, and no prefix"),
+        net => Ok(net.map(|net| net.addr)),
+    };
+    let port = |range: Option<(u16, u16)>, default: u16| match range {
+        Some((from, to)) if from != to => Err("one port, and no range"),
+        range => Ok(range.map_or(default, |(port, _)| port)),
+    };
+    let ends: [IpAddr; 2] = match headers.version {
+        Some(Version::V6) => [
+            IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1)),
+            IpAddr::V6(Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2)),
+        ],
+        _ => [[10, 77, 0, 1].into(), [10, 77, 0, 2].into()],
+    };
+    let [src, dst] = if towards == Towards::Up { ends } else { [ends[1], ends[0]] };
+    let from = SocketAddr::new(single(headers.src)?.unwrap_or(src), port(headers.sport, 20_000)?);
+    let to = SocketAddr::new(single(headers.dst)?.unwrap_or(dst), port(headers.dport, 40_000)?);
+    Ok(Key::of_ordinary(headers.protocol.unwrap_or(Protocol::UDP), from, to, 0))
+}
+
+/// The key of packets with these headers.
+fn headers_of(headers: &Match, towards: Towards) -> Result<Key, &'static str> {
+    let mut key = ordinary(headers, towards)?;
+    for literal in &headers.more {
+        let macs = key.macs.unwrap_or(Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] });
+        match literal {
+            Literal { not: true, .. } => return Err("headers, and none that it has not"),
+            Literal { term, .. } => match *term {
+                Term::Ether(kind) => key.ether = Some(kind),
+                Term::Vlan(vlan) => key.vlan = Some(vlan),
+                Term::MacSrc(src) => key.macs = Some(Macs { src, ..macs }),
+                Term::MacDst(dst) => key.macs = Some(Macs { dst, ..macs }),
+                Term::Tos(tos) => key.tos = Some(tos),
+                Term::Dscp(dscp) => key.tos = Some(dscp << 2),
+                Term::Ttl(from, to) if from == to => key.ttl = Some(from),
+                Term::Flags { set, .. } => key.tcp = Some(set),
+                Term::Ttl(..) => return Err("one time to live, and no range"),
+                Term::Length(..) => return Err("the length that `size` says"),
+                Term::Fragment | Term::FirstFragment => return Err("no pieces: sources send whole packets"),
+                _ => return Err("one address and one port, and no table"),
+            },
+        }
+    }
+    Ok(key)
 }
 
 /// Warns where it is headers that decide whether the traffic of a link fits,

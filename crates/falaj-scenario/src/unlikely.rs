@@ -2,9 +2,13 @@
 //! to write.
 
 use crate::diagnostics::Problem;
+use crate::link::Known;
 use crate::model::Source;
+use crate::rules::RuleRead;
 use crate::units::quoted;
 use falaj_engine::account::Account;
+use falaj_engine::classifier::Match;
+use falaj_engine::rules::{Rule, Target, To};
 use falaj_sched::params::Setup;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -134,6 +138,84 @@ impl LongTail {
             .help(format!("write `{shorter}` or `{longer}`, in which they fit without a rest"))
             .help("or give the rest away: `tail = \"skip\"` in the scheduler")
     }
+}
+
+/// Among more rules than this, none is compared with all others.
+const COMPARED: usize = 1000;
+
+/// Rules that no packet reaches, packets that no rule takes, and links that no rule leads to.
+pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Problem>) {
+    if all.is_empty() {
+        return;
+    }
+    // Packets come to a rule from the one before it, unless that takes them all, and by `skip-to`.
+    let mut reached = vec![false; all.len() + 1];
+    reached[0] = true;
+    for (n, read) in all.iter().enumerate() {
+        let rule = &read.rule.rule;
+        if !reached[n] {
+            continue;
+        }
+        if let To::SkipTo(to) = rule.to {
+            reached[to as usize] = true;
+        }
+        reached[n + 1] |= !keeps(rule) || rule.way.is_some() || !rule.matches.iter().any(Match::is_any);
+    }
+    let skips = all.iter().any(|read| matches!(read.rule.rule.to, To::SkipTo(_)));
+    for (n, read) in all.iter().enumerate() {
+        let taker = if !reached[n] {
+            Some(None)
+        } else if skips || all.len() > COMPARED {
+            None
+        } else {
+            all[..n].iter().find(|before| covers(&before.rule.rule, &read.rule.rule)).map(Some)
+        };
+        let Some(taker) = taker else { continue };
+        let name = quoted(&read.rule.name);
+        problems.push(Problem::warning(read.at.clone(), format!("no packet reaches rule {name}")).help(match taker {
+            Some(before) => format!("rule {} before it takes them all; put that one behind", quoted(&before.rule.name)),
+            None => "a rule before it takes every packet; put that one last".to_owned(),
+        }));
+    }
+    if let (true, Some(last)) = (reached[all.len()], all.last()) {
+        let counts = all.iter().any(|read| {
+            let rule = &read.rule.rule;
+            rule.on && rule.probability.is_none() && rule.way.is_none() && rule.matches.iter().any(Match::is_any)
+        });
+        if !counts {
+            problems.push(
+                Problem::warning(last.at.clone(), "packets that no rule takes are dropped")
+                    .label("behind the last rule")
+                    .help("a last rule without `match` takes them: `to = \"pass\"`, to a link, or `to = \"drop\"`"),
+            );
+        }
+    }
+    for (n, known) in links.iter().enumerate() {
+        let leads = |to: &To| match to {
+            To::Links(links) => links.contains(&(n as u32)),
+            To::Table { targets, .. } => targets.contains(&Some(Target::Link(n as u32))),
+            _ => false,
+        };
+        let Some(link) = known.link.as_ref().filter(|_| !all.iter().any(|read| leads(&read.rule.rule.to))) else {
+            continue;
+        };
+        let name = quoted(&link.name);
+        problems.push(
+            Problem::warning(all[0].at.clone(), format!("no rule leads to link {name}"))
+                .help(format!("a rule with `to = \"{}\"` does", name.trim_matches('`'))),
+        );
+    }
+}
+
+/// Does a rule keep all packets that it is for?
+fn keeps(rule: &Rule) -> bool {
+    rule.probability.is_none() && (!rule.on || matches!(rule.to, To::SkipTo(_))) && !matches!(rule.to, To::Table { .. })
+}
+
+/// Does the first rule take all that the second one is for?
+fn covers(first: &Rule, second: &Rule) -> bool {
+    let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
+    keeps(first) && (first.way.is_none() || first.way == second.way) && second.matches.iter().all(one)
 }
 
 /// A rate for people: as it is written, unless that has more digits than anybody reads.

@@ -259,7 +259,7 @@ size = "500B"
     let up = &scenario.links[0].up;
     let names: Vec<&str> = up.flows.iter().map(|f| f.name.as_str()).collect();
     assert_eq!(names, ["a/calls", "a/rest", "b"]);
-    assert_eq!(up.flows[0].matches, [falaj_scenario::parse_match("udp dport 5900-5999").unwrap()]);
+    assert_eq!(up.flows[0].matches, falaj_scenario::parse_match("udp dport 5900-5999").unwrap());
     assert_eq!(up.flows[1].matches.len(), 2);
     assert_eq!(up.setup.leaves().len(), 3);
     assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queue::Limit::Packets(7));

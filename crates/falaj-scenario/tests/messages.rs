@@ -505,7 +505,7 @@ match = "ip src 2001:db8::/32"
             4 | match = "udp dprot 5004"
               |              ^^^^^ did you mean `dport`?
               |
-              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]
+              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, not TERM, ( A or B ); see `falaj explain match`
 
             error: `match`: `icmp` has no ports
              --> a.toml:6:16
@@ -1044,7 +1044,7 @@ rate = "1mbit"
             1 | [links.a]
               |  ^^^^^ did you mean `link`?
               |
-              = help: allowed: `host`, `link`, `run`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
 }
@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `direction`, `ecn`, `flow`, `link`, `model`, `off`, `on`, `rate`, `size`, `sources`, `start`, `stop`
+              = help: allowed: `direction`, `ecn`, `flow`, `headers`, `link`, `model`, `off`, `on`, `rate`, `size`, `sources`, `start`, `stop`
         "#]],
     );
 }
@@ -2328,7 +2328,7 @@ rate = "1mbit"
             1 | [lnik.a]
               |  ^^^^ did you mean `link`?
               |
-              = help: allowed: `host`, `link`, `run`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(
@@ -2343,7 +2343,7 @@ seed = 1
             4 | [runs]
               |  ^^^^ did you mean `run`?
               |
-              = help: allowed: `host`, `link`, `run`, `traffic`
+              = help: allowed: `host`, `link`, `rule`, `run`, `table`, `traffic`
         "#]],
     );
     errors_of_link(
@@ -2661,14 +2661,14 @@ fn a_port_of_either_side() {
     errors(
         "[link.a]\nrate = \"1mbit\"\n[link.a.flow.b]\nmatch = \"udp port 5004\"\n",
         expect![[r#"
-        error: `match`: `port` is not a term of a rule
-         --> a.toml:4:14
-          |
-        4 | match = "udp port 5004"
-          |              ^^^^ did you mean `sport` or `dport`?
-          |
-          = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M]
-    "#]],
+            error: `match`: `port` is not a term of a rule
+             --> a.toml:4:14
+              |
+            4 | match = "udp port 5004"
+              |              ^^^^ did you mean `sport` or `dport`?
+              |
+              = help: terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, not TERM, ( A or B ); see `falaj explain match`
+        "#]],
     );
 }
 
@@ -3076,4 +3076,329 @@ fn what_is_no_overhead() {
           = help: write a size from `-65535B` to `65535B`
     "#]],
     );
+}
+
+/// How files with rules begin.
+const TWO: &str = "[link.slow]\nrate = \"1mbit\"\n[link.fast]\nrate = \"1gbit\"\n";
+
+#[test]
+fn rules_that_lead_nowhere() {
+    errors(
+        &format!(
+            "{TWO}{}",
+            r#"[table.customers]
+"10.1.0.0/16" = "slwo"
+"10.2.0.1/16" = "fast"
+[table.odd]
+"1-5" = ""
+"5" = ""
+[[rule]]
+name = "web"
+match = "tcp src table custmers ( dport 80,443 or flags sny )"
+to = "fats"
+[[rule]]
+match = "udp src table customer"
+to = ["slow", "drop"]
+[[rule]]
+to = { skip-to = "wbe" }
+[[rule]]
+to = { skip-to = "web" }
+[[rule]]
+name = "web"
+to = { by = "src" }
+[[rule]]
+to = "drop"
+then = "on"
+[[rule]]
+too = "slow"
+"#
+        ),
+        expect![[r#"
+            error: `10.2.0.1/16` has bits set after its first 16
+             --> a.toml:7:1
+              |
+            7 | "10.2.0.1/16" = "fast"
+              | ^^^^^^^^^^^^^
+              |
+              = help: write `10.2.0.0/16` for the network, or `10.2.0.1` for the one address
+
+            error: another entry of this table is for it too
+              --> a.toml:10:1
+               |
+            10 | "5" = ""
+               | ^^^
+               |
+               = help: "1-5" holds all or a part of it; keep one of the two
+
+            error: `match`: `sny` is not a flag of TCP
+              --> a.toml:13:57
+               |
+            13 | match = "tcp src table custmers ( dport 80,443 or flags sny )"
+               |                                                         ^^^ did you mean `syn`?
+               |
+               = help: flags: fin, syn, rst, psh, ack, urg, ece, cwr; `!` before one that is not set
+
+            error: there is no link `fats`
+              --> a.toml:14:6
+               |
+            14 | to = "fats"
+               |      ^^^^^^ did you mean `fast`?
+               |
+               = help: links: `slow`, `fast`; or `drop`, or `pass` for no link
+
+            error: there is no table `customer`
+              --> a.toml:16:24
+               |
+            16 | match = "udp src table customer"
+               |                        ^^^^^^^^ did you mean `customers`?
+               |
+               = help: tables: `customers`, `odd`
+
+            error: `to`: in a list stand links alone
+              --> a.toml:17:15
+               |
+            17 | to = ["slow", "drop"]
+               |               ^^^^^^
+               |
+               = help: links: `slow`, `fast`
+
+            error: there is no rule `wbe`
+              --> a.toml:19:18
+               |
+            19 | to = { skip-to = "wbe" }
+               |                  ^^^^^ did you mean `web`?
+               |
+               = help: rules behind this one: `4`, `web`, `6`, `7`
+
+            error: rule `web` is not behind this one
+              --> a.toml:21:18
+               |
+            21 | to = { skip-to = "web" }
+               |                  ^^^^^
+               |
+               = help: packets only go forward through the rules, so that they come to an end
+
+            error: a second rule `web`
+              --> a.toml:23:8
+               |
+            23 | name = "web"
+               |        ^^^^^
+               |
+               = help: give each another name
+
+            error: `to` says neither a `table` nor `skip-to`
+              --> a.toml:24:6
+               |
+            24 | to = { by = "src" }
+               |      ^^^^^^^^^^^^^^
+               |
+               = help: write `{ table = "customers", by = "src" }` or `{ skip-to = "web" }`
+
+            error: rule `6` lets no packet go on here
+              --> a.toml:27:8
+               |
+            27 | then = "on"
+               |        ^^^^
+               |
+               = help: leave `then` out: what is dropped is gone, and `skip-to` says where it goes on
+
+            error: rule `7` has no key `too`
+              --> a.toml:29:1
+               |
+            29 | too = "slow"
+               | ^^^ did you mean `to`?
+               |
+               = help: allowed: `direction`, `match`, `name`, `probability`, `then`, `to`
+        "#]],
+    );
+}
+
+#[test]
+fn tables_that_lead_nowhere() {
+    errors(
+        &format!(
+            "{TWO}{}",
+            r#"[table.customers]
+"10.1.0.0/16" = "slwo"
+"10.2.0.0/16" = 5
+[table.twice]
+"10.0.0.0/8" = ""
+"10.0.0.0/8 " = ""
+[[rule]]
+to = { table = "customers", by = "source" }
+[[rule]]
+to = { table = "customrs" }
+"#
+        ),
+        expect![[r#"
+            error: what an entry stands for is a text
+             --> a.toml:7:17
+              |
+            7 | "10.2.0.0/16" = 5
+              |                 ^
+              |
+              = help: write the name of a link, `"drop"` or `"pass"`; or `""`, where it only is in the table
+
+            error: `10.0.0.0/8 ` has no prefix length that IP knows
+              --> a.toml:10:1
+               |
+            10 | "10.0.0.0/8 " = ""
+               | ^^^^^^^^^^^^^
+               |
+               = help: write 0 to 32 after the slash
+
+            error: `by`: `source` is not one of the words allowed
+              --> a.toml:12:34
+               |
+            12 | to = { table = "customers", by = "source" }
+               |                                  ^^^^^^^^
+               |
+               = help: allowed: `src`, `dst`, `sport`, `dport`, `proto`, `dscp`, `vlan`
+
+            error: there is no table `customrs`
+              --> a.toml:14:16
+               |
+            14 | to = { table = "customrs" }
+               |                ^^^^^^^^^^ did you mean `customers`?
+               |
+               = help: tables: `customers`, `twice`
+        "#]],
+    );
+}
+
+#[test]
+fn rules_that_are_hardly_meant() {
+    warnings(
+        &format!(
+            "{TWO}{}",
+            r#"[table.numbers]
+"5" = ""
+[table.nobodys]
+"10.0.0.0/8" = ""
+[[rule]]
+match = "tcp src table numbers"
+to = "slow"
+[[rule]]
+match = "udp"
+to = "slow"
+[[rule]]
+match = "udp dport 53"
+to = "drop"
+"#
+        ),
+        expect![[r#"
+            warning: no rule looks into table `nobodys`
+             --> a.toml:7:1
+              |
+            7 | [table.nobodys]
+              | ^^^^^^^^^^^^^^^
+              |
+              = help: write `src table nobodys` in a `match`, or `to = { table = "nobodys" }` in a rule
+
+            warning: no rule leads to link `fast`
+             --> a.toml:9:1
+              |
+            9 | [[rule]]
+              | ^^^^^^^^
+              |
+              = help: a rule with `to = "fast"` does
+
+            warning: table `numbers` has no addresses
+              --> a.toml:10:24
+               |
+            10 | match = "tcp src table numbers"
+               |                        ^^^^^^^ no packet's `src` is in it
+
+            warning: no packet reaches rule `3`
+              --> a.toml:15:1
+               |
+            15 | [[rule]]
+               | ^^^^^^^^
+               |
+               = help: rule `2` before it takes them all; put that one behind
+
+            warning: packets that no rule takes are dropped
+              --> a.toml:15:1
+               |
+            15 | [[rule]]
+               | ^^^^^^^^ behind the last rule
+               |
+               = help: a last rule without `match` takes them: `to = "pass"`, to a link, or `to = "drop"`
+        "#]],
+    );
+    warnings(
+        &format!("{TWO}[[rule]]\nname = \"all\"\nto = \"slow\"\n[[rule]]\nmatch = \"udp\"\nto = \"fast\"\n"),
+        expect![[r#"
+            warning: no packet reaches rule `2`
+             --> a.toml:8:1
+              |
+            8 | [[rule]]
+              | ^^^^^^^^
+              |
+              = help: a rule before it takes every packet; put that one last
+        "#]],
+    );
+}
+
+#[test]
+fn sources_that_rules_lead_nowhere() {
+    let traffic = |headers: &str| {
+        format!(
+            "{TWO}[[rule]]\nmatch = \"udp dport 5\"\nto = \"slow\"\n[[rule]]\nmatch = \"tcp\"\nto = \"fast\"\n\
+             [[rule]]\nto = \"drop\"\n[traffic.a]\n{headers}\nmodel = \"cbr\"\nrate = \"1mbit\"\nsize = \"500B\"\n"
+        )
+    };
+    errors(
+        &traffic("headers = \"udp dport 6\""),
+        expect![[r#"
+        error: the rules lead traffic `a` to no link
+          --> a.toml:14:11
+           |
+        14 | headers = "udp dport 6"
+           |           ^^^^^^^^^^^^^
+           |
+           = help: say what its packets are like, `headers = "…"`, or name its `link` and `flow`
+    "#]],
+    );
+    errors(
+        &traffic("headers = \"udp dport 5,6\""),
+        expect![[r#"
+        error: a packet has headers without `or` and lists
+          --> a.toml:14:11
+           |
+        14 | headers = "udp dport 5,6"
+           |           ^^^^^^^^^^^^^^^
+           |
+           = help: write one value of each, as in `tcp src 10.1.0.7 dport 443`
+    "#]],
+    );
+    errors(
+        &traffic("headers = \"udp dport 5-6\""),
+        expect![[r#"
+        error: a packet has one port, and no range
+          --> a.toml:14:11
+           |
+        14 | headers = "udp dport 5-6"
+           |           ^^^^^^^^^^^^^^^
+           |
+           = help: write one value of each, as in `tcp src 10.1.0.7 dport 443`
+    "#]],
+    );
+    errors(
+        &traffic("link = \"slow\"\nheaders = \"udp dport 5\""),
+        expect![[r#"
+        error: traffic `a` passes its link, whatever its `headers`
+          --> a.toml:15:1
+           |
+        15 | headers = "udp dport 5"
+           | ^^^^^^^
+           |
+           = help: rules look at them, where there are rules and the source has no `link`
+    "#]],
+    );
+    let good = traffic("headers = \"udp dport 5\"");
+    let (scenario, _) = falaj_scenario::parse(&good, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    let source = &scenario.traffic[0];
+    let key = source.key.expect("it goes by the rules");
+    assert_eq!((source.link, key.ports.map(|p| p.1), key.length), (0, Some(5), Some(486)));
 }

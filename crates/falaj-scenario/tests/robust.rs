@@ -108,6 +108,18 @@ const SCRAPS: &[&str] = &[
     "kind = \"every\"",
     "any",
     "udp",
+    "[[rule]]",
+    "to = \"uplink\"",
+    "to = { skip-to = \"2\" }",
+    "to = { table = \"t\" }",
+    "to = [\"uplink\", \"uplink\"]",
+    "then = \"on\"",
+    "probability = \"30%\"",
+    "[table.t]",
+    "\"10.0.0.0/8\" = \"uplink\"",
+    "\"80\" = \"drop\"",
+    "match = \"( udp or not src table t ) ttl 1\"",
+    "headers = \"udp dport 5\"",
 ];
 
 proptest! {

@@ -1,20 +1,21 @@
 //! Rules, good and bad, and back again.
 
 use falaj_engine::classifier::{Match, Net, Protocol, Version};
+use falaj_engine::key::Key;
 use falaj_scenario::parse_match;
 use proptest::prelude::*;
 
 #[test]
 fn rules_are_read() {
     let net = |text: &str, len| Some(Net { addr: text.parse().expect("an address"), len });
-    let udp = Match { protocol: Some(Protocol::UDP), ..Match::ANY };
+    let udp = || Match { protocol: Some(Protocol::UDP), ..Match::ANY };
     let v4 = Some(Version::V4);
     for (text, rule) in [
         ("any", Match::ANY),
-        ("udp", udp),
-        ("udp dport 5004", Match { dport: Some((5004, 5004)), ..udp }),
-        ("udp and dport 5004", Match { dport: Some((5004, 5004)), ..udp }),
-        (" dport  5004-5010\tudp ", Match { dport: Some((5004, 5010)), ..udp }),
+        ("udp", udp()),
+        ("udp dport 5004", Match { dport: Some((5004, 5004)), ..udp() }),
+        ("udp and dport 5004", Match { dport: Some((5004, 5004)), ..udp() }),
+        (" dport  5004-5010\tudp ", Match { dport: Some((5004, 5010)), ..udp() }),
         ("sport 0-65535", Match { sport: Some((0, 65535)), ..Match::ANY }),
         ("proto 47", Match { protocol: Some(Protocol(47)), ..Match::ANY }),
         ("ip", Match { version: v4, ..Match::ANY }),
@@ -26,9 +27,53 @@ fn rules_are_read() {
         ),
         ("dst ::/0", Match { version: Some(Version::V6), dst: net("::", 0), ..Match::ANY }),
     ] {
-        assert_eq!(parse_match(text), Ok(rule), "{text}");
-        assert_eq!(parse_match(&rule.to_string()), Ok(rule), "{rule}");
+        assert_eq!(parse_match(text), Ok(vec![rule.clone()]), "{text}");
+        assert_eq!(parse_match(&rule.to_string()), Ok(vec![rule.clone()]), "{rule}");
     }
+}
+
+/// Into what a rule comes apart, in the grammar.
+fn apart(text: &str) -> Vec<String> {
+    parse_match(text).unwrap_or_else(|e| panic!("{text}: {e}")).iter().map(Match::to_string).collect()
+}
+
+#[test]
+fn terms_of_all_headers_are_read() {
+    for text in [
+        "ether 0x0806",
+        "vlan 7",
+        "mac-src 02:00:00:00:00:01",
+        "mac-dst ff:ff:ff:ff:ff:ff",
+        "dscp 46",
+        "tos 0xb8",
+        "ttl 1-5",
+        "length 0-128",
+        "flags syn,!ack",
+        "fragment",
+        "first-fragment",
+        "tcp not flags syn",
+        "not udp not src 10.0.0.0/8",
+        "src table customers not dport table odd",
+    ] {
+        assert_eq!(apart(text), [text]);
+    }
+    assert_eq!(apart("dscp ef ether arp"), ["dscp 46 ether 0x0806"]);
+    assert_eq!(apart("dscp af41"), ["dscp 34"]);
+    assert_eq!(apart("dscp cs7 tos 3"), ["dscp 56 tos 0x03"]);
+}
+
+#[test]
+fn lists_and_blocks_come_apart() {
+    assert_eq!(apart("tcp dport 80,443,8000-8080"), ["tcp dport 80", "tcp dport 443", "tcp dport 8000-8080"]);
+    assert_eq!(apart("not dport 80,443"), ["not dport 80 not dport 443"]);
+    assert_eq!(apart("( udp or tcp dport 80 ) ip6"), ["ip6 udp", "ip6 tcp dport 80"]);
+    assert_eq!(apart("(udp or tcp) and (sport 1 or dport 1)").len(), 4);
+    assert_eq!(apart("not ( udp dport 53 or icmp )"), ["not udp not icmp", "not dport 53 not icmp"]);
+    assert_eq!(apart("not not udp"), ["udp"]);
+    // Sides that exclude the rest fall away.
+    assert_eq!(apart("tcp ( src 10.0.0.0/8 or icmp )"), ["tcp src 10.0.0.0/8"]);
+    assert_eq!(apart("src 10.0.0.0/8 ( src 10.1.0.0/16 or src 11.0.0.0/8 )"), ["src 10.1.0.0/16"]);
+    assert_eq!(apart("( any or udp )").len(), 2);
 }
 
 #[test]
@@ -57,6 +102,31 @@ fn wrong_rules_are_refused() {
         ("ip6 icmp", "both IPv4 and IPv6", "icmp"),
         ("icmp sport 5", "`icmp` has no ports", "sport 5"),
         ("proto 47 sport 5", "`proto 47` has no ports", "sport 5"),
+        ("dport 80,x", "not a port", "x"),
+        ("dport 80,", "not a port", ""),
+        ("not", "`not` needs a term", "not"),
+        ("not any", "`not any` matches nothing", "any"),
+        ("not and udp", "`not` is of a term", "and"),
+        ("udp or tcp", "`or` stands in a block", "or"),
+        ("udp )", "no block ends here", ")"),
+        ("( udp or tcp", "this block does not end", "("),
+        ("( or tcp )", "`or` joins two sides", "or"),
+        ("( udp or )", "a side with nothing in it", ")"),
+        ("( udp tcp or tcp )", "a second protocol", "tcp"),
+        ("udp not udp", "exclude each other", "udp not udp"),
+        ("vlan 4096", "not a VLAN", "4096"),
+        ("ttl 9-3", "write `3-9`", "9-3"),
+        ("ttl 256", "0 to 255", "256"),
+        ("length 5-", "not a length", "5-"),
+        ("ether 5", "from 1536 to 65535", "5"),
+        ("tos 0xfff", "not a type of service", "0xfff"),
+        ("dscp ff", "not a DSCP", "ff"),
+        ("dscp af44", "not a DSCP", "af44"),
+        ("mac-src 02:00", "six bytes", "02:00"),
+        ("mac-src 02:00:00:00:00:01:02", "six bytes", "02:00:00:00:00:01:02"),
+        ("flags sny", "did you mean `syn`?", "sny"),
+        ("flags syn,!syn", "set and not set", "syn,!syn"),
+        ("src table", "`src` needs the name of a table", "src"),
     ] {
         let error = parse_match(text).expect_err(text);
         assert!(error.to_string().contains(message), "{text}: {error}");
@@ -66,26 +136,66 @@ fn wrong_rules_are_refused() {
 
 #[test]
 fn networks_contain_their_addresses() {
-    let net = parse_match("src 10.16.0.0/12").expect("a rule").src.expect("a network");
+    let net = parse_match("src 10.16.0.0/12").expect("a rule")[0].src.expect("a network");
     for (addr, inside) in
         [("10.16.0.0", true), ("10.31.255.255", true), ("10.32.0.0", false), ("::ffff:10.16.0.0", false)]
     {
         assert_eq!(net.contains(addr.parse().expect("an address")), inside, "{addr}");
     }
-    let all = parse_match("src ::/0").expect("a rule").src.expect("a network");
+    let all = parse_match("src ::/0").expect("a rule")[0].src.expect("a network");
     assert!(all.contains("2001:db8::1".parse().expect("an address")));
+}
+
+/// Packets of all kinds that the terms above tell apart.
+fn keys() -> Vec<Key> {
+    let mut all = vec![Key::default()];
+    for protocol in [Protocol::UDP, Protocol::TCP, Protocol::ICMP] {
+        for (src, sport, dport, ttl) in [
+            ([10, 1, 1, 1], 7, 80, 1),
+            ([10, 1, 1, 1], 8, 443, 64),
+            ([11, 1, 1, 1], 7, 81, 5),
+            ([11, 1, 1, 1], 8, 80, 6),
+        ] {
+            let (from, to) = ((src, sport).into(), ([9, 9, 9, 9], dport).into());
+            all.push(Key { ttl: Some(ttl), ..Key::of_ordinary(protocol, from, to, 100) });
+        }
+    }
+    all
 }
 
 proptest! {
     #[test]
     fn what_is_read_is_written_and_read_again(
         words in prop::collection::vec(prop::sample::select(vec![
-            "any", "and", "udp", "tcp", "icmp", "icmp6", "ip", "ip6", "proto", "src", "dst", "sport", "dport",
-            "17", "5004", "1-2", "10.0.0.0/8", "::1", "2001:db8::/32", "ü", "-",
+            "any", "and", "not", "udp", "tcp", "icmp", "icmp6", "ip", "ip6", "proto", "src", "dst", "sport", "dport",
+            "ttl", "flags", "fragment", "vlan", "syn,!ack", "17", "5004", "1-2", "10.0.0.0/8", "::1", "2001:db8::/32", "ü", "-",
         ]), 0..7),
     ) {
-        if let Ok(rule) = parse_match(&words.join(" ")) {
-            prop_assert_eq!(parse_match(&rule.to_string()), Ok(rule));
+        for rule in parse_match(&words.join(" ")).unwrap_or_default() {
+            prop_assert_eq!(parse_match(&rule.to_string()), Ok(vec![rule]));
+        }
+    }
+
+    /// A rule means what its words mean, however it comes apart.
+    #[test]
+    fn blocks_mean_what_they_say(one in 0usize..6, two in 0usize..6, three in 0usize..6, form in 0usize..6) {
+        let terms = ["udp", "tcp", "dport 80,443", "src 10.0.0.0/8", "ttl 1-5", "not sport 7"];
+        let (a, b, c) = (terms[one], terms[two], terms[three]);
+        let mean: (String, fn(bool, bool, bool) -> bool) = match form {
+            0 => (format!("( {a} or {b} ) not ( {c} )"), |a, b, c| (a || b) && !c),
+            1 => (format!("not ( {a} or {b} ) ( {c} )"), |a, b, c| !(a || b) && c),
+            2 => (format!("not ( ( {a} ) ( {b} or {c} ) )"), |a, b, c| !(a && (b || c))),
+            3 => (format!("( {a} or not ( {b} ) or {c} )"), |a, b, c| a || !b || c),
+            4 => (format!("( ( {a} ) ( {b} ) or {c} )"), |a, b, c| (a && b) || c),
+            _ => (format!("not ( not ( {a} ) not ( {b} ) ) ( any or {c} )"), |a, b, _| a || b),
+        };
+        // Where it says that nothing matches, nothing does.
+        let matches = parse_match(&mean.0).unwrap_or_default();
+        let take = |matches: &[Match], key: &Key| matches.iter().any(|m| m.takes(key));
+        let [a, b, c] = [a, b, c].map(|text| parse_match(text).expect("a rule"));
+        for key in keys() {
+            let meant = (mean.1)(take(&a, &key), take(&b, &key), take(&c, &key));
+            prop_assert_eq!(take(&matches, &key), meant, "{} of {:?}", mean.0, key);
         }
     }
 

@@ -1,13 +1,32 @@
 //! Headers of simulated packets, for what looks at headers: each source has an
 //! address of its own at the near end, and all meet one at the far end.
 
+use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of the near end begin behind this one: 100.64.0.0/10, which is
 /// for the customers of providers.
 const NEAR: u32 = 0x6440_0000;
 /// The address of the far end, of a network for measurements: 198.18.0.1.
 const FAR: u32 = 0xc612_0001;
+
+/// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it is what the scenario
+/// says; further ones have the addresses at the near end that follow.
+pub fn key(source: &Source, number: usize, n: u32) -> Key {
+    let following = |address: IpAddr| match address {
+        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into()))),
+    };
+    match (source.key, source.towards) {
+        (None, _) => {
+            let key = Key::of_ethernet(&frame(source, number, n));
+            Key { tos: Some(source.ecn as u8), ..key }
+        }
+        (Some(key), Towards::Up) => Key { src: key.src.map(following), ..key },
+        (Some(key), Towards::Down) => Key { dst: key.dst.map(following), ..key },
+    }
+}
 
 /// A frame of the `n`th of a scenario's sources `source`, which is `number`th in
 /// the file: UDP over IPv4, headers alone. Sources of the same `n` have the same
@@ -44,7 +63,6 @@ pub fn frame(source: &Source, number: usize, n: u32) -> [u8; 42] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_engine::key::Key;
 
     #[test]
     fn a_source_is_known_by_its_headers() {

@@ -20,13 +20,12 @@ const MORE: u64 = 1 << 32;
 /// packets of one instant arrive in that order.
 pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     let feeds = |(i, s): (usize, &Source)| {
-        let masks = &scenario.links[s.link].direction(s.towards).masks;
-        let flow = FlowId(s.flow as u32);
         let feed = |n: u32| Feed {
             pipe: pipe_of(s.link, s.towards),
-            flow,
+            flow: FlowId(s.flow as u32),
+            routed: s.key.is_some(),
+            key: headers::key(s, i, n),
             source: s.spec(),
-            ids: masks.ids(flow, &headers::frame(s, i, n)),
             stream: i as u64 + u64::from(n) * MORE,
             ecn: s.ecn,
         };
@@ -34,5 +33,5 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     };
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().flat_map(feeds).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));
-    Experiment { pipes: scenario.links.iter().flat_map(|l| [l.up.pipe(), l.down.pipe()]).collect(), feeds, duration }
+    Experiment { network: scenario.network(), feeds, duration }
 }

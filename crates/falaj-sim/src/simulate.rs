@@ -1,10 +1,12 @@
 //! One simulated run.
 
 use falaj_engine::calendar::Calendar;
-use falaj_engine::each::{Ids, Report};
-use falaj_engine::engine::Unit;
-use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Engine, Output, PipeId};
+use falaj_engine::each::Report;
+use falaj_engine::key::Key;
+use falaj_engine::network::{Network, NetworkSpec, Packet, Refused};
+use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
+use falaj_engine::{Output, PipeId};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
@@ -20,10 +22,12 @@ pub struct Feed {
     pub pipe: PipeId,
     /// The pipe's flow.
     pub flow: FlowId,
+    /// It goes where the rules say, in the direction of the pipe, and the flow is not asked for.
+    pub routed: bool,
+    /// What rules and masks look at of its packets.
+    pub key: Key,
     /// What it sends.
     pub source: SourceSpec,
-    /// What its packets are to the pipe's masks.
-    pub ids: Ids,
     /// The number of its random stream; its packets are of one connection.
     pub stream: u64,
     /// The ECN bits of its packets.
@@ -33,8 +37,8 @@ pub struct Feed {
 /// All that a run needs but the seed.
 #[derive(Clone, Debug)]
 pub struct Experiment {
-    /// The pipes.
-    pub pipes: Vec<PipeSpec>,
+    /// The pipes, and the rules that lead through them.
+    pub network: NetworkSpec,
     /// Who feeds them. At equal instants the earlier in this list comes first.
     pub feeds: Vec<Feed>,
     /// How long, in simulated time.
@@ -46,6 +50,10 @@ pub struct Experiment {
 pub struct Run {
     /// By pipe, then by flow.
     pub pipes: Vec<Vec<FlowResult>>,
+    /// What each rule has taken.
+    pub taken: Vec<Taken>,
+    /// Packets that no rule took, or no flow of their link.
+    pub unmatched: u64,
     /// What masks made.
     pub many: Vec<Many>,
     /// How long it lasted, in simulated time.
@@ -94,24 +102,21 @@ const LOOK: u64 = 4096;
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
-    let seeded = |pipe: &PipeSpec| PipeSpec { seed, ..pipe.clone() };
-    let mut engine = Engine::new(&experiment.pipes.iter().map(seeded).collect::<Vec<_>>())?;
-    let heeds: Vec<bool> = (0..experiment.pipes.len() as u32).map(|p| engine.heeds_labels(PipeId(p))).collect();
+    let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
-    let of_pipe = |p: &PipeSpec| vec![Meter::new(); p.setup.leaves().len()];
-    let mut delays: Vec<Vec<Meter>> = experiment.pipes.iter().map(of_pipe).collect();
-    let mut record = |out: &mut Vec<Output>, end: Time| {
-        for output in &*out {
-            if let Output::Emit(emit) = output {
-                // A transmission is told when it begins; it may end after us.
-                if emit.end <= end {
-                    delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
-                }
-            }
+    let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
+    let mut record = |network: &mut Network, out: &mut Vec<Output>, end: Time| {
+        let left = out.drain(..).filter_map(|output| match output {
+            Output::Emit(emit) => Some(emit),
+            _ => None,
+        });
+        // A transmission is told when it begins; it may end after us.
+        for emit in left.chain(network.passed()).filter(|emit| emit.end <= end) {
+            delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
         }
-        out.clear();
     };
+    let mut unmatched = 0;
 
     let mut sources: Vec<Source> =
         experiment.feeds.iter().map(|feed| Source::new(feed.source, seed, feed.stream)).collect();
@@ -119,6 +124,9 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     for (i, source) in sources.iter_mut().enumerate() {
         arrivals.set(i, source.next().unwrap_or(Time::NEVER));
     }
+    // What the pipe accounts makes the source's size of it.
+    let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
+    let lengths: Vec<u32> = experiment.feeds.iter().map(|feed| account(feed).to_ip(feed.source.size)).collect();
     let mut out = Vec::new();
     let mut count = 0u64;
     while let Some((i, at)) = arrivals.first() {
@@ -131,29 +139,36 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
             break;
         }
         let feed = &experiment.feeds[i];
-        let unit = Unit { flow: feed.flow, handle: 0, bytes: feed.source.size };
-        if heeds[feed.pipe.0 as usize] {
-            let label = Label { ecn: feed.ecn, connection: feed.stream };
-            engine.input_labelled(feed.pipe, unit, &feed.ids, label, at, &mut out);
+        let (key, length) = (&feed.key, lengths[i]);
+        let entry = if feed.routed {
+            network.route(key, (feed.pipe.0 % 2) as usize, length)
         } else {
-            engine.input_of(feed.pipe, unit, &feed.ids, at, &mut out);
+            Ok(network.straight(feed.pipe, feed.flow))
+        };
+        match entry {
+            Ok(entry) => {
+                let label = Label { ecn: feed.ecn, connection: feed.stream };
+                network.enter(entry, key, Packet { handle: 0, length, label }, at, &mut out);
+                record(&mut network, &mut out, whole);
+            }
+            Err(Refused::Dropped) => {}
+            Err(Refused::Unmatched) => unmatched += 1,
         }
         arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
-        record(&mut out, whole);
     }
-    engine.poll(end, &mut out);
-    record(&mut out, end);
+    network.poll(end, &mut out);
+    record(&mut network, &mut out, end);
 
     let result = |(p, meters): (usize, Vec<Meter>)| {
-        let flow = |(f, delay)| FlowResult { counters: engine.counters(PipeId(p as u32), FlowId(f as u32)), delay };
+        let flow = |(f, delay)| FlowResult { counters: network.counters(PipeId(p as u32), FlowId(f as u32)), delay };
         meters.into_iter().enumerate().map(flow).collect()
     };
     let mut many = Vec::new();
-    for (p, spec) in experiment.pipes.iter().enumerate() {
+    for (p, place) in experiment.network.places.iter().enumerate() {
         let pipe = PipeId(p as u32);
-        let flows = (0..spec.masks.flows.len() as u32).map(|flow| Some(FlowId(flow)));
+        let flows = (0..place.pipe.masks.flows.len() as u32).map(|flow| Some(FlowId(flow)));
         let reports = std::iter::once(None).chain(flows).filter_map(|flow| {
-            let report = engine.report(pipe, flow, BUSIEST)?;
+            let report = network.report(pipe, flow, BUSIEST)?;
             Some(Many { pipe, flow, report })
         });
         many.extend(reports);
@@ -161,6 +176,8 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     Ok(Run {
         many,
         pipes: delays.into_iter().enumerate().map(result).collect(),
+        taken: network.taken().to_vec(),
+        unmatched: unmatched + network.unmatched(),
         duration: end - Time::ZERO,
         complete: end == whole,
     })

@@ -62,11 +62,13 @@ pub enum Verdict {
     Waiting,
 }
 
-const WHYS: [(Why, &str); 6] = [
+const WHYS: [(Why, &str); 8] = [
     (Why::QueueFull, "queue-full"),
     (Why::TooLarge, "too-large"),
     (Why::Discipline, "discipline"),
     (Why::Lost, "lost"),
+    (Why::Rule, "rule"),
+    (Why::Unmatched, "unmatched"),
     (Why::Policy, "policy"),
     (Why::Changed, "changed"),
 ];

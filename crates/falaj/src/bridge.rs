@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
-use crate::measure::{only_link, warn_of_spinning};
+use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -128,16 +128,17 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
-    let link = &scenario.links[only_link(&scenario)?];
-    args.fail_if.check(&scenario.links)?;
+    let links = live_links(&scenario)?;
+    args.fail_if.check(links)?;
     args.asked.tell(&scenario);
-    warn_of_spinning(link);
-    warn_of_mtu(link, &ends, mtus);
+    links.iter().for_each(warn_of_spinning);
+    warn_of_mtu(links, &ends, mtus);
 
     let place = args.control.place()?;
     let signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = attach::to_interfaces(link, [&a.interface, &b.interface], clock, args.pace.options())?;
+    let mut forwarder =
+        attach::to_interfaces(&scenario.network(), [&a.interface, &b.interface], clock, args.pace.options())?;
     args.recording.begin(&mut forwarder, &text)?;
     let about = format!("{} {}", args.a, args.b);
     let recording = args.recording.is_wanted();
@@ -162,7 +163,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     args.recording.end(&mut forwarder);
     let unread = ends.iter().map(|end| end.interface.unread()).sum();
-    let summary = of_forwarder(std::slice::from_ref(control.link()), &forwarder, Some(unread));
+    let summary = of_forwarder(control.scenario(), &forwarder, Some(unread));
     if args.stats {
         summary.tell();
     }
@@ -171,8 +172,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// What an interface sends may be more than the link takes.
-fn warn_of_mtu(link: &Link, ends: &[End<'_>], mtus: [u32; 2]) {
-    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([link.up.mtu, link.down.mtu]) {
+fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [u32; 2]) {
+    let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
+    for ((end, mtu), takes) in ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)]) {
         if mtu > takes {
             note!(
                 "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",

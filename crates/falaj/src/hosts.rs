@@ -19,6 +19,11 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
         Some(name) => named(&topology, "--host", name)?,
         None => 0,
     };
+    if !scenario.rules.is_empty() {
+        bail!(
+            "this scenario has hosts, whose kernels say which links packets pass, and [[rule]]: leave one of them out"
+        );
+    }
     if args.aggregate.is_some() {
         bail!("--aggregate is for a link between two ends; this scenario has hosts");
     }
@@ -50,7 +55,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     }
     let exit = forward(&mut forwarder, (&mut hosts, main), &mut signals, &scenario.links, args.live, None)?;
     args.recording.end(&mut forwarder);
-    let summary = of_forwarder(&scenario.links, &forwarder, hosts.unread());
+    let summary = of_forwarder(scenario, &forwarder, hosts.unread());
     tell(args.stats, &hosts, &summary);
     // The hosts first: the kernel removes one interface after the other, and these are waited for.
     drop(hosts);

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// What says what the link is.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// A scenario with one link; without it the flags say what the link is.
+    /// A scenario; without it the flags say what the link is.
     file: Option<PathBuf>,
     #[command(flatten)]
     flags: Flags,

@@ -63,8 +63,23 @@ impl Measuring {
 /// The one link of a scenario that is to run live.
 pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
     match scenario.links.len() {
-        1 => Ok(0),
+        1 if scenario.rules.is_empty() => Ok(0),
+        1 => bail!(
+            "this scenario has rules, and here all packets pass one link: leave [[rule]] out, or use `sim` or `run`"
+        ),
         n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
+    }
+}
+
+/// Its links live, of which rules say which ones packets pass.
+pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
+    match scenario.links.len() {
+        n if n > 1 && scenario.rules.is_empty() => {
+            bail!(
+                "this scenario has {n} links, and nothing says which packets pass which: add [[rule]], or leave one [link.NAME]"
+            )
+        }
+        _ => Ok(&scenario.links),
     }
 }
 
@@ -250,7 +265,7 @@ fn in_namespaces(
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, link, &mut plans);
-    let mut forwarder = attach::to_sandbox(link, &mut sandbox, clock, options)?;
+    let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
@@ -317,7 +332,7 @@ fn over_loopback(
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, link, &mut plans);
-    let mut forwarder = attach::to_loopback(link, &mut plans, clock, options)?;
+    let mut forwarder = attach::to_loopback(&scenario.network(), &mut plans, clock, options)?;
     let mut children = Vec::new();
     for plan in &plans {
         let mut child = Command::new(this_program()?)

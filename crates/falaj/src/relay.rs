@@ -62,7 +62,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
     let link = &scenario.links[only_link(&scenario)?];
     no_masks(link, "clients are flows of their own already")?;
-    args.fail_if.check(std::slice::from_ref(link))?;
+    args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
     let relay = Relay::new(
         &Spec {
@@ -82,12 +82,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let began = Instant::now();
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let summary = Summary::new(
-        std::slice::from_ref(link),
-        elapsed,
-        report.flows,
-        report.losses.map(|(n, why)| (n, why.to_owned())).into(),
-    );
+    let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
+    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into());
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();
     args.json.write(&summary)?;

@@ -7,6 +7,7 @@ use crate::{file, show};
 use anyhow::{Context, Result, anyhow, ensure};
 use falaj_engine::PipeId;
 use falaj_engine::each::Ids;
+use falaj_engine::key::Key;
 use falaj_engine::pipe::Counters;
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::queue::FlowId;
@@ -75,7 +76,7 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
 fn own_arrivals(capture: &Capture, link: &Link) -> Vec<Arrival> {
     let masks = [&link.up.masks, &link.down.masks];
     let ids = |taken: &Taken, frame: &[u8]| {
-        masks.get(taken.way as usize).map_or(Ids::NONE, |masks| masks.ids(FlowId(taken.flow), frame))
+        masks.get(taken.way as usize).map_or(Ids::NONE, |masks| masks.ids(FlowId(taken.flow), &Key::of_ethernet(frame)))
     };
     let of = |taken: &Taken, frame: &[u8]| Arrival::of(taken, ids(taken, frame));
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
@@ -94,12 +95,13 @@ fn foreign(capture: &Capture, link: &Link) -> (Vec<Arrival>, u64) {
     let mut arrivals = Vec::new();
     for packet in packets {
         let way = usize::from(packet.way == 1);
-        let Some(flow) = classifiers[way].flow(&packet.frame) else {
+        let key = Key::of_ethernet(&packet.frame);
+        let Some(flow) = classifiers[way].flow_of(&key) else {
             unmatched += 1;
             continue;
         };
         let bytes = accounts[way].from_ip(packet.length.saturating_sub(ETHERNET)).max(1);
-        let ids = masks[way].ids(flow, &packet.frame);
+        let ids = masks[way].ids(flow, &key);
         arrivals.push(Arrival { pipe: PipeId(way as u32), flow, ids, bytes, at: Time(packet.at - first) });
     }
     (arrivals, unmatched)

@@ -6,7 +6,7 @@ use crate::control::{self, Control, ControlArgs, Running};
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{only_link, warn_of_spinning};
+use crate::measure::{live_links, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -185,10 +185,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if args.host.is_some() || !args.within.is_empty() {
         bail!("--host and --in are for a scenario with hosts, each [host.NAME]; this one has two ends, and --peer");
     }
-    let link = &scenario.links[only_link(&scenario)?];
-    args.fail_if.check(&scenario.links)?;
-    warn_of_spinning(link);
-    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let links = live_links(&scenario)?;
+    args.fail_if.check(links)?;
+    links.iter().for_each(warn_of_spinning);
+    let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
+    let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
     let wish = match args.netns {
         Some(_) if !matches!(args.internet, Internet::Auto | Internet::None) => {
             bail!("--internet: with --netns the far end has whatever way out its namespace has")
@@ -229,11 +230,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let options = args.pace.options();
+    let (network, options) = (scenario.network(), args.pace.options());
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
     let (mut forwarder, guest) = match guest {
-        Some((guest, child)) => (attach::to_guest(link, &mut sandbox, guest, clock, options)?, Some(child)),
-        None => (attach::to_sandbox(link, &mut sandbox, clock, options)?, None),
+        Some((guest, child)) => (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child)),
+        None => (attach::to_sandbox(&network, &mut sandbox, clock, options)?, None),
     };
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
@@ -248,7 +249,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     if out.is_none() && args.netns.is_none() {
         tell_of_no_way_out(&sandbox, args.internet, why.as_deref());
     }
-    let summary = of_forwarder(std::slice::from_ref(control.link()), &forwarder, sandbox.unread());
+    let summary = of_forwarder(control.scenario(), &forwarder, sandbox.unread());
     drop(control);
     tell(args.stats, sandbox.sides(), &summary);
     // Without the link its guest ends, and takes no interface along that others wait for.
@@ -316,7 +317,7 @@ pub(crate) fn forward(
                 if let Some(control) = &mut control
                     && control.serve(forwarder)?
                 {
-                    live = Live::new(std::slice::from_ref(control.link()), lines);
+                    live = Live::new(control.links(), lines);
                 }
             }
             Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {

@@ -2,10 +2,12 @@
 
 use crate::asked::Asked;
 use crate::show::say;
+use crate::summary::{RULE_HEADER, rule_json, rule_row};
 use crate::{each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
 use falaj_engine::each::Report;
+use falaj_engine::rules::Taken;
 use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
@@ -186,6 +188,33 @@ impl Replications {
         self.runs.len()
     }
 
+    /// What each rule has taken, in all of them.
+    fn taken(&self, rule: usize) -> Taken {
+        let sum = |sum: Taken, run: &Run| Taken {
+            packets: sum.packets + run.taken[rule].packets,
+            bytes: sum.bytes + run.taken[rule].bytes,
+        };
+        self.runs.iter().fold(Taken::default(), sum)
+    }
+
+    /// Packets that no rule took, or no flow of their link.
+    fn unmatched(&self) -> u64 {
+        self.runs.iter().map(|run| run.unmatched).sum()
+    }
+
+    /// The flows that packets came for, in the order of [`fed_flows`].
+    fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+        let all = scenario.links.iter().enumerate().flat_map(|(l, link)| {
+            let of = move |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
+            of(Towards::Up).chain(of(Towards::Down))
+        });
+        let came = |&(l, towards, f): &(usize, Towards, usize)| {
+            let pipe = pipe_of(l, towards).0 as usize;
+            self.runs.iter().any(|run| run.pipes[pipe][f].counters.offered > 0)
+        };
+        all.filter(came).collect()
+    }
+
     /// One flow of one pipe.
     pub(crate) fn flow(&self, pipe: PipeId, flow: usize) -> Simulated {
         let of: Vec<(&FlowResult, Span)> =
@@ -290,10 +319,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     args.asked.tell(&scenario);
     let runs = Replications::run(&scenario)?;
-    let flows: Vec<(String, Simulated)> = fed_flows(&scenario)
-        .into_iter()
-        .map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2)))
-        .collect();
+    // Where there are rules, packets come to links that no source names.
+    let told = if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
+    let rules: Vec<(&str, Taken)> =
+        scenario.rules.iter().enumerate().map(|(n, rule)| (rule.name.as_str(), runs.taken(n))).collect();
+    let flows: Vec<(String, Simulated)> =
+        told.into_iter().map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2))).collect();
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
         say!(
@@ -304,6 +335,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "replications": runs.len(),
                 "complete": !runs.interrupted(),
                 "flows": json,
+                "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
+                "unmatched": runs.unmatched(),
                 "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
         );
@@ -312,6 +345,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("simulated: {} x {}, seed {}; means with 95 % intervals", runs.len(), runs.duration(), scenario.run.seed);
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    if !rules.is_empty() {
+        say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));
+    }
+    if runs.unmatched() > 0 {
+        say!("{} packets matched no rule", runs.unmatched());
+    }
     let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
     for (name, f) in &flows {
         let all = [of(f.dropped_by_policy, "were dropped"), of(f.marked, "were marked")];

@@ -6,9 +6,10 @@ use anyhow::{Context, Result};
 use falaj_engine::PipeId;
 use falaj_engine::each::Report;
 use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
-use falaj_scenario::{Direction, Link, parse_rate, parse_span};
+use falaj_scenario::{Direction, Link, Scenario, parse_rate, parse_span};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -70,11 +71,14 @@ impl From<RelayFlow> for Flow {
 }
 
 /// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
-pub(crate) fn of_forwarder(links: &[Link], forwarder: &Forwarder, unread: Option<u64>) -> Summary {
+pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: Option<u64>) -> Summary {
     let losses = Losses { unread: unread.unwrap_or(0), ..forwarder.losses() };
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
-    Summary { many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
+    let links = &scenario.links;
+    let names = scenario.rules.iter().map(|rule| rule.name.clone());
+    let rules = names.zip(forwarder.taken().iter().copied()).collect();
+    Summary { rules, many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -147,6 +151,8 @@ pub(crate) struct Summary {
     /// Up and down of each link.
     ways: Vec<Way>,
     flows: Vec<Named>,
+    /// What each rule has taken.
+    rules: Vec<(String, Taken)>,
     losses: Vec<(u64, String)>,
     /// What masks made, by name.
     many: Vec<(String, Report)>,
@@ -172,7 +178,7 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways: known, flows, losses, many: Vec::new() }
+        Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -240,6 +246,10 @@ impl Summary {
                 given(release.max()),
             );
         }
+        if !self.rules.is_empty() {
+            let rows = self.rules.iter().map(|(name, taken)| rule_row(name, taken));
+            eprintln!("{}", show::table(&RULE_HEADER, rows));
+        }
         for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
             eprintln!("{}", each::told(name, report));
         }
@@ -286,6 +296,7 @@ impl Summary {
             "elapsed_ns": self.elapsed.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
+            "rules": self.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
             "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
@@ -301,6 +312,19 @@ impl Summary {
         }
         fs::write(to, text + "\n").with_context(|| format!("cannot write {}", to.display()))
     }
+}
+
+/// What is told of rules.
+pub(crate) const RULE_HEADER: [&str; 3] = ["rule", "packets", "bytes (IP)"];
+
+/// A rule in a table of them.
+pub(crate) fn rule_row(name: &str, taken: &Taken) -> Vec<String> {
+    vec![name.to_owned(), taken.packets.to_string(), taken.bytes.to_string()]
+}
+
+/// A rule as JSON.
+pub(crate) fn rule_json(name: &str, taken: &Taken) -> Json {
+    json!({ "rule": name, "packets": taken.packets, "bytes": taken.bytes })
 }
 
 /// `--json FILE` of commands whose standard output is somebody else's.

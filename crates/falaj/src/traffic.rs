@@ -25,7 +25,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
     let link = only_link(&scenario)?;
-    args.fail_if.check(&scenario.links[link..=link])?;
+    args.fail_if.check(&scenario.links)?;
     let measured = measure(&scenario, link, args.what.options(), "sending")?;
     let rows = || {
         fed_flows(&scenario)
@@ -49,7 +49,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "lost_elsewhere": losses(&measured),
             }))?
         );
-        return judge(args, &scenario, link, &measured);
+        return judge(args, &scenario, &measured);
     }
     say!("measured over {}: {}, delays from send to receive on one clock", measured.over, scenario.run.duration);
     let table = show::table(
@@ -71,14 +71,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     );
     say!("{table}");
     tell_losses(&measured);
-    judge(args, &scenario, link, &measured)
+    judge(args, &scenario, &measured)
 }
 
 /// The exit status: of what the link did.
-fn judge(args: &Args, scenario: &Scenario, link: usize, measured: &Measured) -> Result<ExitCode> {
+fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
     let mut flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
     let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
-    let summary = Summary::new(&scenario.links[link..=link], scenario.run.duration, [up, down], Vec::new());
+    let summary = Summary::new(&scenario.links, scenario.run.duration, vec![up, down], Vec::new());
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
 

@@ -1052,6 +1052,25 @@ fn what_a_link_does_to_packets_is_said() {
     assert!(presets.contains("lte: mobile") && presets.contains("  source: "), "{presets}");
 }
 
+/// Two links and chance, as the example has it; and what the rules took.
+#[test]
+fn rules_are_simulated() {
+    let example = include_str!("../../../examples/reorder.toml");
+    let sim = falaj(&["sim", file("reorder.toml", example), "--json"]).json();
+    let packets = |n: usize| sim["rules"][n]["packets"].as_u64().unwrap();
+    // 1 Mbit/s of 500 B for 10 s.
+    assert_eq!((packets(0) + packets(1), &sim["unmatched"]), (2500, &0.into()), "{sim}");
+    assert!((650..850).contains(&packets(0)), "30 % of 2500: {sim}");
+    assert_eq!(flow(&sim["flows"], "long.all")["offered"], packets(0));
+    assert_eq!(flow(&sim["flows"], "short.all")["delivered"], packets(1));
+    let said = falaj(&["sim", "reorder.toml"]).out;
+    assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
+    for command in ["traffic", "compare"] {
+        let ran = falaj(&[command, "reorder.toml"]);
+        assert!(ran.status == Some(2) && ran.err.contains("this scenario has 2 links"), "{ran:?}");
+    }
+}
+
 /// Done as it says. Live runs are left out, they never print the same twice.
 #[test]
 fn the_tutorial_shows_what_is_printed() {

@@ -42,6 +42,7 @@ const TESTS: &[Test] = &[
     ("tcp_passes_a_rate", tcp, Tapless),
     ("a_far_end_behind_shared_memory", guest, Again::Users),
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
+    ("rules_lead_packets_through_links", rules, Tapless),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
     ("a_link_that_cannot_be_is_refused", refused, Nowhere),
@@ -277,6 +278,31 @@ fn sorts(users: &Users) {
     // And what the kernels themselves have to say.
     assert!(offered("up b") >= 1, "{}", ran.err);
     assert_eq!(offered("down a"), 0);
+}
+
+fn rules(users: &Users) {
+    let two = "[link.first]\nrate = \"10mbit\"\n[link.second]\nrate = \"10mbit\"\n[link.spare]\nrate = \"10mbit\"\n\
+        [[rule]]\nname = \"chain\"\nmatch = \"udp dport 5001\"\nto = [\"first\", \"second\"]\n\
+        [[rule]]\nname = \"gone\"\nmatch = \"udp dport 5002\"\nto = \"drop\"\n\
+        [[rule]]\nname = \"on\"\nmatch = \"udp dport 5003\"\nto = \"second\"\nthen = \"on\"\n\
+        [[rule]]\nname = \"rest\"\nmatch = \"not udp dport 5001\"\nto = \"pass\"\n";
+    let two = file("rules.toml", two);
+    let send = "for port in 5001 5001 5002 5003 5003 5003; do $0 --probe send 10.77.0.2 $port; done; sleep 0.2";
+    let ran = users.ok(&["--json", "-", two, "--", "sh", "-c", send, &me()]);
+    let json = ran.json();
+    let of = |list: &str, key: &str, name: &str, what: &str| {
+        let all = json[list].as_array().unwrap_or_else(|| panic!("{json}"));
+        let one = all.iter().find(|one| one[key] == name).unwrap_or_else(|| panic!("no {name}: {json}"));
+        number(&one[what])
+    };
+    assert_eq!(of("rules", "rule", "chain", "packets"), 2.0);
+    assert_eq!(of("rules", "rule", "gone", "packets"), 1.0);
+    assert_eq!(of("rules", "rule", "on", "packets"), 3.0);
+    // Those that went on behind the second link, and what the kernels themselves have to say.
+    assert!(of("rules", "rule", "rest", "packets") >= 3.0, "{json}");
+    assert_eq!(of("flows", "flow", "first up all", "sent"), 2.0);
+    assert_eq!(of("flows", "flow", "second up all", "sent"), 5.0);
+    assert_eq!(of("flows", "flow", "second down all", "offered"), 0.0);
 }
 
 fn capture(users: &Users) {

@@ -125,21 +125,6 @@ impl Filling {
     }
 }
 
-/// Where the packet begins that a frame carries, what it is, and the number of the outer VLAN.
-fn carried(frame: &[u8]) -> Option<(&[u8], u16, Option<u16>)> {
-    let word = |at: usize| frame.get(at..at + 2).map(|w| u16::from_be_bytes([w[0], w[1]]));
-    let (mut at, mut vlan) = (12, None);
-    for _ in 0..3 {
-        let kind = word(at)?;
-        if !matches!(kind, 0x8100 | 0x88a8) {
-            return Some((frame.get(at + 2..)?, kind, vlan));
-        }
-        vlan = vlan.or(word(at + 2).map(|tag| tag & 0xfff));
-        at += 4;
-    }
-    None
-}
-
 impl Mask {
     /// Bytes of all its parts; more than [`Mask::MOST`] are too many for an id.
     pub fn size(&self) -> usize {
@@ -153,8 +138,8 @@ impl Mask {
     /// No mask is larger.
     pub const MOST: usize = PARTS;
 
-    /// What counts of an Ethernet frame whose key is known.
-    pub fn id(&self, key: &Key, frame: &[u8]) -> Id {
+    /// What counts of a packet with this key.
+    pub fn id(&self, key: &Key) -> Id {
         let mut id = Filling { id: Id { length: FLAGS as u8, ..Id::NONE }, parts: 0, flags: 0 };
         if let Some(lengths) = self.src {
             id.address(key.src, lengths);
@@ -171,33 +156,21 @@ impl Mask {
         if self.proto {
             id.part(key.protocol.map(|Protocol(n)| [n]), 1);
         }
-        if self.dscp || self.vlan || self.flow_label {
-            let (packet, kind, vlan) = carried(frame).unwrap_or_default();
-            if self.dscp {
-                let dscp = match (kind, packet) {
-                    (0x0800, [_, tos, ..]) => Some([tos >> 2]),
-                    (0x86dd, [first, second, ..]) => Some([(first << 4 | second >> 4) >> 2]),
-                    _ => None,
-                };
-                id.part(dscp, 1);
-            }
-            if self.vlan {
-                id.part(vlan.map(u16::to_be_bytes), 1);
-            }
-            if self.flow_label {
-                let label = match (kind, packet) {
-                    (0x86dd, [_, second, third, fourth, ..]) => Some([second & 0xf, *third, *fourth]),
-                    _ => None,
-                };
-                id.part(label, 1);
-            }
+        if self.dscp {
+            id.part(key.tos.map(|tos| [tos >> 2]), 1);
         }
-        let mac = |from: usize| frame.get(from..from + 6).and_then(|mac| mac.try_into().ok());
+        if self.vlan {
+            id.part(key.vlan.map(u16::to_be_bytes), 1);
+        }
+        if self.flow_label {
+            let bytes = key.flow_label.map(u32::to_be_bytes);
+            id.part(bytes.map(|[_, first, second, third]| [first, second, third]), 1);
+        }
         if self.mac_src {
-            id.part::<6>(mac(6), 1);
+            id.part(key.macs.map(|macs| macs.src), 1);
         }
         if self.mac_dst {
-            id.part::<6>(mac(0), 1);
+            id.part(key.macs.map(|macs| macs.dst), 1);
         }
         id.id.bytes[..FLAGS].copy_from_slice(&id.flags.to_be_bytes());
         id.id
@@ -328,7 +301,7 @@ mod tests {
     }
 
     fn id(mask: &Mask, frame: &[u8]) -> Id {
-        mask.id(&Key::of_ethernet(frame), frame)
+        mask.id(&Key::of_ethernet(frame))
     }
 
     #[test]

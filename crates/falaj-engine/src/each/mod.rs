@@ -22,7 +22,6 @@ pub use mask::{Each, Id, Mask};
 pub use set::Report;
 pub use stats::Stats;
 
-use crate::classifier::Classifier;
 use crate::key::Key;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Refusals, Refused, Setup};
@@ -67,17 +66,10 @@ impl Masks {
         self.flows.iter().any(Option::is_some)
     }
 
-    /// Reads what they look at in a frame of this flow.
-    pub fn ids(&self, flow: FlowId, frame: &[u8]) -> Ids {
-        if self.link.is_none() && self.of(flow.index()).is_none() {
-            return Ids::NONE;
-        }
-        self.ids_of(flow, &Key::of_ethernet(frame), frame)
-    }
-
+    /// What a packet of this flow is to them.
     #[inline]
-    fn ids_of(&self, flow: FlowId, key: &Key, frame: &[u8]) -> Ids {
-        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(key, frame));
+    pub fn ids(&self, flow: FlowId, key: &Key) -> Ids {
+        let id = |each: Option<&Each>| each.map_or(Id::NONE, |each| each.mask.id(key));
         Ids { link: id(self.link.as_ref()), flow: id(self.of(flow.index())) }
     }
 
@@ -149,17 +141,6 @@ impl Masks {
         }
         None
     }
-}
-
-/// The flow that a frame belongs to by these rules, and what it is to these masks: its headers are read once.
-#[inline]
-pub fn sort(rules: &Classifier, masks: &Masks, frame: &[u8]) -> (Option<FlowId>, Ids) {
-    if masks.is_none() {
-        return (rules.flow(frame), Ids::NONE);
-    }
-    let key = Key::of_ethernet(frame);
-    let flow = rules.flow_of(&key);
-    (flow, flow.map_or(Ids::NONE, |flow| masks.ids_of(flow, &key, frame)))
 }
 
 /// Queues of a link that masks may make: some gigabytes.

@@ -257,7 +257,7 @@ mod tests {
 
     fn id(n: u16) -> Id {
         let mask = Mask { sport: true, dport: true, ..Mask::default() };
-        mask.id(&Key { ports: Some((n, 7)), ..Key::default() }, b"")
+        mask.id(&Key { ports: Some((n, 7)), ..Key::default() })
     }
 
     fn set(most: u32, seed: u64) -> Set {

@@ -1,25 +1,11 @@
 //! Changes of the link while packets are on their way.
 
 use super::{Forwarder, LiveFlow};
-use falaj_engine::account::Account;
 use falaj_engine::change::Fate;
-use falaj_engine::classifier::Classifier;
-use falaj_engine::each::Masks;
+use falaj_engine::network::{Entry, Sorting};
 use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
-
-/// Which packets are whose, and what of them counts, at the entrance of a pipe.
-pub struct Rules {
-    /// The pipe.
-    pub pipe: PipeId,
-    /// Whose.
-    pub classifier: Classifier,
-    /// What counts.
-    pub account: Account,
-    /// What makes queues and links of its own.
-    pub masks: Masks,
-}
 
 /// What becomes of a pipe's flows.
 pub struct Flows {
@@ -37,8 +23,8 @@ pub struct Change {
     pub engine: Prepared,
     /// Of their flows, where these are others.
     pub flows: Vec<Flows>,
-    /// Of what the ports do, where that is another.
-    pub rules: Vec<Rules>,
+    /// Of how packets are sorted where they enter, where that is another.
+    pub sorted: Vec<Sorting>,
 }
 
 /// A change that was made.
@@ -58,11 +44,12 @@ impl Forwarder {
     /// Packets wait that would be too large, or another change came between.
     pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
         let now = self.clock.now();
-        let Change { engine, flows, rules } = change;
+        let Change { engine, flows, sorted } = change;
         // What was decided before the change names flows as they were.
-        self.engine.poll(now, &mut self.out);
+        self.network.poll(now, &mut self.out);
         self.note();
-        self.engine.apply(engine, now, &mut self.out)?;
+        let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        self.network.apply(engine, &fates, sorted, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
         for Flows { pipe, fates, number } in flows {
@@ -70,11 +57,6 @@ impl Forwarder {
         }
         // What the change decided on names flows as they are from now on.
         self.note();
-        for Rules { pipe, classifier, account, masks } in rules {
-            for attached in self.ports.iter_mut().filter(|attached| attached.pipe == pipe) {
-                attached.port.sort_by(classifier.clone(), account, masks.clone());
-            }
-        }
         Ok(Changed { at: now, dropped })
     }
 
@@ -92,10 +74,15 @@ impl Forwarder {
                 None => (self.flows[p][f], self.active[p][f]) = (flow, active),
             }
         }
-        for waiting in self.waiting.iter_mut().flatten().filter(|waiting| self.ports[waiting.port].pipe == pipe) {
-            waiting.flow = become_other(waiting.flow);
+        let entries = self.waiting.iter_mut().flatten().filter_map(|waiting| waiting.entry.as_mut());
+        for Entry { flow, .. } in entries.filter(|entry| entry.pipe == pipe) {
+            *flow = become_other(*flow);
         }
         self.releases.flows_become(pipe, become_other);
+        if self.network.has_rules() {
+            // Of units it is not known where they entered, and nothing is written down meanwhile.
+            return;
+        }
         let ports = &self.ports;
         self.units.flows_become(|port| ports[port].pipe == pipe, become_other);
     }

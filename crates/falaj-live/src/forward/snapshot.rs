@@ -32,7 +32,7 @@ impl Forwarder {
     /// What was counted until now: a step for each flow.
     pub fn snapshot(&self) -> Snapshot {
         let counted = |p: usize, f: usize, active: Time| Counted {
-            counters: self.engine.counters(PipeId(p as u32), FlowId(f as u32)),
+            counters: self.network.counters(PipeId(p as u32), FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };
         let pipe =
@@ -40,7 +40,7 @@ impl Forwarder {
         Snapshot {
             at: self.clock.now(),
             flows: self.active.iter().enumerate().map(pipe).collect(),
-            gone: (0..self.active.len()).map(|p| self.engine.of_the_gone(PipeId(p as u32))).collect(),
+            gone: (0..self.active.len()).map(|p| self.network.of_the_gone(PipeId(p as u32))).collect(),
             losses: self.losses,
         }
     }

@@ -21,10 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use falaj_engine::Corrupt;
-use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
-use falaj_engine::each::{Ids, Masks};
-use falaj_sched::label::Label;
+use falaj_engine::key::Key;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -33,7 +30,7 @@ pub use self::monitor::Monitor;
 pub(crate) use self::place::enter;
 pub use self::place::{Place, open};
 
-use crate::port::{Masked, Port, Received, classified, label, mark, turn};
+use crate::port::{self, Port, Received, mark, turn};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -315,20 +312,12 @@ fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
-    classifier: Classifier,
-    account: Account,
-    masked: Masked,
 }
 
 impl PacketPort {
-    /// Packets are classified and accounted as the link behind the port wants them.
-    pub fn new(reader: PacketReader, classifier: Classifier, account: Account) -> PacketPort {
-        PacketPort { reader, classifier, account, masked: Masked::default() }
-    }
-
-    /// The same for a link with these masks.
-    pub fn masked(self, masks: Masks) -> PacketPort {
-        PacketPort { masked: Masked::by(masks), ..self }
+    /// Of the interface that is read there.
+    pub fn new(reader: PacketReader) -> PacketPort {
+        PacketPort { reader }
     }
 }
 
@@ -343,31 +332,23 @@ impl Port for PacketPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let Some(length) = self.reader.read(buffer)? else { return Ok(None) };
-        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..length])))
-    }
-
-    fn ids(&self) -> &Ids {
-        self.masked.ids()
+        Ok(Some(port::received(&buffer[..length])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.reader.socket.send(unit)
     }
 
+    fn key(&self, unit: &[u8]) -> Key {
+        port::key(unit)
+    }
+
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
     }
 
-    fn label(&self, unit: &[u8]) -> Label {
-        label(unit)
-    }
-
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
-    }
-
-    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
-        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -22,10 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use falaj_engine::Corrupt;
-use falaj_engine::account::Account;
-use falaj_engine::classifier::Classifier;
-use falaj_engine::each::{Ids, Masks};
-use falaj_sched::label::Label;
+use falaj_engine::key::Key;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{self as sockets, AddressFamily, SockFlag, SockType, getsockopt, sockopt};
@@ -34,7 +31,7 @@ pub use self::checksum::complete;
 
 use crate::packet::place::made_in;
 use crate::packet::{self, Monitor, Place, State};
-use crate::port::{Masked, Port, Received, classified, label, mark, turn};
+use crate::port::{self, Port, Received, mark, turn};
 use crate::sandbox::{Error, Step};
 use crate::tap::Tap;
 use sys::{Frames, Mapping, Ring};
@@ -324,20 +321,12 @@ fn lost(socket: BorrowedFd<'_>) -> u64 {
 #[derive(Debug)]
 pub struct XdpPort {
     socket: Rc<XdpSocket>,
-    classifier: Classifier,
-    account: Account,
-    masked: Masked,
 }
 
 impl XdpPort {
-    /// Packets are classified and accounted as the link behind the port wants them.
-    pub fn new(socket: Rc<XdpSocket>, classifier: Classifier, account: Account) -> XdpPort {
-        XdpPort { socket, classifier, account, masked: Masked::default() }
-    }
-
-    /// The same for a link with these masks.
-    pub fn masked(self, masks: Masks) -> XdpPort {
-        XdpPort { masked: Masked::by(masks), ..self }
+    /// Of the interface that is read there.
+    pub fn new(socket: Rc<XdpSocket>) -> XdpPort {
+        XdpPort { socket }
     }
 }
 
@@ -362,7 +351,7 @@ impl Port for XdpPort {
             return Ok(None);
         };
         bound.nothing = 0;
-        Ok(Some(classified(&self.classifier, self.account, &mut self.masked, &buffer[..read?])))
+        Ok(Some(port::received(&buffer[..read?])))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
@@ -377,24 +366,16 @@ impl Port for XdpPort {
         }
     }
 
+    fn key(&self, unit: &[u8]) -> Key {
+        port::key(unit)
+    }
+
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         turn(unit, corrupt);
     }
 
-    fn ids(&self) -> &Ids {
-        self.masked.ids()
-    }
-
-    fn label(&self, unit: &[u8]) -> Label {
-        label(unit)
-    }
-
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
-    }
-
-    fn sort_by(&mut self, classifier: Classifier, account: Account, masks: Masks) {
-        (self.classifier, self.account, self.masked) = (classifier, account, Masked::by(masks));
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -7,8 +7,9 @@ use crate::sim::interruptible;
 use anyhow::{Context, Result};
 use falaj_engine::classifier::{Classifier, Match, Protocol};
 use falaj_engine::each::mask::Lengths;
-use falaj_engine::each::{Each, Mask, Masks, sort};
+use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::engine::Unit;
+use falaj_engine::key::Key;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -92,8 +93,10 @@ fn measure(what: &'static str, many: u32, packets: u64, stop: &AtomicBool) -> Re
     let (mut out, mut frame, mut now) = (Vec::new(), frame(), Time::ZERO);
     let mut packet = |engine: &mut Engine, out: &mut Vec<_>, n: u32, now: Time| {
         frame[27..30].copy_from_slice(&n.to_be_bytes()[1..]);
-        let (flow, ids) = sort(&rules, &masks, &frame);
-        let unit = Unit { flow: flow.unwrap_or(FlowId(0)), handle: n, bytes: SIZE };
+        let key = Key::of_ethernet(&frame);
+        let flow = rules.flow_of(&key).unwrap_or(FlowId(0));
+        let ids = masks.ids(flow, &key);
+        let unit = Unit { flow, handle: n, bytes: SIZE };
         engine.input_of(PipeId(0), unit, &ids, now, out);
         let sent = out.len();
         out.clear();

@@ -194,7 +194,7 @@ type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 fn emulated(sandbox: &mut Sandbox) -> Result<Count> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
     let mut forwarder =
-        attach::to_sandbox(&scenario.links[0], sandbox, Clock::from_zero(monotonic()), Options::default())?;
+        attach::to_sandbox(&scenario.network(), sandbox, Clock::from_zero(monotonic()), Options::default())?;
     Ok(Box::new(move |long| {
         let handed_over =
             |f: &falaj_live::forward::Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;

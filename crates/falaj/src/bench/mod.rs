@@ -6,6 +6,7 @@
 mod each;
 mod io;
 mod kernel;
+mod path;
 #[cfg(feature = "queueing")]
 mod queueing;
 mod release;
@@ -31,6 +32,8 @@ enum What {
     Sim(sim::Args),
     /// Nanoseconds for each packet enqueued and dequeued, by number of flows.
     Sched(sched::Args),
+    /// Nanoseconds for each packet from its headers to the end of its link, by number of rules.
+    Path(path::Args),
     /// Nanoseconds and memory for each packet, queue and link where masks make many of them.
     Each(each::Args),
     /// How far behind its share the worst served flow falls, by discipline.
@@ -52,6 +55,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
+        What::Path(args) => path::main(args),
         What::Each(args) => each::main(args),
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),

@@ -6,7 +6,10 @@ use crate::show::{self, say};
 use crate::sim::interruptible;
 use anyhow::Result;
 use falaj_engine::PipeId;
-use falaj_engine::each::Ids;
+use falaj_engine::account::Account;
+use falaj_engine::classifier::Classifier;
+use falaj_engine::key::Key;
+use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -69,10 +72,19 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         start: Time::ZERO,
         stop: Time::NEVER,
     };
-    let feed =
-        |f: u32| Feed { pipe: PipeId(0), flow: FlowId(f), source, ids: Ids::NONE, stream: f.into(), ecn: Ecn::Not };
+    let feed = |f: u32| Feed {
+        pipe: PipeId(0),
+        flow: FlowId(f),
+        routed: false,
+        key: Key::default(),
+        source,
+        stream: f.into(),
+        ecn: Ecn::Not,
+    };
+    let pipe = PipeSpec::new(kind, setup, Span::ZERO);
+    let place = Place { pipe, classifier: Classifier::default(), account: Account::Ip };
     Experiment {
-        pipes: vec![PipeSpec::new(kind, setup, Span::ZERO)],
+        network: NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 },
         feeds: (0..flows).map(feed).collect(),
         duration: Span(packets * 4_000),
     }

@@ -332,7 +332,6 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
         Path::Bridge => (Join::Bridge, Rate::UNLIMITED),
     };
     let scenario = Scenario::simple(rate, Span::ZERO, default_queue(rate, Span::ZERO), 1500);
-    let link = &scenario.links[0];
     let receiver: IpAddr = if ip == 4 { End::Far.address().into() } else { End::Far.address6().into() };
     let at = SocketAddr::new(receiver, PORT).to_string();
     let seconds = how.seconds.to_string();
@@ -353,7 +352,7 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let clock = Clock::from_zero(monotonic());
     let mut forwarder = match join {
         Join::Veth | Join::Bridge => None,
-        _ => Some(attach::to_sandbox(link, &mut sandbox, clock, how.options)?),
+        _ => Some(attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?),
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;

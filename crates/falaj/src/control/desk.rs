@@ -8,10 +8,10 @@ use super::protocol::{
 };
 use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;
-use crate::measure::only_link;
+use crate::measure::live_links;
 use falaj_engine::Unfit;
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
-use falaj_scenario::{Direction, Link, Problem, Scenario, Severity};
+use falaj_scenario::{Direction, Link, Problem, Scenario, Severity, Towards};
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use std::io::{PipeWriter, Write};
@@ -26,8 +26,8 @@ pub(super) enum Ask {
     Measured {
         from: usize,
     },
-    /// The change, and what the link is then.
-    Change(Box<Change>, Box<Link>),
+    /// The change, and what is running then.
+    Change(Box<Change>, Box<Scenario>),
 }
 
 /// What it says.
@@ -106,21 +106,14 @@ impl Desk {
         }
         let text = edited(&self.running.text, &wanted.set)?;
         let (scenario, remarks) = self.read(&text, &wanted.set)?;
-        let [was, is] = [&self.running.scenario, &scenario].map(|s| only_link(s).map(|n| s.links[n].clone()));
-        let (Ok(was), is) = (was, is) else { return Err(Refusal::new("there is no link")) };
-        let is = is.map_err(|error| Refusal::new(format!("{error:#}")))?;
-        let difference = difference(&was, &is, wanted.drop).map_err(Refusal::new)?;
-        let mut made = SetAnswer {
-            changed: difference.ways.into_iter().map(str::to_owned).collect(),
-            at_ns: None,
-            dropped: 0,
-            remarks,
-        };
+        live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+        let difference = difference(&self.running.scenario, &scenario, wanted.drop).map_err(Refusal::new)?;
+        let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
         if wanted.check {
             return Ok(made);
         }
         if let Some(change) = difference.change {
-            let Told::Changed(changed) = self.ask(Ask::Change(Box::new(change), Box::new(is)))? else {
+            let Told::Changed(changed) = self.ask(Ask::Change(Box::new(change), Box::new(scenario.clone())))? else {
                 return Err(Refusal::new("another answer than one to a change"));
             };
             let Changed { at, dropped } = changed.map_err(|unfit| {
@@ -166,8 +159,7 @@ impl Desk {
                 _ => return Err(other()),
             }
         }
-        let link = &self.running.scenario.links[0];
-        Ok(report(link, &snapshot, measured, wanted.histograms))
+        Ok(report(&self.running.scenario.links, &snapshot, measured, wanted.histograms))
     }
 }
 
@@ -190,11 +182,12 @@ fn remark(problem: &Problem) -> Remark {
     }
 }
 
-/// What the link does, from what was counted and what was measured a little later.
-fn report(link: &Link, snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
+/// What links do, from what was counted and what was measured a little later.
+fn report(links: &[Link], snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
     let mut measured = measured.into_iter();
-    let direction = |(pipe, (towards, way)): (usize, &(_, &str))| {
-        let direction: &Direction = link.direction(*towards);
+    let mut direction = |(n, link, way, towards): (usize, &Link, &str, _)| {
+        let pipe = 2 * n + usize::from(towards == Towards::Down);
+        let direction: &Direction = link.direction(towards);
         let counted = snapshot.flows.get(pipe).map_or(&[][..], Vec::as_slice);
         let mut all = (Counted::default(), LiveFlow::default());
         all.0.counters = snapshot.gone.get(pipe).copied().unwrap_or_default();
@@ -206,24 +199,25 @@ fn report(link: &Link, snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms:
         });
         let flows: Vec<FlowReport> = flows.collect();
         DirectionReport {
-            way: (*way).into(),
+            way: way.into(),
             asked: Asked {
                 rate: (!direction.setup.rate.is_unlimited()).then_some(direction.setup.rate.0),
                 delay_ns: direction.delay.0,
                 scheduler: direction.scheduler.kind.into(),
                 impairments: impairments::words(direction),
             },
-            total: flow((*way).into(), &all.0, &all.1, snapshot.at, histograms),
+            total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),
             flows,
         }
+    };
+    let link = |(n, link): (usize, &Link)| LinkReport {
+        link: link.name.clone(),
+        directions: WAYS.iter().map(|(towards, way)| direction((n, link, way, *towards))).collect(),
     };
     let lost = snapshot.losses.by_reason().into_iter().filter(|(count, _)| *count > 0);
     Report {
         elapsed_ns: snapshot.at.since(Time::ZERO).0,
-        links: vec![LinkReport {
-            link: link.name.clone(),
-            directions: WAYS.iter().enumerate().map(direction).collect(),
-        }],
+        links: links.iter().enumerate().map(link).collect(),
         lost_elsewhere: lost.map(|(count, why)| Elsewhere { count, what: format!("packets {why}") }).collect(),
     }
 }

@@ -79,8 +79,8 @@ pub(crate) struct Running {
 
 /// The forwarder's side of a control socket; it is gone with this.
 pub(crate) struct Control {
-    /// The link as it is now.
-    link: Link,
+    /// What is running as it is now.
+    scenario: Scenario,
     ends: Option<Ends>,
 }
 
@@ -94,10 +94,10 @@ struct Ends {
 }
 
 impl Control {
-    /// Listens there; without a place it only knows the link. From here on the program has a thread more.
+    /// Listens there; without a place it only knows the scenario. From here on the program has a thread more.
     pub(crate) fn open(place: Option<&Path>, running: Running) -> Result<Control> {
-        let link = running.scenario.links.first().cloned().context("a scenario without a link")?;
-        let Some(path) = place else { return Ok(Control { link, ends: None }) };
+        let scenario = running.scenario.clone();
+        let Some(path) = place else { return Ok(Control { scenario, ends: None }) };
         let listener = place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
         let (ask, asks) = channel();
         let (answers, answer) = channel();
@@ -108,7 +108,7 @@ impl Control {
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
         let ends = Ends { asks, answers: Some(answers), woken, stop: Some(stop), thread: Some(thread), path };
-        Ok(Control { link, ends: Some(ends) })
+        Ok(Control { scenario, ends: Some(ends) })
     }
 
     /// Readable when somebody asks.
@@ -116,12 +116,17 @@ impl Control {
         self.ends.as_ref().map(|ends| ends.woken.as_fd())
     }
 
-    /// The link as it is now.
-    pub(crate) fn link(&self) -> &Link {
-        &self.link
+    /// What is running as it is now.
+    pub(crate) fn scenario(&self) -> &Scenario {
+        &self.scenario
     }
 
-    /// Answers what was asked; says whether the link is another now.
+    /// Its links.
+    pub(crate) fn links(&self) -> &[Link] {
+        &self.scenario.links
+    }
+
+    /// Answers what was asked; says whether a link is another now.
     pub(crate) fn serve(&mut self, forwarder: &mut Forwarder) -> Result<bool> {
         let Some(Ends { asks, answers: Some(answers), woken, .. }) = &mut self.ends else { return Ok(false) };
         // Readable, so it does not wait.
@@ -132,10 +137,10 @@ impl Control {
             let answer = match ask {
                 Ask::Snapshot => desk::Told::Snapshot(Box::new(forwarder.snapshot())),
                 Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
-                Ask::Change(change, link) => {
+                Ask::Change(change, scenario) => {
                     let made = forwarder.change(*change);
                     if made.is_ok() {
-                        self.link = *link;
+                        self.scenario = *scenario;
                         changed = true;
                     }
                     desk::Told::Changed(made)

@@ -117,13 +117,19 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
 /// Says how fast each flow was since another look.
 fn add_rates(report: &mut Report, before: &Report) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
-    let old = |direction: &DirectionReport| [&direction.flows[..], std::slice::from_ref(&direction.total)].concat();
-    let old: Vec<FlowReport> = before.links.iter().flat_map(|link| &link.directions).flat_map(old).collect();
-    for direction in report.links.iter_mut().flat_map(|link| &mut link.directions) {
-        for flow in direction.flows.iter_mut().chain([&mut direction.total]) {
-            let old = old.iter().find(|old| old.flow == flow.flow).map_or(0, delivered);
-            let bytes = delivered(flow).saturating_sub(old);
-            flow.rate = (elapsed > 0).then(|| bytes as f64 * 8e9 / elapsed as f64);
+    let old = |link: &str, way: &str, name: &str| {
+        let link = before.links.iter().find(|old| old.link == link)?;
+        let direction = link.directions.iter().find(|old| old.way == way)?;
+        direction.flows.iter().chain([&direction.total]).find(|old| old.flow == name).map(delivered)
+    };
+    for link in &mut report.links {
+        let link_name = link.link.clone();
+        for direction in &mut link.directions {
+            for flow in direction.flows.iter_mut().chain([&mut direction.total]) {
+                let old = old(&link_name, &direction.way, &flow.flow).unwrap_or(0);
+                let bytes = delivered(flow).saturating_sub(old);
+                flow.rate = (elapsed > 0).then(|| bytes as f64 * 8e9 / elapsed as f64);
+            }
         }
     }
 }
@@ -149,9 +155,14 @@ fn text(report: &Report) -> String {
     ];
     let directions = || report.links.iter().flat_map(|link| link.directions.iter().map(move |d| (link, d)));
     let nanos = |ns: Option<u64>| ns.map_or(DASH.into(), |ns| show::nanos(ns as f64));
-    let row = |flow: &FlowReport| {
+    // The name of a flow is its own on its link alone.
+    let several = report.links.len() > 1;
+    let named = |link: &str, flow: &FlowReport| {
+        if several { format!("{link} {}", flow.flow) } else { flow.flow.clone() }
+    };
+    let row = |link: &str, flow: &FlowReport| {
         vec![
-            flow.flow.clone(),
+            named(link, flow),
             flow.sent.to_string(),
             show::bytes(flow.sent_bytes as f64),
             flow.rate.map_or(DASH.into(), show::rate),
@@ -175,8 +186,12 @@ fn text(report: &Report) -> String {
         let now = total.rate.map_or(DASH.into(), show::rate);
         let _ = writeln!(out, "{} {way}: {}; now {now}, {} waiting", link.link, words.join(", "), total.backlog);
     }
-    let _ = writeln!(out, "{}", show::table(&header, directions().flat_map(|(_, d)| d.flows.iter().map(row))));
-    for flow in directions().flat_map(|(_, d)| &d.flows) {
+    let _ = writeln!(
+        out,
+        "{}",
+        show::table(&header, directions().flat_map(|(link, d)| d.flows.iter().map(|flow| row(&link.link, flow))))
+    );
+    for (link, flow) in directions().flat_map(|(link, d)| d.flows.iter().map(move |flow| (link, flow))) {
         let d = &flow.dropped;
         let reasons = [
             (d.queue_full, "found the queue full"),
@@ -189,7 +204,7 @@ fn text(report: &Report) -> String {
         ];
         let told: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         if !told.is_empty() {
-            let _ = writeln!(out, "{}: {}", flow.flow, told.join(", "));
+            let _ = writeln!(out, "{}: {}", named(&link.link, flow), told.join(", "));
         }
     }
     for elsewhere in &report.lost_elsewhere {

@@ -432,6 +432,7 @@ mod tests {
                     link: 0,
                     flow: 0,
                     towards: Towards::Up,
+                    key: None,
                     model,
                     rate: Rate(rate),
                     size,

@@ -190,7 +190,7 @@ pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'
     if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
         return Ok(Vec::new());
     }
-    let engine = Engine::new(&experiment.pipes).map_err(|(_, refused)| refused)?;
+    let engine = Engine::new(&[scenario.links[0].up.pipe()]).map_err(|(_, refused)| refused)?;
     let duration = experiment.duration;
     let link = |f: usize| -> Option<Ours> {
         let flows: Vec<_> = runs.iter().map(|r| &r.pipes[0][f]).collect();

@@ -1,0 +1,187 @@
+//! Rules: which links a packet passes. In order; the first that takes it decides.
+
+use crate::chance::Chance;
+use crate::classifier::Match;
+use crate::key::Key;
+use crate::lookup::Lookup;
+use crate::table::{Field, Table};
+use falaj_sched::probability::Probability;
+use std::sync::Arc;
+
+/// A rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    /// Of the packets that one of these takes.
+    pub matches: Vec<Match>,
+    /// On their way up (0) or down (1), or both.
+    pub way: Option<usize>,
+    /// With this probability, else always.
+    pub probability: Option<Probability>,
+    /// What becomes of them.
+    pub to: To,
+    /// After that they go on with the rule behind this one, instead of leaving.
+    pub on: bool,
+}
+
+/// What becomes of the packets of a rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum To {
+    /// They pass these links, by their index, one after the other.
+    Links(Vec<u32>),
+    /// They are thrown away.
+    Drop,
+    /// They pass no link.
+    Pass,
+    /// What a table says of them, by the number of its entry; the rule does not take those that it says nothing of.
+    Table {
+        /// The table.
+        table: Arc<Table>,
+        /// What of the packet is looked up there.
+        by: Field,
+        /// What its entries stand for.
+        targets: Vec<Option<Target>>,
+    },
+    /// They go on with the rule of this index, which is behind this one.
+    SkipTo(u32),
+}
+
+/// What an entry of a table stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// This link, by its index.
+    Link(u32),
+    /// Packets are thrown away.
+    Drop,
+    /// They pass no link.
+    Pass,
+}
+
+/// What a rule has taken.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, as IP packets.
+    pub bytes: u64,
+}
+
+/// Where a packet is with the rules: at this one, and at this one of its links.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct At {
+    pub(crate) rule: u32,
+    pub(crate) link: u32,
+}
+
+/// What is next for a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// This link.
+    Link(u32, At),
+    /// No link, and then out.
+    Pass,
+    /// A rule drops it.
+    Drop,
+    /// No rule takes it any more.
+    Nothing,
+}
+
+/// Draws of rules are apart from those of sources and of links.
+const RULES: u64 = 1 << 62;
+
+/// Rules at work.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleSet {
+    rules: Vec<Rule>,
+    lookup: Lookup,
+    seed: u64,
+    taken: Vec<Taken>,
+    /// By rule and way, the packets that its match took, by chance or not.
+    asked: Vec<[u64; 2]>,
+}
+
+impl RuleSet {
+    pub(crate) fn new(rules: Vec<Rule>, seed: u64) -> RuleSet {
+        let lookup = Lookup::new(rules.iter().map(|rule| (&rule.matches[..], rule.way)));
+        let (taken, asked) = (vec![Taken::default(); rules.len()], vec![[0; 2]; rules.len()]);
+        RuleSet { rules, lookup, seed, taken, asked }
+    }
+
+    pub(crate) fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// Does a packet ever pass a link behind another?
+    pub(crate) fn chain(&self) -> bool {
+        self.rules.iter().any(|rule| rule.on || matches!(&rule.to, To::Links(links) if links.len() > 1))
+    }
+
+    /// Does a packet ever pass without a link?
+    pub(crate) fn pass(&self) -> bool {
+        self.rules.iter().any(|rule| match &rule.to {
+            To::Pass => !rule.on,
+            To::Table { targets, .. } => targets.contains(&Some(Target::Pass)),
+            _ => false,
+        })
+    }
+
+    /// May more come for a packet behind the link that it is at?
+    pub(crate) fn goes_on(&self, at: At) -> bool {
+        let rule = &self.rules[at.rule as usize];
+        rule.on || matches!(&rule.to, To::Links(links) if links.len() > at.link as usize + 1)
+    }
+
+    /// What is next behind a link.
+    pub(crate) fn behind(&mut self, at: At, key: &Key, way: usize, bytes: u32) -> Next {
+        let rule = &self.rules[at.rule as usize];
+        let link = at.link + 1;
+        if let To::Links(links) = &rule.to
+            && let Some(next) = links.get(link as usize)
+        {
+            return Next::Link(*next, At { link, ..at });
+        }
+        if rule.on { self.from(at.rule + 1, key, way, bytes) } else { Next::Nothing }
+    }
+
+    /// What is next by the rules from this one on.
+    pub(crate) fn from(&mut self, mut from: u32, key: &Key, way: usize, bytes: u32) -> Next {
+        // Taken by a rule that only counts: it passes, if no other takes it.
+        let mut passes = false;
+        while let Some(n) = self.lookup.find(key, way, from) {
+            from = n + 1;
+            let rule = &self.rules[n as usize];
+            let found = match &rule.to {
+                To::Table { table, by, targets } => {
+                    let target = table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten());
+                    if target.is_none() {
+                        continue;
+                    }
+                    target
+                }
+                _ => None,
+            };
+            if let Some(probability) = rule.probability {
+                let index = self.asked[n as usize][way];
+                self.asked[n as usize][way] += 1;
+                if !probability.hits(Chance::new(self.seed, RULES | way as u64, n.into()).draw(index)) {
+                    continue;
+                }
+            }
+            let taken = &mut self.taken[n as usize];
+            taken.packets += 1;
+            taken.bytes += u64::from(bytes);
+            let at = At { rule: n, link: 0 };
+            match (&rule.to, found) {
+                (To::Links(links), _) => match links.first() {
+                    Some(first) => return Next::Link(*first, at),
+                    None => passes = true,
+                },
+                (To::Table { .. }, Some(Target::Link(link))) => return Next::Link(link, at),
+                (To::Drop, _) | (_, Some(Target::Drop)) => return Next::Drop,
+                (To::Pass, _) | (_, Some(Target::Pass)) if !rule.on => return Next::Pass,
+                (To::SkipTo(to), _) => from = (*to).max(from),
+                _ => passes = true,
+            }
+        }
+        if passes { Next::Pass } else { Next::Nothing }
+    }
+}

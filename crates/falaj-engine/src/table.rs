@@ -1,0 +1,223 @@
+//! Tables: addresses and prefixes, or numbers, and what each stands for. What
+//! is looked up costs a binary search, however many there are.
+
+use crate::classifier::Net;
+use crate::key::Key;
+use std::net::IpAddr;
+
+/// What of a packet is looked up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Field {
+    /// Source address.
+    Src,
+    /// Destination address.
+    Dst,
+    /// Source port of TCP and UDP.
+    Sport,
+    /// Destination port.
+    Dport,
+    /// The protocol's number.
+    Protocol,
+    /// The DSCP.
+    Dscp,
+    /// The VLAN.
+    Vlan,
+}
+
+impl Field {
+    /// All of them, by their names in a scenario.
+    pub const NAMES: &'static [&'static str] = &["src", "dst", "sport", "dport", "proto", "dscp", "vlan"];
+    const ALL: [Field; 7] =
+        [Field::Src, Field::Dst, Field::Sport, Field::Dport, Field::Protocol, Field::Dscp, Field::Vlan];
+
+    /// By its name in a scenario.
+    pub fn from_name(name: &str) -> Option<Field> {
+        Field::ALL.into_iter().find(|field| field.name() == name)
+    }
+
+    /// Its name in a scenario.
+    pub const fn name(self) -> &'static str {
+        Field::NAMES[self as usize]
+    }
+
+    /// Is it an address, and not a number?
+    pub const fn is_address(self) -> bool {
+        matches!(self, Field::Src | Field::Dst)
+    }
+}
+
+/// What a table has an entry for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Entry {
+    /// Addresses; of several that hold one, the longest prefix counts.
+    Net(Net),
+    /// Numbers, from and to, both included.
+    Numbers(u16, u16),
+}
+
+/// Entries, each with what it stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Table {
+    name: String,
+    /// From this on it is this entry, or none.
+    four: Vec<(u32, Option<u32>)>,
+    six: Steps,
+    numbers: Vec<(u16, u16, u32)>,
+}
+
+impl Table {
+    /// The table of this name; what an entry stands for is its number in `entries`.
+    ///
+    /// # Errors
+    /// Two entries that are alike, or numbers that two entries have: both numbers.
+    pub fn new(name: &str, entries: &[Entry]) -> Result<Table, (usize, usize)> {
+        let (mut four, mut six, mut numbers) = (Vec::new(), Vec::new(), Vec::new());
+        for (n, entry) in entries.iter().enumerate() {
+            let value = n as u32;
+            match entry {
+                Entry::Net(net) => {
+                    let (low, high) = net.range();
+                    let of_version = if net.addr.is_ipv4() { &mut four } else { &mut six };
+                    of_version.push((low, high, value));
+                }
+                Entry::Numbers(from, to) => numbers.push((*from, *to, value)),
+            }
+        }
+        numbers.sort_unstable();
+        if let Some(pair) = numbers.windows(2).find(|pair| pair[1].0 <= pair[0].1) {
+            let (a, b) = (pair[0].2 as usize, pair[1].2 as usize);
+            return Err((a.min(b), a.max(b)));
+        }
+        // Behind the last address of IPv4 there is none.
+        let within = |(from, value): (u128, Option<u32>)| Some((u32::try_from(from).ok()?, value));
+        let four = innermost(four)?.into_iter().filter_map(within).collect();
+        Ok(Table { name: name.to_owned(), four, six: innermost(six)?, numbers })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has it entries that this field may be in?
+    pub fn has(&self, field: Field) -> bool {
+        if field.is_address() { !(self.four.is_empty() && self.six.is_empty()) } else { !self.numbers.is_empty() }
+    }
+
+    /// The number of the entry that has this field of a packet.
+    pub fn find(&self, field: Field, key: &Key) -> Option<u32> {
+        match field {
+            Field::Src => self.address(key.src?),
+            Field::Dst => self.address(key.dst?),
+            Field::Sport => self.number(key.ports?.0),
+            Field::Dport => self.number(key.ports?.1),
+            Field::Protocol => self.number(key.protocol?.0.into()),
+            Field::Dscp => self.number((key.tos? >> 2).into()),
+            Field::Vlan => self.number(key.vlan?),
+        }
+    }
+
+    fn address(&self, address: IpAddr) -> Option<u32> {
+        fn before<T: Copy + Ord>(all: &[(T, Option<u32>)], what: T) -> Option<u32> {
+            let behind = all.partition_point(|(from, _)| *from <= what);
+            all[..behind].last()?.1
+        }
+        match address {
+            IpAddr::V4(address) => before(&self.four, address.to_bits()),
+            IpAddr::V6(address) => before(&self.six, address.to_bits()),
+        }
+    }
+
+    fn number(&self, number: u16) -> Option<u32> {
+        let behind = self.numbers.partition_point(|(from, _, _)| *from <= number);
+        self.numbers[..behind].last().filter(|(_, to, _)| number <= *to).map(|(_, _, value)| *value)
+    }
+}
+
+/// From where on it is which entry.
+type Steps = Vec<(u128, Option<u32>)>;
+
+/// Ranges that lie within each other or apart, as the innermost of each point: from where on it is which.
+fn innermost(mut ranges: Vec<(u128, u128, u32)>) -> Result<Steps, (usize, usize)> {
+    // The outer one first.
+    ranges.sort_unstable_by_key(|&(low, high, value)| (low, std::cmp::Reverse(high), value));
+    if let Some(pair) = ranges.windows(2).find(|pair| (pair[0].0, pair[0].1) == (pair[1].0, pair[1].1)) {
+        return Err((pair[0].2 as usize, pair[1].2 as usize));
+    }
+    let mut out = Steps::new();
+    let mut set = |from: u128, value: Option<u32>| match out.last_mut() {
+        Some(last) if last.0 == from => last.1 = value,
+        _ => out.push((from, value)),
+    };
+    let mut open: Vec<(u128, u32)> = Vec::new();
+    let close = |open: &mut Vec<(u128, u32)>, until: Option<u128>, set: &mut dyn FnMut(u128, Option<u32>)| {
+        while let Some(&(high, _)) = open.last()
+            && until.is_none_or(|until| high < until)
+        {
+            open.pop();
+            if let Some(behind) = high.checked_add(1) {
+                set(behind, open.last().map(|(_, value)| *value));
+            }
+        }
+    };
+    for (low, high, value) in ranges {
+        close(&mut open, Some(low), &mut set);
+        set(low, Some(value));
+        open.push((high, value));
+    }
+    close(&mut open, None, &mut set);
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(address: u32, port: u16) -> Key {
+        Key { src: Some(IpAddr::V4(address.into())), ports: Some((port, 0)), ..Key::default() }
+    }
+
+    #[test]
+    fn names_are_those_of_the_fields() {
+        for name in Field::NAMES {
+            assert_eq!(Field::from_name(name).map(Field::name), Some(*name));
+        }
+    }
+
+    #[test]
+    fn the_same_twice_is_told() {
+        let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
+        assert_eq!(Table::new("t", &[net("10.0.0.0", 8), net("::", 0), net("10.0.0.0", 8)]), Err((0, 2)));
+        assert_eq!(Table::new("t", &[Entry::Numbers(5, 9), Entry::Numbers(9, 10)]), Err((0, 1)));
+        let all = [net("0.0.0.0", 0), net("255.255.255.255", 32), net("::", 0), net("ffff::", 16)];
+        let table = Table::new("t", &all).expect("they differ");
+        assert_eq!(table.find(Field::Src, &key(u32::MAX, 0)), Some(1));
+        assert_eq!(table.find(Field::Src, &key(u32::MAX - 1, 0)), Some(0));
+        assert_eq!(table.address("ffff::1".parse().expect("an address")), Some(3));
+        assert_eq!(table.address("fffe::1".parse().expect("an address")), Some(2));
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_prefix_is_found(
+            nets in prop::collection::vec((0u32..64, 24u8..=32), 0..12),
+            numbers in prop::collection::vec((0u16..40, 0u16..4), 0..8),
+            address in 0u32..80, port in 0u16..50,
+        ) {
+            let nets = nets.into_iter().map(|(a, len)| Entry::Net(Net::new(IpAddr::V4((a << 2).into()), len)));
+            let numbers = numbers.into_iter().map(|(from, more)| Entry::Numbers(from, from + more));
+            let all: Vec<Entry> = nets.chain(numbers).collect();
+            let Ok(table) = Table::new("t", &all) else { return Ok(()) };
+            let key = key(address << 1, port);
+            let of = |entry: &Entry| match entry {
+                Entry::Net(net) if net.contains(key.src.expect("it has one")) => Some(net.len),
+                _ => None,
+            };
+            let longest = all.iter().enumerate().filter_map(|(n, e)| Some((of(e)?, n as u32))).max().map(|(_, n)| n);
+            prop_assert_eq!(table.find(Field::Src, &key), longest);
+            let within = |e: &Entry| matches!(e, Entry::Numbers(from, to) if (*from..=*to).contains(&port));
+            prop_assert_eq!(table.find(Field::Sport, &key), all.iter().position(within).map(|n| n as u32));
+        }
+    }
+}

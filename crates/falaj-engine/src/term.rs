@@ -1,0 +1,151 @@
+//! Terms: what a packet may be like, each a condition that holds or does not.
+
+use crate::classifier::{Net, Protocol, Version};
+use crate::key::{Fragment, Key};
+use crate::table::{Field, Table};
+use std::fmt;
+use std::sync::Arc;
+
+/// A condition.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Term {
+    /// The version of IP.
+    Version(Version),
+    /// What IP carries.
+    Protocol(Protocol),
+    /// From there.
+    Src(Net),
+    /// To there.
+    Dst(Net),
+    /// Source port of TCP and UDP, from and to, both included.
+    Sport(u16, u16),
+    /// Destination port.
+    Dport(u16, u16),
+    /// The table has an entry for it.
+    In(Field, Arc<Table>),
+    /// Ethernet's type.
+    Ether(u16),
+    /// The VLAN of the outer tag.
+    Vlan(u16),
+    /// From this interface.
+    MacSrc([u8; 6]),
+    /// To this interface.
+    MacDst([u8; 6]),
+    /// The byte of DSCP and ECN.
+    Tos(u8),
+    /// Its upper six bits.
+    Dscp(u8),
+    /// Length of the IP packet, from and to, both included.
+    Length(u32, u32),
+    /// Time to live, from and to, both included.
+    Ttl(u8, u8),
+    /// TCP with these flags set and those not.
+    Flags {
+        /// Set.
+        set: u8,
+        /// Not set.
+        clear: u8,
+    },
+    /// A piece of a larger packet, the first included.
+    Fragment,
+    /// The first piece of a larger packet.
+    FirstFragment,
+}
+
+/// Flags of TCP by their names, the lowest bit first.
+pub const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+
+impl Term {
+    /// Does it hold for the packet with this key?
+    pub fn holds(&self, key: &Key) -> bool {
+        match self {
+            Term::Version(version) => key.version() == Some(*version),
+            Term::Protocol(protocol) => key.protocol == Some(*protocol),
+            Term::Src(net) => key.src.is_some_and(|a| net.contains(a)),
+            Term::Dst(net) => key.dst.is_some_and(|a| net.contains(a)),
+            Term::Sport(from, to) => ports(key).is_some_and(|(s, _)| (*from..=*to).contains(&s)),
+            Term::Dport(from, to) => ports(key).is_some_and(|(_, d)| (*from..=*to).contains(&d)),
+            Term::In(field, table) => table.find(*field, key).is_some(),
+            Term::Ether(kind) => key.ether == Some(*kind),
+            Term::Vlan(vlan) => key.vlan == Some(*vlan),
+            Term::MacSrc(mac) => key.macs.is_some_and(|m| m.src == *mac),
+            Term::MacDst(mac) => key.macs.is_some_and(|m| m.dst == *mac),
+            Term::Tos(tos) => key.tos == Some(*tos),
+            Term::Dscp(dscp) => key.tos.is_some_and(|tos| tos >> 2 == *dscp),
+            Term::Length(from, to) => key.length.is_some_and(|l| (*from..=*to).contains(&l)),
+            Term::Ttl(from, to) => key.ttl.is_some_and(|t| (*from..=*to).contains(&t)),
+            Term::Flags { set, clear } => key.tcp.is_some_and(|f| f & (set | clear) == *set),
+            Term::Fragment => key.fragment != Fragment::No,
+            Term::FirstFragment => key.fragment == Fragment::First,
+        }
+    }
+}
+
+/// The ports that rules look at.
+pub(crate) fn ports(key: &Key) -> Option<(u16, u16)> {
+    key.ports.filter(|_| key.protocol.is_some_and(Protocol::has_ports))
+}
+
+fn range(f: &mut fmt::Formatter<'_>, name: &str, from: u32, to: u32) -> fmt::Result {
+    if from == to { write!(f, "{name} {from}") } else { write!(f, "{name} {from}-{to}") }
+}
+
+fn mac(f: &mut fmt::Formatter<'_>, name: &str, mac: &[u8; 6]) -> fmt::Result {
+    let [a, b, c, d, e, g] = mac;
+    write!(f, "{name} {a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+}
+
+impl fmt::Display for Term {
+    /// In the grammar of a scenario's `match`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Term::Version(Version::V4) => f.write_str("ip"),
+            Term::Version(Version::V6) => f.write_str("ip6"),
+            Term::Protocol(protocol) => protocol.fmt(f),
+            Term::Src(net) => write!(f, "src {net}"),
+            Term::Dst(net) => write!(f, "dst {net}"),
+            Term::Sport(from, to) => range(f, "sport", (*from).into(), (*to).into()),
+            Term::Dport(from, to) => range(f, "dport", (*from).into(), (*to).into()),
+            Term::In(field, table) => write!(f, "{} table {}", field.name(), table.name()),
+            Term::Ether(kind) => write!(f, "ether 0x{kind:04x}"),
+            Term::Vlan(vlan) => write!(f, "vlan {vlan}"),
+            Term::MacSrc(of) => mac(f, "mac-src", of),
+            Term::MacDst(of) => mac(f, "mac-dst", of),
+            Term::Tos(tos) => write!(f, "tos 0x{tos:02x}"),
+            Term::Dscp(dscp) => write!(f, "dscp {dscp}"),
+            Term::Length(from, to) => range(f, "length", *from, *to),
+            Term::Ttl(from, to) => range(f, "ttl", (*from).into(), (*to).into()),
+            Term::Flags { set, clear } => {
+                let named = |bits: u8, sign: &'static str| {
+                    let of = move |(n, name): (usize, &&str)| (bits & (1 << n) != 0).then(|| format!("{sign}{name}"));
+                    FLAGS.iter().enumerate().filter_map(of).collect::<Vec<_>>()
+                };
+                write!(f, "flags {}", [named(*set, ""), named(*clear, "!")].concat().join(","))
+            }
+            Term::Fragment => f.write_str("fragment"),
+            Term::FirstFragment => f.write_str("first-fragment"),
+        }
+    }
+}
+
+/// A term that must hold, or must not.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Literal {
+    /// The condition.
+    pub term: Term,
+    /// It must not hold.
+    pub not: bool,
+}
+
+impl Literal {
+    /// Is it as it must be for the packet with this key?
+    pub fn holds(&self, key: &Key) -> bool {
+        self.term.holds(key) != self.not
+    }
+}
+
+impl fmt::Display for Literal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.not { write!(f, "not {}", self.term) } else { self.term.fmt(f) }
+    }
+}

@@ -1,0 +1,198 @@
+//! Several pipes and rules: what leaves when, and what is counted.
+
+use falaj_engine::account::Account;
+use falaj_engine::classifier::{Classifier, Match, Net, Protocol};
+use falaj_engine::engine::Emit;
+use falaj_engine::impair::Impairments;
+use falaj_engine::impair::event::Event;
+use falaj_engine::impair::loss::Loss;
+use falaj_engine::key::Key;
+use falaj_engine::network::{Network, NetworkSpec, Packet, Place, Refused};
+use falaj_engine::pipe::PipeSpec;
+use falaj_engine::rules::{Rule, Taken, Target, To};
+use falaj_engine::table::{Entry, Field, Table};
+use falaj_engine::{Output, PipeId, Why};
+use falaj_sched::label::Label;
+use falaj_sched::params::{FlowSetup, Setup, Values};
+use falaj_sched::probability::Probability;
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use std::sync::Arc;
+
+/// 1000 B of IP in 1 ms, and so much delay, both ways.
+fn link(delay_ms: u64, impairments: Impairments) -> [Place; 2] {
+    let flow = FlowSetup::new(Values::default(), Limit::Packets(50));
+    let setup = Setup { rate: Rate::from_mbit(8), largest: 1500, scheduler: Values::default(), flows: vec![flow] };
+    let pipe = PipeSpec { impairments, ..PipeSpec::new("fifo", setup, Span::from_millis(delay_ms)) };
+    let classifier = Classifier::new([&[Match::ANY][..]]);
+    [(); 2].map(|()| Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::Ip })
+}
+
+fn spec(links: Vec<[Place; 2]>, rules: Vec<Rule>) -> NetworkSpec {
+    NetworkSpec { places: links.into_iter().flatten().collect(), rules, seed: 1 }.seeded(1)
+}
+
+fn rule(to: To) -> Rule {
+    Rule { matches: vec![Match::ANY], way: None, probability: None, to, on: false }
+}
+
+fn key(dport: u16) -> Key {
+    Key::of_ordinary(Protocol::UDP, ([10, 77, 0, 1], 1).into(), ([10, 77, 0, 2], dport).into(), 1000)
+}
+
+/// Sends packets of 1000 B with these ports at these milliseconds; what became of them, by their numbers.
+struct Ran {
+    network: Network,
+    left: Vec<Emit>,
+    copies: Vec<Emit>,
+    dropped: Vec<(u32, Why)>,
+    refused: Vec<(u32, Refused)>,
+    passed: Vec<Emit>,
+}
+
+fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
+    let network = Network::new(spec).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
+    let mut ran = Ran { network, left: vec![], copies: vec![], dropped: vec![], refused: vec![], passed: vec![] };
+    let mut out = Vec::new();
+    let at = |ms: u64| Time::ZERO + Span::from_millis(ms);
+    for (handle, &(ms, dport)) in packets.iter().enumerate() {
+        let handle = handle as u32;
+        if polls {
+            let before = packets[..handle as usize].last().map_or(0, |p| p.0);
+            (before..ms).for_each(|ms| ran.network.poll(at(ms), &mut out));
+        }
+        match ran.network.route(&key(dport), 0, 1000) {
+            Ok(entry) => {
+                ran.network.enter(
+                    entry,
+                    &key(dport),
+                    Packet { handle, length: 1000, label: Label::default() },
+                    at(ms),
+                    &mut out,
+                );
+            }
+            Err(why) => ran.refused.push((handle, why)),
+        }
+    }
+    ran.network.poll(Time(Time::NEVER.0 - 1), &mut out);
+    ran.passed.extend(ran.network.passed());
+    for output in out {
+        match output {
+            Output::Emit(emit) => ran.left.push(emit),
+            Output::Copy(emit) => ran.copies.push(emit),
+            Output::Drop(dropped) => ran.dropped.push((dropped.handle, dropped.why)),
+            Output::Corrupt(_) | Output::Mark(_) => {}
+        }
+    }
+    assert_eq!(ran.network.next_event(), Time::NEVER);
+    ran
+}
+
+/// Milliseconds at which each is due, in the order of their numbers.
+fn due(ran: &Ran) -> Vec<(u32, u64)> {
+    let mut all: Vec<(u32, u64)> = ran.left.iter().map(|e| (e.handle, e.due.0 / 1_000_000)).collect();
+    all.sort_unstable();
+    all
+}
+
+fn links(links: &[u32]) -> To {
+    To::Links(links.to_vec())
+}
+
+#[test]
+fn chance_and_two_delays_reorder() {
+    let some = Rule { probability: Some(Probability::of(3, 10)), ..rule(links(&[1])) };
+    let plain = || Impairments::default();
+    let spec = spec(vec![link(10, plain()), link(50, plain())], vec![some, rule(links(&[0]))]);
+    let packets: Vec<(u64, u16)> = (0..1000).map(|n| (10 * n, 5004)).collect();
+    let ran = run(&spec, &packets, false);
+    let arrival: Vec<(u32, u64)> = due(&ran);
+    assert_eq!(arrival.len(), 1000);
+    for (n, at) in &arrival {
+        let took = at - 10 * u64::from(*n);
+        assert!(took == 11 || took == 51, "{n}: {took}");
+    }
+    let slow = arrival.iter().filter(|(n, at)| at - 10 * u64::from(*n) == 51).count() as u64;
+    // 99.99 % of a binomial of 1000 and 0.3.
+    assert!((244..=356).contains(&slow), "{slow}");
+    let taken = |packets| Taken { packets, bytes: 1000 * packets };
+    assert_eq!(ran.network.taken(), [taken(slow), taken(1000 - slow)]);
+    assert!(arrival.windows(2).any(|pair| pair[1].1 < pair[0].1), "some overtake");
+    // Polling changes nothing, nor does it when it is done again.
+    let again = run(&spec, &packets, true);
+    assert_eq!(due(&again), arrival);
+}
+
+#[test]
+fn links_follow_each_other_at_the_instant() {
+    let plain = Impairments::default;
+    let spec = spec(vec![link(5, plain()), link(0, plain()), link(1, plain())], vec![rule(links(&[0, 2, 1]))]);
+    // 1 ms in each link and its delay; the second one waits for the first in each.
+    let ran = run(&spec, &[(0, 1), (0, 1)], false);
+    assert_eq!(due(&ran), [(0, 9), (1, 10)]);
+    assert_eq!(ran.passed.iter().map(|e| e.pipe.0).collect::<Vec<_>>(), [0, 0, 4, 4]);
+    assert!(ran.left.iter().all(|emit| emit.pipe == PipeId(2)));
+    for pipe in [0, 2, 4] {
+        assert_eq!(ran.network.counters(PipeId(pipe), FlowId(0)).sent, 2);
+        assert_eq!(ran.network.counters(PipeId(pipe + 1), FlowId(0)).offered, 0, "nothing went down");
+    }
+}
+
+#[test]
+fn who_goes_on_comes_to_the_rules_behind() {
+    let plain = Impairments::default;
+    let two = |dport| vec![Match { dport: Some((dport, dport)), ..Match::ANY }];
+    let rules = vec![
+        Rule { on: true, ..rule(links(&[0])) },
+        Rule { matches: two(1), ..rule(To::Drop) },
+        Rule { matches: two(2), ..rule(To::SkipTo(4)) },
+        Rule { matches: two(3), on: true, ..rule(To::Pass) },
+        Rule { matches: [two(2), two(4)].concat(), ..rule(links(&[1])) },
+    ];
+    let ran = run(
+        &spec(vec![link(0, plain()), link(9, plain())], rules),
+        &[(0, 1), (10, 2), (20, 3), (30, 4), (40, 5)],
+        true,
+    );
+    // Dropped behind the link; on to the second one; out, as no rule takes it any more.
+    assert_eq!(ran.dropped, [(0, Why::Rule)]);
+    assert_eq!(due(&ran), [(1, 21), (2, 21), (3, 41), (4, 41)]);
+    assert_eq!(ran.network.taken().iter().map(|t| t.packets).collect::<Vec<_>>(), [5, 1, 1, 1, 2]);
+}
+
+#[test]
+fn tables_lead_and_rules_drop_and_pass() {
+    let net = |text: &str, len| Entry::Net(Net::new(text.parse().expect("an address"), len));
+    let entries = [Entry::Numbers(1, 1), Entry::Numbers(2, 2), Entry::Numbers(3, 9), net("10.0.0.0", 8)];
+    let table = Arc::new(Table::new("ports", &entries).expect("they differ"));
+    let targets = vec![Some(Target::Link(1)), Some(Target::Drop), Some(Target::Pass), None];
+    let looked_up = rule(To::Table { table, by: Field::Dport, targets });
+    let down = Rule { way: Some(1), ..rule(links(&[0])) };
+    let plain = Impairments::default;
+    let spec = spec(vec![link(0, plain()), link(7, plain())], vec![down, looked_up]);
+    let ran = run(&spec, &[(0, 1), (0, 2), (0, 3), (0, 10)], false);
+    assert_eq!(due(&ran), [(0, 8), (2, 0)]);
+    assert_eq!(ran.refused, [(1, Refused::Dropped), (3, Refused::Unmatched)]);
+    assert_eq!(ran.network.taken()[1].packets, 3);
+}
+
+/// What a link doubles or loses, the next one sees so.
+#[test]
+fn copies_go_on_and_every_packet_ends_once() {
+    let often = |n| Event { probability: Probability::of(n, 10), correlation: Probability::NEVER };
+    let doubles = || Impairments { duplicate: Some(often(5)), corrupt: Some(often(2)), ..Impairments::default() };
+    let loses = Impairments { loss: Some(Loss::Random(often(3))), ..Impairments::default() };
+    let spec = spec(vec![link(3, doubles()), link(0, loses), link(0, doubles())], vec![rule(links(&[0, 1, 2]))]);
+    let packets: Vec<(u64, u16)> = (0..500).map(|n| (10 * n, 1)).collect();
+    let ran = run(&spec, &packets, false);
+    let counters = |pipe| ran.network.counters(PipeId(pipe), FlowId(0));
+    assert_eq!(counters(2).offered, 500 + counters(0).duplicated);
+    assert_eq!(counters(4).offered, counters(2).delivered());
+    assert_eq!((ran.left.len() + ran.copies.len()) as u64, counters(4).sent + counters(4).duplicated);
+    // Each handle comes out once and for all, and its copies before that.
+    let mut ended = vec![0; packets.len()];
+    ran.left.iter().map(|e| e.handle).chain(ran.dropped.iter().map(|d| d.0)).for_each(|n| ended[n as usize] += 1);
+    assert!(ended.iter().all(|times| *times == 1));
+    assert!(counters(0).duplicated > 200 && counters(2).lost > 150 && ran.copies.len() > 200);
+}

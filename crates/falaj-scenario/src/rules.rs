@@ -1,0 +1,267 @@
+//! Reads rules: which links packets pass.
+
+use crate::diagnostics::Problem;
+use crate::keys;
+use crate::link::Known;
+use crate::model::{Rule, Towards};
+use crate::nearest;
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::tables::{Read, Tables};
+use crate::units::quoted;
+use crate::unlikely;
+use falaj_engine::classifier::Match;
+use falaj_engine::key::Key;
+use falaj_engine::rules::{self, Target, To};
+use falaj_engine::table::Field;
+use falaj_sched::params::{Value, Values};
+use std::collections::BTreeSet;
+use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What stands for no link.
+const DROP: &str = "drop";
+const PASS: &str = "pass";
+
+/// A rule as it was read, with its place.
+pub(crate) struct RuleRead {
+    pub(crate) rule: Rule,
+    pub(crate) at: Range<usize>,
+}
+
+/// Reads all `[[rule]]`; `None`: something is wrong with one, which was said.
+pub(crate) fn read<'a>(
+    all: &[(&'a DeTable<'a>, Range<usize>)],
+    links: &[Known],
+    tables: &Tables<'a>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<RuleRead>> {
+    let named = |(n, (table, _)): (usize, &(&'a DeTable<'a>, _))| {
+        let name = table.get("name").and_then(|v| v.get_ref().as_str()).filter(|name| !name.is_empty());
+        name.map_or_else(|| (n + 1).to_string(), str::to_owned)
+    };
+    let names: Vec<String> = all.iter().enumerate().map(named).collect();
+    let mut out = Vec::new();
+    let mut before = BTreeSet::new();
+    for (n, (table, at)) in all.iter().enumerate() {
+        let what = format!("rule {}", quoted(&names[n]));
+        if !before.insert(&names[n]) {
+            let at = table.get("name").map_or(at.clone(), Spanned::span);
+            problems.push(Problem::error(at, format!("a second {what}")).help("give each another name"));
+        }
+        let fields = fields(table, at.clone(), what, keys::RULE, &[], problems);
+        let scene = Scene { links, tables, names: &names, n };
+        out.push(rule(&fields, &scene, problems).map(|rule| RuleRead { rule, at: at.clone() }));
+    }
+    let mut out = out.into_iter().collect::<Option<Vec<_>>>()?;
+    out.iter_mut().for_each(|read| tables.resolve(&mut read.rule.rule.matches));
+    unlikely::rules(&out, links, problems);
+    Some(out)
+}
+
+/// What a rule may name.
+struct Scene<'s, 'a> {
+    links: &'s [Known],
+    tables: &'s Tables<'a>,
+    names: &'s [String],
+    /// Its own index.
+    n: usize,
+}
+
+fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<Rule> {
+    let mut given = Values::default();
+    let mut matches = Some(vec![Match::ANY]);
+    let mut to = None;
+    let mut whole = true;
+    for key in keys::RULE {
+        match get(&[fields], key, problems) {
+            Got::Given(Datum::Rules(rules)) => matches = Some(rules),
+            Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => given.set(key.name, value),
+            Got::Given(Datum::Raw(value)) => to = target(value, scene, problems),
+            Got::Wrong => whole = false,
+            _ => {}
+        }
+    }
+    let probability = match given.get("probability") {
+        Some(Value::Probability(probability)) => Some(probability),
+        _ => None,
+    };
+    let on = given.choice("then") == Some("on");
+    if let (true, Some(To::Drop | To::SkipTo(_)), Some(field)) = (on, &to, fields.field("then")) {
+        problems.push(
+            Problem::error(field.at.clone(), format!("{} lets no packet go on here", fields.what))
+                .help("leave `then` out: what is dropped is gone, and `skip-to` says where it goes on"),
+        );
+        return None;
+    }
+    let rule = rules::Rule {
+        matches: matches?,
+        way: given.choice("direction").map(|way| usize::from(way == "down")),
+        probability,
+        to: to?,
+        on,
+    };
+    whole.then(|| Rule { name: scene.names[scene.n].clone(), rule })
+}
+
+/// Reads a `to`.
+fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<To> {
+    match value.get_ref() {
+        DeValue::String(text) => Some(match one(text, value.span(), scene.links, problems)? {
+            Target::Link(link) => To::Links(vec![link]),
+            Target::Drop => To::Drop,
+            Target::Pass => To::Pass,
+        }),
+        DeValue::Array(array) => {
+            if array.is_empty() {
+                problems.push(
+                    Problem::error(value.span(), "`to`: an empty list leads nowhere")
+                        .help("write the links, as in `[\"loss\", \"slow\"]`, or `\"pass\"` for none"),
+                );
+                return None;
+            }
+            let link = |item: &Spanned<DeValue<'_>>| {
+                let text = item.get_ref().as_str().filter(|text| ![DROP, PASS].contains(text));
+                let Some(text) = text else {
+                    problems.push(
+                        Problem::error(item.span(), "`to`: in a list stand links alone")
+                            .help(format!("links: {}", nearest::list(scene.links.iter().map(|k| k.name.as_str())))),
+                    );
+                    return None;
+                };
+                match one(text, item.span(), scene.links, problems)? {
+                    Target::Link(link) => Some(link),
+                    _ => None,
+                }
+            };
+            let links: Vec<Option<u32>> = array.iter().map(link).collect();
+            links.into_iter().collect::<Option<Vec<u32>>>().map(To::Links)
+        }
+        DeValue::Table(table) => elsewhere(table, value.span(), scene, problems),
+        _ => None,
+    }
+}
+
+/// A link, or what stands for none.
+fn one(text: &str, at: Range<usize>, links: &[Known], problems: &mut Vec<Problem>) -> Option<Target> {
+    match text {
+        DROP => return Some(Target::Drop),
+        PASS => return Some(Target::Pass),
+        _ => {}
+    }
+    let found = links.iter().position(|known| known.name == text);
+    if found.is_none() {
+        let names = || links.iter().map(|known| known.name.as_str());
+        let mut problem = Problem::error(at, format!("there is no link {}", quoted(text)));
+        if let Some(near) = nearest::among(text, names().chain([DROP, PASS])) {
+            problem = problem.label(format!("did you mean {}?", quoted(near)));
+        }
+        problems.push(problem.help(format!("links: {}; or `drop`, or `pass` for no link", nearest::list(names()))));
+    }
+    found.map(|n| Target::Link(n as u32))
+}
+
+/// `to = { … }`.
+fn elsewhere<'a>(
+    table: &'a DeTable<'a>,
+    at: Range<usize>,
+    scene: &Scene<'_, '_>,
+    problems: &mut Vec<Problem>,
+) -> Option<To> {
+    let fields = fields(table, at.clone(), "`to`", keys::TO, &[], problems);
+    let mut read = |name: &str| {
+        let key = keys::TO.iter().find(|key| key.name == name)?;
+        match get(&[&fields], key, problems) {
+            Got::Given(datum) | Got::Default(datum) => Some(datum),
+            _ => None,
+        }
+    };
+    let (table, by, skip) = (read("table"), read("by"), read("skip-to"));
+    let place = |name: &str| fields.field(name).map_or(at.clone(), |field| field.at.clone());
+    match (table, skip) {
+        (Some(Datum::Name(name)), None) => {
+            let Some(Datum::Value(Value::Choice(by))) = by else { return None };
+            let by = Field::from_name(by)?;
+            let read = scene.tables.get(name, place("table"), problems)?;
+            let targets = targets(read, scene.links, problems)?;
+            if !read.table.has(by) {
+                let what = if by.is_address() { "addresses" } else { "numbers" };
+                let why = format!("table {} has no {what}, and the rule takes no packet", quoted(name));
+                problems.push(Problem::warning(place("table"), why));
+            }
+            Some(To::Table { table: read.table.clone(), by, targets })
+        }
+        (None, Some(Datum::Name(name))) => {
+            if let Some(field) = fields.field("by") {
+                problems.push(
+                    Problem::error(field.name_at.clone(), "`by` is for `table`").help("leave it out beside `skip-to`"),
+                );
+                return None;
+            }
+            skip_to(name, place("skip-to"), scene, problems)
+        }
+        (Some(_), Some(_)) => {
+            let why = "`to`: `table` and `skip-to` exclude each other";
+            problems.push(Problem::error(place("skip-to"), why).help("keep one of the two"));
+            None
+        }
+        _ if ["table", "skip-to"].iter().any(|name| fields.means(name)) => None,
+        _ => {
+            problems.push(
+                Problem::error(at, "`to` says neither a `table` nor `skip-to`")
+                    .help("write `{ table = \"customers\", by = \"src\" }` or `{ skip-to = \"web\" }`"),
+            );
+            None
+        }
+    }
+}
+
+/// Where the entries of a table lead.
+fn targets(read: &Read<'_>, links: &[Known], problems: &mut Vec<Problem>) -> Option<Vec<Option<Target>>> {
+    let target = |(text, at): &(&str, Range<usize>)| match *text {
+        "" => Some(None),
+        text => one(text, at.clone(), links, problems).map(Some),
+    };
+    let all: Vec<Option<Option<Target>>> = read.texts.iter().map(target).collect();
+    all.into_iter().collect()
+}
+
+fn skip_to(name: &str, at: Range<usize>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<To> {
+    let Some(to) = scene.names.iter().position(|n| n == name) else {
+        let mut problem = Problem::error(at, format!("there is no rule {}", quoted(name)));
+        if let Some(near) = nearest::among(name, scene.names.iter().map(String::as_str)) {
+            problem = problem.label(format!("did you mean {}?", quoted(near)));
+        }
+        let behind = nearest::list(scene.names[scene.n + 1..].iter().map(String::as_str));
+        problems.push(problem.help(format!("rules behind this one: {behind}")));
+        return None;
+    };
+    if to <= scene.n {
+        problems.push(
+            Problem::error(at, format!("rule {} is not behind this one", quoted(name)))
+                .help("packets only go forward through the rules, so that they come to an end"),
+        );
+        return None;
+    }
+    Some(To::SkipTo(to as u32))
+}
+
+/// The first link that a packet with this key may pass.
+pub(crate) fn first_link(rules: &[RuleRead], key: &Key, towards: Towards) -> Option<u32> {
+    let way = usize::from(towards == Towards::Down);
+    let of = |rule: &rules::Rule| {
+        let for_it = rule.way.is_none_or(|w| w == way) && rule.matches.iter().any(|m| m.takes(key));
+        match &rule.to {
+            _ if !for_it => None,
+            To::Links(links) => links.first().copied(),
+            To::Table { table, by, targets } => {
+                match table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
+                    Some(Target::Link(link)) => Some(link),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    };
+    rules.iter().find_map(|read| of(&read.rule.rule))
+}
