@@ -23,7 +23,8 @@ Exit status: 0; 2 if a line cannot be read or has no equal.
 Examples:
   falaj import tc shape.sh > shape.toml
   echo 'tc qdisc add dev eth0 root netem delay 40ms loss 1%' | falaj import tc -
-  falaj import tc --rate 1gbit classes.sh | falaj fmt -")]
+  falaj import tc --rate 1gbit classes.sh > classes.toml
+  falaj import ipfw dummynet.sh > pipes.toml")]
 pub(crate) struct Args {
     #[command(subcommand)]
     from: From,
@@ -45,6 +46,11 @@ enum From {
         #[arg(long, value_name = "DEVICE")]
         down: Option<String>,
     },
+    /// `ipfw` or `dnctl` of FreeBSD and macOS: a link for each pipe of dummynet, and rules.
+    Ipfw {
+        /// The script; `-`: standard input.
+        file: PathBuf,
+    },
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -52,6 +58,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         From::Tc { file, rate, down } => {
             let (text, name) = read(file)?;
             import::tc(&text, &name, &Host { rate: *rate, down: down.clone() })
+        }
+        From::Ipfw { file } => {
+            let (text, name) = read(file)?;
+            import::ipfw(&text, &name)
         }
     };
     if args.json {

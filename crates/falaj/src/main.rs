@@ -119,7 +119,7 @@ enum Command {
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
     Fmt(fmt::Args),
-    /// Make a scenario of another tool's configuration: tc.
+    /// Make a scenario of another tool's configuration: tc, ipfw.
     Import(import::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
