@@ -42,6 +42,7 @@
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
+//! | [`import`] | other tools' configurations, made into scenarios |
 //! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
@@ -54,6 +55,7 @@ mod flows;
 mod format;
 mod hosts;
 mod impair;
+pub mod import;
 pub mod keys;
 mod link;
 mod masks;

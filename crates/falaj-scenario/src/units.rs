@@ -324,7 +324,7 @@ pub(crate) fn quoted(text: &str) -> String {
 }
 
 /// An exact decimal number: `mantissa / 10^places`.
-struct Decimal<'a> {
+pub(crate) struct Decimal<'a> {
     text: &'a str,
     mantissa: u128,
     places: u32,
@@ -332,7 +332,13 @@ struct Decimal<'a> {
 
 impl Decimal<'_> {
     /// This many times `factor`, which has to be whole and fit 64 bits.
-    fn times(&self, factor: u128, text: &str, unit: &str, show: impl Fn(u64) -> String) -> Result<u64, Unreadable> {
+    pub(crate) fn times(
+        &self,
+        factor: u128,
+        text: &str,
+        unit: &str,
+        show: impl Fn(u64) -> String,
+    ) -> Result<u64, Unreadable> {
         let too_large =
             || Unreadable::new(format!("{} is too large", quoted(text)), format!("at most {} {unit}", u64::MAX));
         // With at most 18 places, what overflows here is far above 2^64 as well.
@@ -355,7 +361,7 @@ impl Decimal<'_> {
 }
 
 /// Number and unit, of which the unit may be empty and is not looked at.
-fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unreadable> {
+pub(crate) fn split<'a>(text: &'a str, example: &str) -> Result<(Decimal<'a>, &'a str), Unreadable> {
     let trimmed = text.trim();
     let end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
     let (number, rest) = trimmed.split_at(end);

@@ -73,7 +73,7 @@ fn summary(diagnostics: &Diagnostics) -> String {
     }
 }
 
-fn to_json(file: &str, problem: &Problem) -> Json {
+pub(crate) fn to_json(file: &str, problem: &Problem) -> Json {
     let severity = match problem.severity {
         Severity::Error => "error",
         Severity::Warning => "warning",

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`sim`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
 //! | [`hosts`] | `run` with more than two ends |
-//! | [`check`], [`mod@fmt`], [`explain`] | of the same name; `explain` has `schema` too |
+//! | [`check`], [`mod@fmt`], [`import`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
 //! | [`pages`] | `completions`, `man` |
 //! | [`aggregate`] | of the same name: packets in containers |
@@ -37,6 +37,7 @@ mod flags;
 mod fmt;
 mod hosts;
 mod impairments;
+mod import;
 mod link;
 mod live;
 mod measure;
@@ -118,6 +119,8 @@ enum Command {
     Check(check::Args),
     /// Lay scenario files out in one way; comments and the order of keys stay.
     Fmt(fmt::Args),
+    /// Make a scenario of another tool's configuration: tc, ipfw.
+    Import(import::Args),
     /// Explain a key of the scenario file, or a discipline.
     Explain(explain::Args),
     /// Links that many know by a name: their numbers, and where these are from.
@@ -155,6 +158,7 @@ fn main() -> ExitCode {
         Command::Doctor(args) => doctor::main(&args),
         Command::Check(args) => check::main(&args),
         Command::Fmt(args) => fmt::main(&args),
+        Command::Import(args) => import::main(&args),
         Command::Explain(args) => explain::main(&args),
         Command::Presets => {
             show::say!("{}", falaj_scenario::presets().trim_end());

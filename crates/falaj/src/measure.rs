@@ -13,7 +13,7 @@ use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end
 use falaj_live::ends;
 use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{self, End, Event, Exit, Sandbox};
+use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::params::Kind;
 use falaj_sched::time::{Span, Time};
@@ -163,7 +163,7 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: 
     no_masks(&scenario.links[link], "sources send from one address at each end")?;
     warn_of_spinning(&scenario.links[link]);
     let plans = ends::plan(scenario, link)?;
-    match sandbox_of(&scenario.links[link]) {
+    match sandbox_of(&scenario.links[link], Join::Auto, None) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, options, what),
         Err(error) => {
             // Who measures again and again need not hear it each time.
@@ -209,12 +209,20 @@ fn this_program() -> Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
-fn sandbox_of(link: &Link) -> Result<(Sandbox, Pipes)> {
+/// Both ends of the traffic; before the near one begins, this script runs there.
+fn sandbox_of(link: &Link, join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
-    for _ in End::BOTH {
+    for end in End::BOTH {
         let (stdin, writer) = std::io::pipe()?;
         let (reader, stdout) = std::io::pipe()?;
-        let mut side = sandbox::Side::command([this_program()?.into_os_string(), "traffic-end".into()]);
+        let program = this_program()?.into_os_string();
+        let mut side = match script.filter(|_| end == End::Near) {
+            None => sandbox::Side::command([program, "traffic-end".into()]),
+            Some(script) => {
+                let script = format!("set -e\n{script}\nexec \"$0\" traffic-end");
+                sandbox::Side::command(["sh".into(), "-c".into(), script.into(), program])
+            }
+        };
         side.stdin = Some(OwnedFd::from(stdin));
         side.stdout = Some(OwnedFd::from(stdout));
         sides.push(side);
@@ -225,6 +233,7 @@ fn sandbox_of(link: &Link) -> Result<(Sandbox, Pipes)> {
     let mtu = link.up.mtu.max(link.down.mtu);
     let sandbox = Sandbox::start(sandbox::Spec {
         mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
+        join,
         near,
         far,
         ..sandbox::Spec::default()
@@ -287,6 +296,32 @@ fn in_namespaces(
     progress.end();
     let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
     Ok(collect(&forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
+}
+
+/// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what the kernel does to
+/// it: what both ends report.
+pub(crate) fn measure_kernel(scenario: &Scenario, link: usize, script: &str) -> Result<Vec<EndReport>> {
+    let link = (link, &scenario.links[link]);
+    let mut plans = ends::plan(scenario, link.0)?;
+    let (mut sandbox, mut pipes) = sandbox_of(link.1, Join::Veth, Some(script))?;
+    set_times(scenario, link.1, &mut plans);
+    for end in End::BOTH {
+        sandbox.go(end)?;
+        pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
+    }
+    drop(pipes.to);
+    for end in End::BOTH {
+        loop {
+            match sandbox.read_event(end)? {
+                Some(Event::Exited(Exit::Code(0))) => break,
+                Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
+                Some(_) => bail!("the traffic at the {end} end failed, or what the kernel was to do"),
+                // Nothing depends on hearing of it at once.
+                None => std::thread::sleep(std::time::Duration::from_millis(20)),
+            }
+        }
+    }
+    pipes.from.into_iter().map(read_report).collect()
 }
 
 fn over_loopback(

@@ -5,6 +5,7 @@
 
 mod each;
 mod io;
+mod kernel;
 mod path;
 #[cfg(feature = "queueing")]
 mod queueing;
@@ -44,6 +45,8 @@ enum What {
     /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
     #[cfg(feature = "queueing")]
     Queueing(queueing::Args),
+    /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
+    Kernel(kernel::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -59,6 +62,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Release(args) => release::main(args),
         #[cfg(feature = "queueing")]
         What::Queueing(args) => queueing::main(args),
+        What::Kernel(args) => kernel::main(args),
         What::Io(args) => io::main(args),
     }
 }

@@ -1,0 +1,74 @@
+//! A scenario as it is being made: tables of keys, in order.
+
+use std::fmt;
+use std::ops::Range;
+
+/// A table.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Table {
+    pub(super) header: String,
+    /// The command that it was made of.
+    pub(super) at: Range<usize>,
+    /// Lines above it.
+    pub(super) comments: Vec<String>,
+    keys: Vec<(String, String)>,
+}
+
+impl Table {
+    pub(super) fn new(header: impl Into<String>, at: Range<usize>) -> Table {
+        Table { header: header.into(), at, ..Table::default() }
+    }
+
+    /// Sets a key to what TOML has for its value; the last one holds.
+    pub(super) fn set(&mut self, key: &str, value: impl Into<String>) {
+        let value = value.into();
+        match self.keys.iter_mut().find(|(k, _)| k == key) {
+            Some((_, old)) => *old = value,
+            None => self.keys.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Sets a key to a text.
+    pub(super) fn text(&mut self, key: &str, value: impl fmt::Display) {
+        self.set(key, quote(&value.to_string()));
+    }
+}
+
+/// The tables of a scenario.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Draft {
+    pub(super) tables: Vec<Table>,
+}
+
+impl fmt::Display for Draft {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for table in &self.tables {
+            for comment in &table.comments {
+                writeln!(f, "# {comment}")?;
+            }
+            writeln!(f, "{}", table.header)?;
+            for (key, value) in &table.keys {
+                writeln!(f, "{key} = {value}")?;
+            }
+            writeln!(f)?;
+        }
+        Ok(())
+    }
+}
+
+/// A text of TOML, which has the escapes of JSON.
+pub(super) fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A key of TOML, bare where it can be.
+pub(super) fn key(name: &str) -> String {
+    let bare = !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_');
+    if bare { name.to_owned() } else { quote(name) }
+}
+
+/// `{ a = 1, b = 2 }`.
+pub(super) fn inline(keys: &[(&str, String)]) -> String {
+    let keys: Vec<String> = keys.iter().map(|(k, v)| format!("{k} = {v}")).collect();
+    format!("{{ {} }}", keys.join(", "))
+}

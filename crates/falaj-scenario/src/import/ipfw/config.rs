@@ -1,0 +1,291 @@
+//! `pipe N config …`, `queue N config …`, `sched N config …`.
+
+use super::super::amounts::{self, whole};
+use super::super::args::{Args, no_equal, unknown};
+use super::super::draft::quote;
+use super::super::lines::Word;
+use crate::diagnostics::Problem;
+use crate::units::{parse_fraction, quoted, split};
+use std::ops::Range;
+
+/// What is configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Pipe,
+    Queue,
+    Sched,
+}
+
+/// What was said of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Configured {
+    pub(super) number: u64,
+    /// Keys of a link, and what TOML has for them.
+    pub(super) link: Vec<(&'static str, String)>,
+    /// The limit of its queue.
+    pub(super) queue: Option<String>,
+    pub(super) weight: Option<u64>,
+    /// The pipe or scheduler that a queue belongs to.
+    pub(super) of: Option<u64>,
+    /// The discipline, as a scenario calls it.
+    pub(super) scheduler: Option<&'static str>,
+    /// Fields for `each`: of a queue its own, of a pipe or a scheduler those of the link.
+    pub(super) each: Vec<String>,
+    pub(super) at: Range<usize>,
+    pub(super) line: String,
+}
+
+const WORDS: &[&str] = &[
+    "bw",
+    "delay",
+    "queue",
+    "burst",
+    "plr",
+    "mask",
+    "flow_mask",
+    "sched_mask",
+    "buckets",
+    "profile",
+    "weight",
+    "pipe",
+    "sched",
+    "type",
+    "droptail",
+    "noerror",
+    "lmax",
+    "pri",
+];
+
+/// Reads all that stands behind `config`.
+pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Configured, Problem> {
+    let mut made = Configured {
+        number,
+        link: Vec::new(),
+        queue: None,
+        weight: None,
+        of: None,
+        scheduler: None,
+        each: Vec::new(),
+        at: args.all(),
+        line: args.line(),
+    };
+    while let Some(word) = args.next() {
+        match word.text.as_str() {
+            "bw" | "bandwidth" => {
+                let bits = bandwidth(args.value("a bandwidth")?)?;
+                made.link.push(("rate", quote(&amounts::rate(bits))));
+            }
+            "delay" => made.link.push(("delay", quote(&delay(args.value("milliseconds")?)?))),
+            "burst" => {
+                let size = size(args.value("a size")?)?;
+                if size > 0 {
+                    made.link.push(("burst", quote(&amounts::size(size))));
+                }
+            }
+            "plr" => {
+                let word = args.value("a probability")?;
+                made.link.extend(probability(word)?.map(|p| ("loss", quote(&p))));
+                if let Some(more) = args.number() {
+                    return Err(no_equal(
+                        more.at.clone(),
+                        "plr of several numbers",
+                        "write `loss = { kind = \"gilbert-elliott\", … }` for losses in bursts",
+                    ));
+                }
+            }
+            "profile" => made.link.push(("profile", quote(&args.value("a file")?.text))),
+            "queue" => made.queue = Some(limit(args.value("a limit")?)?),
+            "weight" => made.weight = Some(whole(args.value("a number")?)?),
+            "pipe" | "sched" | "flowset" if kind == Kind::Queue => made.of = Some(whole(args.value("a number")?)?),
+            "type" if kind == Kind::Sched => made.scheduler = Some(scheduler(args.value("a type")?)?),
+            "mask" | "flow_mask" | "sched_mask" => {
+                if kind == Kind::Sched && word.text != "sched_mask" {
+                    return Err(no_equal(
+                        word.at.clone(),
+                        "a mask of a scheduler's flows",
+                        "give the mask to its queues",
+                    ));
+                }
+                made.each = mask(args)?;
+            }
+            // How they keep what they keep; nothing here depends on it.
+            "buckets" | "lmax" | "maxlen" | "pri" => _ = whole(args.value("a number")?)?,
+            "droptail" | "noerror" => {}
+            "red" | "gred" | "ecn" | "codel" | "pie" | "fq_codel" | "fq_pie" => {
+                return Err(no_equal(word.at.clone(), &word.text, "write it into the scenario: `falaj explain queue`"));
+            }
+            _ => return Err(unknown(word, "an option that can be imported", WORDS)),
+        }
+    }
+    if kind == Kind::Queue && made.of.is_none() {
+        return Err(Problem::error(args.all(), "which pipe is this queue of? `pipe NUMBER` is missing"));
+    }
+    Ok(made)
+}
+
+/// `1.5Mbit/s` is 1,500,000 bits a second.
+pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
+    let wrong = |what: String, help: &str| Problem::error(word.at.clone(), what).help(help.to_owned());
+    let help = "as in `1.5Mbit/s` or `300KByte/s`";
+    let (number, unit) = split(&word.text, "1Mbit/s").map_err(|e| wrong(e.what, help))?;
+    let (prefix, rest) = match unit.chars().next() {
+        Some('k' | 'K') => (1_000, &unit[1..]),
+        Some('m' | 'M') => (1_000_000, &unit[1..]),
+        Some('g' | 'G') => (1_000_000_000, &unit[1..]),
+        _ => (1, unit),
+    };
+    let bits = match rest {
+        "" | "b/s" | "bit/s" | "bits/s" | "bit" | "bits" | "bps" => 1,
+        "B/s" | "Byte/s" | "Bytes/s" | "Byte" | "Bytes" | "B" => 8,
+        _ => return Err(wrong(format!("{} is no bandwidth", quoted(&word.text)), help)),
+    };
+    number.times(bits * prefix, &word.text, "bits a second", |n| n.to_string()).map_err(|e| wrong(e.what, help))
+}
+
+/// Milliseconds, or with a unit.
+pub(super) fn delay(word: &Word) -> Result<String, Problem> {
+    let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
+    let span = crate::parse_span(&text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    Ok(amounts::time(span.0))
+}
+
+fn size(word: &Word) -> Result<u64, Problem> {
+    let wrong = |what: String| Problem::error(word.at.clone(), what).help("as in `10KB` or `1500B`");
+    let (number, unit) = split(&word.text, "10KB").map_err(|e| wrong(e.what))?;
+    let bytes = match unit.to_ascii_lowercase().trim_end_matches("ytes") {
+        "" | "b" => 1,
+        "k" | "kb" => 1 << 10,
+        "m" | "mb" => 1 << 20,
+        _ => return Err(wrong(format!("{} is no size", quoted(&word.text)))),
+    };
+    number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
+}
+
+/// Slots, or a size.
+fn limit(word: &Word) -> Result<String, Problem> {
+    let slots = word.text.bytes().all(|b| b.is_ascii_digit());
+    Ok(if slots { format!("{}p", whole(word)?.max(1)) } else { amounts::size(size(word)?) })
+}
+
+/// From a part of 1 to percent; none: never.
+pub(super) fn probability(word: &Word) -> Result<Option<String>, Problem> {
+    let fraction = parse_fraction(&word.text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    let (whole, decimals) = word.text.split_once('.').unwrap_or((&word.text, ""));
+    let digits = format!("{whole}{decimals:0<2}");
+    let (percent, rest) = digits.split_at(whole.len() + 2);
+    let percent = percent.trim_start_matches('0');
+    let rest = rest.trim_end_matches('0');
+    let point = if rest.is_empty() { "" } else { "." };
+    let zero = if percent.is_empty() { "0" } else { "" };
+    Ok((fraction != falaj_sched::probability::Probability::NEVER).then(|| format!("{zero}{percent}{point}{rest}%")))
+}
+
+fn scheduler(word: &Word) -> Result<&'static str, Problem> {
+    Ok(match word.text.to_ascii_lowercase().as_str() {
+        "fifo" => "fifo",
+        "wf2q+" => "wf2q+",
+        "rr" => "drr",
+        "qfq" => "qfq",
+        "prio" => "priority",
+        "fq_codel" | "fq_pie" => {
+            return Err(no_equal(word.at.clone(), &word.text, "write it into the scenario: `falaj explain scheduler`"));
+        }
+        _ => return Err(unknown(word, "a type of scheduler", &["fifo", "wf2q+", "rr", "qfq", "prio"])),
+    })
+}
+
+/// `all`, or fields with the bits of each that count.
+fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
+    let mut fields = Vec::new();
+    while let Some(word) = args.peek() {
+        let (name, bits) = match word.text.as_str() {
+            "all" => {
+                args.next();
+                fields.extend(["src", "dst", "proto", "sport", "dport"].map(str::to_owned));
+                continue;
+            }
+            "src-ip" => ("src", 32),
+            "dst-ip" => ("dst", 32),
+            "src-ip6" | "src-ipv6" => ("src6", 128),
+            "dst-ip6" | "dst-ipv6" => ("dst6", 128),
+            "src-port" => ("sport", 16),
+            "dst-port" => ("dport", 16),
+            "proto" => ("proto", 8),
+            "flow-id" => ("flow-label", 20),
+            _ => break,
+        };
+        args.next();
+        let kept = leading(args.value("a mask")?, bits)?;
+        match kept {
+            0 => {}
+            n if n == bits => fields.push(name.to_owned()),
+            n if bits == 32 || bits == 128 => fields.push(format!("{name}/{n}")),
+            _ => {
+                return Err(no_equal(
+                    word.at.clone(),
+                    "a part of this field",
+                    "whole ports and protocols tell flows apart, and prefixes of addresses",
+                ));
+            }
+        }
+    }
+    if fields.is_empty() {
+        return Err(Problem::error(args.before().map_or(0..0, |w| w.at.clone()), "a mask of which fields?")
+            .help("`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in `mask src-ip 0xffffff00`"));
+    }
+    Ok(fields)
+}
+
+/// How many leading bits of `bits` a mask keeps: `0xffffff00` or `/24`.
+fn leading(word: &Word, bits: u32) -> Result<u32, Problem> {
+    let refused =
+        || no_equal(word.at.clone(), "this mask", "a mask has ones and then zeros, such as `0xffffff00` or `/24`");
+    if let Some(length) = word.text.strip_prefix('/') {
+        return length.parse::<u32>().ok().filter(|n| *n <= bits).ok_or_else(refused);
+    }
+    let mask = match word.text.strip_prefix("0x") {
+        Some(hex) => u128::from_str_radix(hex, 16).map_err(|_| refused())?,
+        None => u128::from(whole(word)?),
+    };
+    let all = u128::MAX >> (128 - bits);
+    let free = all & !mask;
+    if mask > all || free & (free.wrapping_add(1)) != 0 {
+        return Err(refused());
+    }
+    Ok(bits - free.count_ones())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(text: &str) -> Word {
+        Word { text: text.to_owned(), at: 0..text.len() }
+    }
+
+    #[test]
+    fn amounts_are_what_was_meant() {
+        assert_eq!(bandwidth(&word("1.5Mbit/s")), Ok(1_500_000), "dummynet makes 1 bit/s of it");
+        assert_eq!(bandwidth(&word("2Gbit/s")), Ok(2_000_000_000));
+        assert_eq!(bandwidth(&word("300KByte/s")), Ok(2_400_000));
+        assert_eq!(bandwidth(&word("64000")), Ok(64_000));
+        assert!(bandwidth(&word("tun0")).is_err());
+        assert_eq!(delay(&word("50")), Ok("50ms".to_owned()));
+        assert_eq!(delay(&word("0.25")), Ok("250us".to_owned()));
+        assert_eq!(limit(&word("50")), Ok("50p".to_owned()));
+        assert_eq!(limit(&word("30KBytes")), Ok("30KiB".to_owned()));
+        for (text, percent) in
+            [("0.01", "1%"), ("0.3", "30%"), ("1", "100%"), ("0.0005", "0.05%"), ("0.125", "12.5%"), ("1.0", "100%")]
+        {
+            assert_eq!(probability(&word(text)), Ok(Some(percent.to_owned())), "{text}");
+        }
+        assert_eq!(probability(&word("0")), Ok(None));
+        assert!(probability(&word("1.5")).is_err());
+        assert_eq!(
+            [leading(&word("0xffffff00"), 32), leading(&word("/16"), 32), leading(&word("0xffff"), 16)],
+            [Ok(24), Ok(16), Ok(16)]
+        );
+        assert!(leading(&word("0xff00ff00"), 32).is_err() && leading(&word("/33"), 32).is_err());
+    }
+}

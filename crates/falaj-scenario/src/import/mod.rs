@@ -1,0 +1,54 @@
+//! Other tools' configurations, made into scenarios.
+//!
+//! | module | what it reads |
+//! |---|---|
+//! | `tc` | `tc qdisc`, `tc class` and `tc filter`, of Linux |
+//! | `ipfw` | `ipfw` and `dnctl`: pipes, queues, schedulers, rules and tables of dummynet |
+//!
+//! A line either becomes part of the scenario, or is refused with what has no
+//! equal here: nothing is left out in silence.
+
+mod amounts;
+mod args;
+mod draft;
+mod ipfw;
+mod lines;
+mod tc;
+
+use crate::diagnostics::{Diagnostics, Problem, Severity};
+pub use ipfw::ipfw;
+pub use tc::{Host, tc};
+
+/// What became of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// The scenario, as [`crate::format()`] lays it out; [`crate::parse`] accepts it.
+    pub scenario: String,
+    /// What is not quite as it was there, and why.
+    pub notes: Diagnostics,
+}
+
+/// The scenario of a draft, unless something was wrong.
+fn finish(draft: &draft::Draft, file: &str, text: &str, problems: Vec<Problem>) -> Result<Imported, Diagnostics> {
+    let notes = Diagnostics::new(file, text, problems);
+    if notes.has_errors() {
+        return Err(notes);
+    }
+    let scenario = crate::format(&draft.to_string(), "the scenario")?;
+    match crate::parse(&scenario, "the scenario") {
+        Ok(_) => Ok(Imported { scenario, notes }),
+        Err(errors) => Err(Diagnostics::new(file, text, at_the_source(draft, &scenario, &errors))),
+    }
+}
+
+/// What a scenario says that is refused, at the commands that it was made of.
+fn at_the_source(draft: &draft::Draft, scenario: &str, errors: &Diagnostics) -> Vec<Problem> {
+    let source = |problem: &&Problem| problem.severity == Severity::Error;
+    let of = |problem: &Problem| {
+        let header = scenario.lines().take(problem.line).filter(|line| line.starts_with('[')).last();
+        let table = draft.tables.iter().find(|t| Some(t.header.as_str()) == header);
+        let at = table.map_or(0..0, |t| t.at.clone());
+        problem.help.iter().fold(Problem::error(at, problem.title.clone()), |p, help| p.help(help.clone()))
+    };
+    errors.problems().iter().filter(source).map(of).collect()
+}

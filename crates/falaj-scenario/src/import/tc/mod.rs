@@ -1,0 +1,108 @@
+//! `tc qdisc`, `tc class` and `tc filter`: what a device sends passes its tree of queueing disciplines.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `device` | the tree of a device, as the commands make it |
+//! | `netem` | netem, which a link has keys for |
+//! | `qdisc` | the other disciplines and their classes |
+//! | `filter` | which packets go to which class |
+//! | `link` | the link that a device's tree amounts to |
+
+mod device;
+mod filter;
+mod link;
+mod netem;
+mod qdisc;
+
+use super::args::{Args, unknown};
+use super::draft::Draft;
+use super::lines::{self, Word};
+use super::{Imported, finish};
+use crate::diagnostics::{Diagnostics, Problem};
+use crate::units::quoted;
+use device::{Devices, Handle};
+use falaj_sched::rate::Rate;
+
+/// What the commands do not say.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Host {
+    /// How fast its devices are, where no discipline limits what they send; `None`: unlimited.
+    pub rate: Option<Rate>,
+    /// The device that sends what comes down, if none is redirected to.
+    pub down: Option<String>,
+}
+
+/// The scenario that a script of `tc` commands amounts to: a link for each device. What a device sends goes up; what
+/// it receives and redirects to another, as to `ifb0`, comes down as that one sends it.
+///
+/// # Errors
+/// Every line that cannot be read or has no equal, and why.
+pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> {
+    let mut problems = Vec::new();
+    let mut devices = Devices::default();
+    for words in lines::commands(text, &mut problems) {
+        if let Err(problem) = command(&words, text, &mut devices, &mut problems) {
+            problems.push(problem);
+        }
+    }
+    let mut draft = Draft::default();
+    if problems.iter().all(|p| p.severity != crate::Severity::Error) {
+        link::links(&devices, host, &mut draft, &mut problems);
+    }
+    finish(&draft, file, text, problems)
+}
+
+const OBJECTS: &[&str] = &["qdisc", "class", "filter"];
+const VERBS: &[&str] = &["add", "replace", "change", "del"];
+
+fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Problem>) -> Result<(), Problem> {
+    let mut args = Args::new(words);
+    args.take("sudo");
+    let is_tc = args.peek().is_some_and(|w| w.text == "tc" || w.text.ends_with("/tc"));
+    if is_tc {
+        args.next();
+        while args.peek().is_some_and(|w| w.text.starts_with('-')) {
+            args.next();
+        }
+    }
+    let object = args.value("one of qdisc, class and filter")?;
+    if !OBJECTS.contains(&object.text.as_str()) {
+        if is_tc {
+            return Err(unknown(object, "an object of tc", OBJECTS));
+        }
+        notes.push(Problem::warning(
+            args.all(),
+            format!("{} is not a command of tc, and was left out", quoted(&words[0].text)),
+        ));
+        return Ok(());
+    }
+    let verb = args.value("a verb")?;
+    if matches!(verb.text.as_str(), "show" | "list" | "ls") {
+        return Ok(());
+    }
+    let removes = matches!(verb.text.as_str(), "del" | "delete");
+    if !removes && !VERBS.contains(&verb.text.as_str()) {
+        return Err(unknown(verb, "a verb of tc", VERBS));
+    }
+    let line = &text[args.all()];
+    match object.text.as_str() {
+        "qdisc" => devices.qdisc(args, removes, line),
+        "class" => devices.class(args, removes, line),
+        _ => devices.filter(args, removes),
+    }
+}
+
+/// `1:`, `1:10`, `root`; both parts are hexadecimal.
+fn handle(word: &Word) -> Result<Handle, Problem> {
+    let wrong = || {
+        let what = format!("{} is not a handle", quoted(&word.text));
+        Problem::error(word.at.clone(), what).help("write one such as `1:` or `1:10`")
+    };
+    let (major, minor) = word.text.split_once(':').unwrap_or((&word.text, ""));
+    let part = |digits: &str| match digits {
+        "" => Ok(0),
+        digits if digits.len() > 4 || digits.starts_with('+') => Err(wrong()),
+        digits => u16::from_str_radix(digits, 16).map_err(|_| wrong()),
+    };
+    Ok(Handle { major: part(major)?, minor: part(minor)? })
+}

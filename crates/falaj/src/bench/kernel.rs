@@ -1,0 +1,194 @@
+//! `falaj bench kernel`: the kernel's disciplines beside ours.
+//!
+//! A case is a script of `tc` and the traffic that passes. The script runs as it is in a namespace, at one end of a
+//! veth pair; and the scenario that `falaj import` makes of it runs live and simulated. The same sources send the same
+//! datagrams through all three.
+
+use crate::file;
+use crate::measure::{self, measure_kernel, only_link};
+use crate::pace::Pace;
+use crate::show::{self, note, say};
+use crate::sim::{Replications, fed_flows, name_of};
+use anyhow::{Context, Result, ensure};
+use falaj_live::datagrams::{EndReport, FlowKey, ReceivedReport};
+use falaj_live::ends::pipe_of;
+use falaj_live::sandbox::INTERFACE;
+use falaj_scenario::import::{Host, tc};
+use falaj_scenario::{Scenario, Towards};
+use falaj_sched::time::Span;
+use serde_json::{Value as Json, json};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// What `bench kernel` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml` has
+`[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines.
+
+Delays are from end to end, from one clock. Simulated ones are those of the link alone.
+
+Example:
+  falaj bench kernel tests/kernel-oracle/cases/*")]
+pub(crate) struct Args {
+    /// The cases.
+    #[arg(required = true)]
+    cases: Vec<PathBuf>,
+    #[command(flatten)]
+    pace: Pace,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A case, read.
+struct Case {
+    name: String,
+    script: String,
+    scenario: Scenario,
+}
+
+/// A flow of a case, three times.
+struct Row {
+    name: String,
+    sent: u64,
+    kernel: ReceivedReport,
+    live: ReceivedReport,
+    simulated: Simulated,
+}
+
+/// A flow, simulated, with the propagation of its link.
+struct Simulated {
+    p50: Option<u64>,
+    p99: Option<u64>,
+    max: Option<u64>,
+    /// Of all that was offered, what arrived.
+    arrived: f64,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let cases = args.cases.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
+    // Namespaces are made while the program has one thread; the simulation takes more.
+    let measured: Vec<_> = cases.iter().map(|case| Measured::of(case, args)).collect();
+    let mut all = Vec::new();
+    for (case, measured) in cases.iter().zip(measured) {
+        match measured.and_then(|measured| rows(case, measured)) {
+            Ok(rows) if args.json => {
+                all.push(json!({ "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>() }))
+            }
+            Ok(rows) => print(case, &rows),
+            Err(error) if args.json => all.push(json!({ "case": case.name, "error": format!("{error:#}") })),
+            Err(error) => say!("{}: {error:#}\n", case.name),
+        }
+    }
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&all)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(directory: &Path) -> Result<Case> {
+    let text = |name: &str| {
+        let path = directory.join(name);
+        std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let name = directory.file_name().unwrap_or(directory.as_os_str()).to_string_lossy().into_owned();
+    let (script, traffic) = (text("tc.sh")?, text("traffic.toml")?);
+    let told = |errors| {
+        file::tell(&errors);
+        file::Told
+    };
+    let imported = tc(&script, &format!("{name}/tc.sh"), &Host::default()).map_err(told)?;
+    let whole = format!("{}\n{traffic}", imported.scenario);
+    let (scenario, warnings) = falaj_scenario::parse(&whole, &format!("{name}, as it was imported")).map_err(told)?;
+    file::tell(&warnings);
+    ensure!(
+        scenario.links[only_link(&scenario)?].name == INTERFACE,
+        "{name}: the script is to set the device {INTERFACE}"
+    );
+    Ok(Case { name, script, scenario })
+}
+
+/// What was measured of a case.
+struct Measured {
+    kernel: Vec<EndReport>,
+    live: measure::Measured,
+}
+
+impl Measured {
+    fn of(case: &Case, args: &Args) -> Result<Measured> {
+        let link = only_link(&case.scenario)?;
+        let kernel = measure_kernel(&case.scenario, link, &case.script)?;
+        let live = measure::measure(&case.scenario, link, args.pace.options(), "measuring")?;
+        if live.losses.by_reason().into_iter().any(|(n, _)| n > 0) {
+            note!("{}: some packets were lost outside of the link", case.name);
+        }
+        Ok(Measured { kernel, live })
+    }
+}
+
+/// What was measured, and the simulation of it.
+fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
+    let link = only_link(&case.scenario)?;
+    let simulated = Replications::run(&case.scenario)?;
+    let row = |at: (usize, Towards, usize)| {
+        let (pipe, flow) = (pipe_of(at.1) as usize, at.2);
+        let is_it = |f: FlowKey| (f.pipe as usize, f.flow as usize) == (pipe, flow);
+        let kernel = measured.kernel.iter().flat_map(|r| &r.received).find(|r| is_it(r.flow)).cloned();
+        let sent = measured.kernel.iter().flat_map(|r| &r.sent).filter(|s| is_it(s.flow)).map(|s| s.datagrams).sum();
+        let delay = case.scenario.links[link].direction(at.1).delay;
+        let sim = simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), flow);
+        let far = |span: Option<Span>| span.map(|s| (s + delay).0);
+        Row {
+            name: name_of(&case.scenario, at),
+            sent,
+            kernel: kernel.unwrap_or_default(),
+            live: std::mem::take(&mut measured.live.flows[pipe][flow].received),
+            simulated: Simulated {
+                p50: far(sim.delay.quantile(0.5)),
+                p99: far(sim.delay.quantile(0.99)),
+                max: far(sim.delay.max()),
+                arrived: (sim.sent.saturating_sub(sim.lost)) as f64 / sim.offered.max(1) as f64,
+            },
+        }
+    };
+    Ok(fed_flows(&case.scenario).into_iter().map(row).collect())
+}
+
+/// In microseconds, whose tenths matter here.
+fn micros(nanos: Option<u64>) -> String {
+    nanos.map_or(show::DASH.into(), |n| format!("{:.1}", n as f64 / 1000.0))
+}
+
+fn print(case: &Case, rows: &[Row]) {
+    say!("{}", case.name);
+    case.script.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()).for_each(|line| say!("  {line}"));
+    let arrived = |received: u64, sent: u64| format!("{:.2} %", 100.0 * received as f64 / sent.max(1) as f64);
+    let lines = rows.iter().flat_map(|r| {
+        let of = |name: String, who: &str, p: [Option<u64>; 3], arrived: String| {
+            let [p50, p99, max] = p.map(micros);
+            vec![name, who.to_owned(), arrived, p50, p99, max]
+        };
+        let received = |r: &ReceivedReport| [r.p50, r.p99, r.max];
+        [
+            of(r.name.clone(), "kernel", received(&r.kernel), arrived(r.kernel.datagrams, r.sent)),
+            of(String::new(), "falaj", received(&r.live), arrived(r.live.datagrams, r.sent)),
+            of(
+                String::new(),
+                "simulated",
+                [r.simulated.p50, r.simulated.p99, r.simulated.max],
+                format!("{:.2} %", 100.0 * r.simulated.arrived),
+            ),
+        ]
+    });
+    say!("{}", show::table(&["flow", "", "arrived", "delay p50, us", "p99", "max"], lines));
+}
+
+fn to_json(row: &Row) -> Json {
+    json!({
+        "flow": row.name, "sent": row.sent, "kernel": row.kernel, "falaj": row.live,
+        "simulated": {
+            "arrived": row.simulated.arrived, "p50": row.simulated.p50, "p99": row.simulated.p99, "max": row.simulated.max,
+        },
+    })
+}
