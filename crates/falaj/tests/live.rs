@@ -285,7 +285,7 @@ fn rules(users: &Users) {
         [[rule]]\nname = \"chain\"\nmatch = \"udp dport 5001\"\nto = [\"first\", \"second\"]\n\
         [[rule]]\nname = \"gone\"\nmatch = \"udp dport 5002\"\nto = \"drop\"\n\
         [[rule]]\nname = \"on\"\nmatch = \"udp dport 5003\"\nto = \"second\"\nthen = \"on\"\n\
-        [[rule]]\nname = \"rest\"\nmatch = \"not udp dport 5001\"\nto = \"pass\"\n";
+        [[rule]]\nname = \"rest\"\nmatch = \"not ( udp dport 5001 )\"\nto = \"pass\"\n";
     let two = file("rules.toml", two);
     let send = "for port in 5001 5001 5002 5003 5003 5003; do $0 --probe send 10.77.0.2 $port; done; sleep 0.2";
     let ran = users.ok(&["--json", "-", two, "--", "sh", "-c", send, &me()]);
