@@ -1,14 +1,14 @@
 # `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench lint docs program cargo
+.PHONY: help demo test bench kernel-oracle lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
 falaj := $(target)/release/falaj
 
 help: ## say what there is
-	@sed -n 's/^\([a-z]*\):.*## /make \1: /p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
 
 demo: cargo ## see what isolation is worth, on real packets, in a minute
 	cargo build --release -p falaj --no-default-features --features plots
@@ -21,6 +21,9 @@ bench: program ## measure what falaj costs, beside what it is compared with
 	$(falaj) bench sim
 	$(falaj) bench sched
 	$(falaj) bench tcp
+
+kernel-oracle: program ## run the kernel's disciplines and ours in one guest (takes qemu-system-x86)
+	tests/kernel-oracle/run $(falaj)
 
 lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check

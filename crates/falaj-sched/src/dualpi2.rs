@@ -106,11 +106,11 @@ impl Controller {
         while self.update <= now {
             if head.is_none() && self.p == 0 && self.prevq == Span::ZERO {
                 let periods = now.since(self.update).0 / of.t_update.0 + 1;
-                self.update = self.update + of.t_update * periods;
+                self.update += of.t_update * periods;
                 return;
             }
             self.dualpi2_update(of, head.map_or(Span::ZERO, |head| self.update.since(head)));
-            self.update = self.update + of.t_update;
+            self.update += of.t_update;
         }
     }
 

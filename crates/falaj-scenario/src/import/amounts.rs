@@ -139,7 +139,7 @@ pub(super) fn whole(word: &Word) -> Result<u64, Problem> {
 
 fn largest(n: u64, units: &[(&str, u64)]) -> String {
     let (name, one) =
-        units.iter().find(|(_, one)| n >= *one && n % one == 0).or(units.last()).copied().unwrap_or(("", 1));
+        units.iter().find(|(_, one)| n >= *one && n.is_multiple_of(*one)).or(units.last()).copied().unwrap_or(("", 1));
     format!("{}{name}", n / one)
 }
 

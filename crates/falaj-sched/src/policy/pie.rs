@@ -134,11 +134,11 @@ impl Pie {
                 && self.burst_allowance == self.of.burst;
             if at_rest {
                 let periods = now.since(self.update).0 / self.of.update.0 + 1;
-                self.update = self.update + self.of.update * periods;
+                self.update += self.of.update * periods;
                 return;
             }
             self.calculate_drop_prob();
-            self.update = self.update + self.of.update;
+            self.update += self.of.update;
         }
     }
 
