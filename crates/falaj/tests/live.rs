@@ -988,6 +988,8 @@ fn changes(users: &Users) {
     let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
+    // Who has taken an answer is not driven out by those that only connect.
+    assert!(control.ask(&serde_json::json!({ "do": "show" }))["error"].is_null());
     let mut hostile: Vec<UnixStream> = (0..100).filter_map(|_| UnixStream::connect(&path).ok()).collect();
     let (mut made, mut looks) = (0, 0);
     for (n, change) in CHANGES.iter().cycle().take(1_000).enumerate() {

@@ -26,7 +26,7 @@ use std::process::ExitCode;
 A case is a directory: `tc.sh` sets the kernel's disciplines of the device falaj0, `traffic.toml` has
 `[traffic.NAME]` and `[run]` of a scenario. The kernel must have those disciplines.
 
-Delays are from end to end, from one clock. Simulated ones are those of the link alone.
+Delays are from end to end, from one clock; simulated ones are of queue and propagation, without jitter.
 
 Example:
   falaj bench kernel tests/kernel-oracle/cases/*")]
@@ -51,10 +51,15 @@ struct Case {
 /// A flow of a case, three times.
 struct Row {
     name: String,
-    sent: u64,
-    kernel: ReceivedReport,
-    live: ReceivedReport,
+    kernel: Through,
+    live: Through,
     simulated: Simulated,
+}
+
+/// What was sent, and what arrived of it.
+struct Through {
+    sent: u64,
+    received: ReceivedReport,
 }
 
 /// A flow, simulated, with the propagation of its link.
@@ -136,19 +141,19 @@ fn rows(case: &Case, mut measured: Measured) -> Result<Vec<Row>> {
         let is_it = |f: FlowKey| (f.pipe as usize, f.flow as usize) == (pipe, flow);
         let kernel = measured.kernel.iter().flat_map(|r| &r.received).find(|r| is_it(r.flow)).cloned();
         let sent = measured.kernel.iter().flat_map(|r| &r.sent).filter(|s| is_it(s.flow)).map(|s| s.datagrams).sum();
+        let live = std::mem::take(&mut measured.live.flows[pipe][flow]);
         let delay = case.scenario.links[link].direction(at.1).delay;
         let sim = simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), flow);
         let far = |span: Option<Span>| span.map(|s| (s + delay).0);
         Row {
             name: name_of(&case.scenario, at),
-            sent,
-            kernel: kernel.unwrap_or_default(),
-            live: std::mem::take(&mut measured.live.flows[pipe][flow].received),
+            kernel: Through { sent, received: kernel.unwrap_or_default() },
+            live: Through { sent: live.sent, received: live.received },
             simulated: Simulated {
                 p50: far(sim.delay.quantile(0.5)),
                 p99: far(sim.delay.quantile(0.99)),
                 max: far(sim.delay.max()),
-                arrived: (sim.sent.saturating_sub(sim.lost)) as f64 / sim.offered.max(1) as f64,
+                arrived: sim.sent as f64 / sim.offered.max(1) as f64,
             },
         }
     };
@@ -163,30 +168,30 @@ fn micros(nanos: Option<u64>) -> String {
 fn print(case: &Case, rows: &[Row]) {
     say!("{}", case.name);
     case.script.lines().filter(|l| !l.starts_with('#') && !l.trim().is_empty()).for_each(|line| say!("  {line}"));
-    let arrived = |received: u64, sent: u64| format!("{:.2} %", 100.0 * received as f64 / sent.max(1) as f64);
+    let percent = |share: f64| format!("{:.2} %", 100.0 * share);
     let lines = rows.iter().flat_map(|r| {
-        let of = |name: String, who: &str, p: [Option<u64>; 3], arrived: String| {
-            let [p50, p99, max] = p.map(micros);
-            vec![name, who.to_owned(), arrived, p50, p99, max]
+        let line = |name: &str, who: &str, arrived: f64, delays: [Option<u64>; 3]| {
+            let [p50, p99, max] = delays.map(micros);
+            vec![name.to_owned(), who.to_owned(), percent(arrived), p50, p99, max]
         };
-        let received = |r: &ReceivedReport| [r.p50, r.p99, r.max];
+        let measured = |name: &str, who: &str, Through { sent, received }: &Through| {
+            let arrived = received.datagrams as f64 / (*sent).max(1) as f64;
+            line(name, who, arrived, [received.p50, received.p99, received.max])
+        };
+        let simulated = &r.simulated;
         [
-            of(r.name.clone(), "kernel", received(&r.kernel), arrived(r.kernel.datagrams, r.sent)),
-            of(String::new(), "falaj", received(&r.live), arrived(r.live.datagrams, r.sent)),
-            of(
-                String::new(),
-                "simulated",
-                [r.simulated.p50, r.simulated.p99, r.simulated.max],
-                format!("{:.2} %", 100.0 * r.simulated.arrived),
-            ),
+            measured(&r.name, "kernel", &r.kernel),
+            measured("", "falaj", &r.live),
+            line("", "simulated", simulated.arrived, [simulated.p50, simulated.p99, simulated.max]),
         ]
     });
     say!("{}", show::table(&["flow", "", "arrived", "delay p50, us", "p99", "max"], lines));
 }
 
 fn to_json(row: &Row) -> Json {
+    let through = |Through { sent, received }: &Through| json!({ "sent": sent, "received": received });
     json!({
-        "flow": row.name, "sent": row.sent, "kernel": row.kernel, "falaj": row.live,
+        "flow": row.name, "kernel": through(&row.kernel), "falaj": through(&row.live),
         "simulated": {
             "arrived": row.simulated.arrived, "p50": row.simulated.p50, "p99": row.simulated.p99, "max": row.simulated.max,
         },

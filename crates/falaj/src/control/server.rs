@@ -9,7 +9,8 @@ use std::os::fd::AsFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-/// So many clients at once. One more takes the place of the one that has been silent for longest.
+/// So many clients at once. One more takes the place of the one that has been silent for longest, of those that have not
+/// taken an answer if there are any: whoever connects and says nothing drives out nobody who works here.
 const CLIENTS: usize = 64;
 /// What is read of a client in one go.
 const PIECE: usize = 16 << 10;
@@ -31,11 +32,23 @@ struct Client<S> {
     closing: bool,
     /// The turn in which it was heard of last.
     heard: u64,
+    /// It has asked, and has taken an answer.
+    asked: bool,
+    served: bool,
 }
 
 impl<S: Read + Write> Client<S> {
     fn new(stream: S, hello: &str, heard: u64) -> Client<S> {
-        Client { stream, input: Vec::new(), output: hello.into(), sent: 0, closing: false, heard }
+        Client {
+            stream,
+            input: Vec::new(),
+            output: hello.into(),
+            sent: 0,
+            closing: false,
+            heard,
+            asked: false,
+            served: false,
+        }
     }
 
     /// Writes what is to be written and, when that is gone, reads and answers one line.
@@ -55,6 +68,7 @@ impl<S: Read + Write> Client<S> {
             self.input.drain(..=end);
             if !line.is_empty() {
                 self.output = answer_to(&line).into_bytes();
+                self.asked = true;
             }
         } else if self.input.len() > LINE {
             let refusal = Err::<(), _>(Refusal::new(format!("a line has {LINE} bytes at most")));
@@ -92,6 +106,7 @@ impl<S: Read + Write> Client<S> {
             }
         }
         (self.output, self.sent) = (Vec::new(), 0);
+        self.served = self.asked;
         Ok(())
     }
 }
@@ -144,7 +159,7 @@ fn accept(listener: &UnixListener, clients: &mut Vec<Client<UnixStream>>, hello:
     match listener.accept() {
         Ok((stream, _)) if stream.set_nonblocking(true).is_ok() => {
             if clients.len() >= CLIENTS
-                && let Some(silent) = (0..clients.len()).min_by_key(|&i| clients[i].heard)
+                && let Some(silent) = (0..clients.len()).min_by_key(|&i| (clients[i].served, clients[i].heard))
             {
                 clients.remove(silent);
             }
