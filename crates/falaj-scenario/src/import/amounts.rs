@@ -109,7 +109,7 @@ pub(super) fn tc_size(word: &Word) -> Result<u64, Problem> {
 
 /// In nanoseconds. A bare number is refused: versions of tc read it as microseconds or as nanoseconds.
 pub(super) fn tc_time(word: &Word) -> Result<u64, Problem> {
-    if word.text.bytes().all(|b| b == b'0') {
+    if !word.text.is_empty() && word.text.bytes().all(|b| b == b'0') {
         return Ok(0);
     }
     read(word, &TC_TIME)
