@@ -7,6 +7,8 @@
 //! Where flows go or change places, where packets become too large, where packets may be dropped, and where the
 //! discipline is another, the packets that wait join the new queues in their order of arrival.
 //!
+//! Pipes may begin and end with it: one that ends sends what waits, and its place may be another's when it is empty.
+//!
 //! A packet on the wire ends when it was to end, and what has left its queue is due when it was to be due: that was
 //! decided when its transmission began.
 
@@ -72,6 +74,8 @@ pub(crate) struct Part {
 /// A change that was found good.
 pub struct Prepared {
     pub(crate) parts: Vec<Part>,
+    pub(crate) begin: Vec<(PipeId, Box<dyn Pipe>)>,
+    pub(crate) end: Vec<PipeId>,
 }
 
 impl Prepared {
@@ -94,7 +98,30 @@ impl Prepared {
             Ok(Part { pipe: change.pipe, successor, handover })
         };
         let parts = changes.iter().map(|change| build(change).map_err(|unfit| (change.pipe, unfit)));
-        Ok(Prepared { parts: parts.collect::<Result<_, _>>()? })
+        Ok(Prepared { parts: parts.collect::<Result<_, _>>()?, begin: Vec::new(), end: Vec::new() })
+    }
+
+    /// Another pipe begins with it: behind all that there are, in order, or in the place of one that has ended and
+    /// holds no packet any more.
+    ///
+    /// # Errors
+    /// The discipline refuses its setup.
+    pub fn beginning(mut self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, (PipeId, Unfit)> {
+        let fresh = pipe::build(pipe, spec).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+        self.begin.push((pipe, fresh));
+        Ok(self)
+    }
+
+    /// A pipe ends with it, after what else is changed of it. It sends what waits, and who hands packets in has none
+    /// for it any more.
+    pub fn ending(mut self, pipe: PipeId) -> Prepared {
+        self.end.push(pipe);
+        self
+    }
+
+    /// Which pipes begin.
+    pub fn begins(&self) -> impl Iterator<Item = PipeId> {
+        self.begin.iter().map(|(pipe, _)| *pipe)
     }
 
     /// Which pipes it changes.

@@ -130,6 +130,10 @@ pub enum Why {
 /// The machine.
 pub struct Engine {
     pipes: Vec<Box<dyn Pipe>>,
+    /// By pipe, it has ended.
+    ended: Vec<bool>,
+    /// Of those that have ended and whose place is another's.
+    of_the_ended: Counters,
     calendar: Calendar,
     /// Of no pipe is what is due next sooner after the event that decides it.
     least_delay: Span,
@@ -155,8 +159,10 @@ pub enum Unfit {
         /// As many as there would be.
         flows: usize,
     },
-    /// There is no such pipe.
+    /// There is no such pipe, or it has ended.
     NoSuchPipe,
+    /// A pipe would begin where another one is.
+    Occupied,
     /// Its masks are others: what they made would have no place.
     OtherMasks,
 }
@@ -172,6 +178,7 @@ impl std::fmt::Display for Unfit {
             Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
             Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
             Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
+            Unfit::Occupied => f.write_str("its place is another's still"),
         }
     }
 }
@@ -186,7 +193,9 @@ impl Engine {
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
-        let mut engine = Engine { pipes, calendar, least_delay: Span::ZERO };
+        let ended = vec![false; pipes.len()];
+        let of_the_ended = Counters::default();
+        let mut engine = Engine { pipes, ended, of_the_ended, calendar, least_delay: Span::ZERO };
         engine.measure();
         Ok(engine)
     }
@@ -258,7 +267,7 @@ impl Engine {
     /// May this part of a change be made now?
     fn fits(&self, part: &Part) -> Result<(), Unfit> {
         let Part { pipe, successor, handover } = part;
-        let now = self.pipes.get(pipe.0 as usize).ok_or(Unfit::NoSuchPipe)?;
+        let now = self.pipes.get(pipe.0 as usize).filter(|_| !self.ended[pipe.0 as usize]).ok_or(Unfit::NoSuchPipe)?;
         self.masks_alike(part)?;
         let flows = now.flows();
         if handover.flows.is_empty() && successor.flows() < flows {
@@ -285,6 +294,46 @@ impl Engine {
         if alike && stay { Ok(()) } else { Err(Unfit::OtherMasks) }
     }
 
+    /// May these pipes begin and end now?
+    fn may_begin_and_end(&self, change: &Prepared) -> Result<(), Unfit> {
+        let mut behind = self.pipes.len();
+        for pipe in change.begins() {
+            match pipe.0 as usize {
+                i if i == behind => behind += 1,
+                i if i < self.pipes.len() && self.ended[i] && self.is_empty(pipe) => {}
+                _ => return Err(Unfit::Occupied),
+            }
+        }
+        let there = |pipe: &PipeId| self.ended.get(pipe.0 as usize) == Some(&false);
+        if change.end.iter().all(there) { Ok(()) } else { Err(Unfit::NoSuchPipe) }
+    }
+
+    /// All that happened in a pipe.
+    fn whole(&self, pipe: PipeId) -> Counters {
+        let pipe = &self.pipes[pipe.0 as usize];
+        let mut sum = pipe.of_the_gone();
+        (0..pipe.flows() as u32).for_each(|flow| sum.add(&pipe.counters(FlowId(flow))));
+        sum
+    }
+
+    /// Does no packet wait in a pipe, and is none on its wire?
+    pub fn is_empty(&self, pipe: PipeId) -> bool {
+        self.whole(pipe).backlog == 0
+    }
+
+    /// Has this pipe ended?
+    pub fn has_ended(&self, pipe: PipeId) -> bool {
+        self.ended.get(pipe.0 as usize) == Some(&true)
+    }
+
+    /// What happened in all pipes that have ended; what is their backlog goes still.
+    pub fn of_the_ended(&self) -> Counters {
+        let mut sum = self.of_the_ended;
+        let ended = (0..self.pipes.len() as u32).map(PipeId).filter(|pipe| self.has_ended(*pipe));
+        ended.for_each(|pipe| sum.add(&self.whole(pipe)));
+        sum
+    }
+
     /// Makes a prepared change at `now`, after all that is due by then: of all its pipes, or of none. No
     /// packet is lost that may not be dropped, those on wires stay there until their end, what has left is
     /// due when it was to be, and what flows owe or are owed stays as long as they and the discipline do.
@@ -294,6 +343,7 @@ impl Engine {
     pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
         self.poll(now, out);
         change.parts.iter().try_for_each(|part| self.fits(part))?;
+        self.may_begin_and_end(&change)?;
         for Part { pipe, mut successor, handover } in change.parts {
             let i = pipe.0 as usize;
             let place = &mut self.pipes[i];
@@ -301,6 +351,19 @@ impl Engine {
             let due = place.succeed(successor, &handover, now, out);
             self.calendar.set(i, due);
         }
+        for (pipe, fresh) in change.begin {
+            let i = pipe.0 as usize;
+            if i < self.pipes.len() {
+                self.of_the_ended.add(&self.whole(pipe));
+                (self.pipes[i], self.ended[i]) = (fresh, false);
+            } else {
+                self.pipes.push(fresh);
+                self.ended.push(false);
+                self.calendar.grow(self.pipes.len());
+            }
+            self.calendar.set(i, Time::NEVER);
+        }
+        change.end.iter().for_each(|pipe| self.ended[pipe.0 as usize] = true);
         self.measure();
         Ok(())
     }

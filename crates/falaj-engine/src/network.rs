@@ -10,7 +10,7 @@
 use crate::Engine;
 use crate::account::Account;
 use crate::change::{Fate, Prepared};
-use crate::classifier::Classifier;
+use crate::classifier::{Classifier, Match};
 use crate::each::{Ids, Masks, Report};
 use crate::engine::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Unfit, Unit, Why};
 use crate::key::Key;
@@ -100,6 +100,32 @@ pub struct Sorting {
     pub masks: Masks,
 }
 
+/// Rules that take over from those that there are.
+pub struct Leading {
+    rules: RuleSet,
+    become_others: Vec<Option<u32>>,
+    bypass: u32,
+}
+
+impl Leading {
+    /// These rules, whose links are the engine's places. Of those that there were each becomes one of these, or goes.
+    /// `bypass` is the place for what passes no link, where a rule lets it: two pipes of [`unlimited`].
+    pub fn new(rules: Vec<Rule>, seed: u64, become_others: Vec<Option<u32>>, bypass: u32) -> Leading {
+        Leading { rules: RuleSet::new(rules, seed), become_others, bypass: 2 * bypass }
+    }
+}
+
+/// Where pipes are, and where others may begin: up and down of a link are one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    /// So many there are.
+    pub number: u32,
+    /// Those whose links have ended and hold nothing any more.
+    pub vacant: Vec<u32>,
+    /// That of what passes no link, if there is one.
+    pub bypass: Option<u32>,
+}
+
 /// How packets are sorted where they enter a pipe.
 #[derive(Debug, Clone)]
 struct Entrance {
@@ -114,6 +140,11 @@ impl Entrance {
     fn new(classifier: Classifier, account: Account, masks: Masks) -> Entrance {
         let wants_key = classifier.wants_key() || !masks.is_none();
         Entrance { classifier, account, masks, wants_key }
+    }
+
+    /// For what passes no link.
+    fn open() -> Entrance {
+        Entrance::new(Classifier::new([&[Match::ANY][..]]), Account::Ip, Masks::default())
     }
 }
 
@@ -151,7 +182,9 @@ pub struct Network {
     /// A packet may pass several pipes.
     chain: bool,
     /// The first of two pipes without limits, for what passes no link.
-    bypass: u32,
+    bypass: Option<u32>,
+    /// Without rules, no handle of a packet that entered is larger.
+    highest: u32,
     /// By the engine's handle; without rules nothing.
     passing: Vec<Passing>,
     keys: Vec<Key>,
@@ -169,7 +202,7 @@ pub struct Network {
 /// A plain engine, whose units say their flow and their length as it is accounted.
 impl From<Engine> for Network {
     fn from(engine: Engine) -> Network {
-        Network::with(engine, Vec::new(), None, 0)
+        Network::with(engine, Vec::new(), None, None)
     }
 }
 
@@ -178,16 +211,17 @@ impl Network {
     pub fn new(spec: &NetworkSpec) -> Result<Network, (PipeId, Refusals)> {
         let rules = (!spec.rules.is_empty()).then(|| RuleSet::new(spec.rules.clone(), spec.seed));
         let mut pipes: Vec<PipeSpec> = spec.places.iter().map(|place| place.pipe.clone()).collect();
-        let bypass = pipes.len() as u32;
-        if rules.as_ref().is_some_and(RuleSet::pass) {
+        let bypass = rules.as_ref().is_some_and(RuleSet::pass).then_some(pipes.len() as u32);
+        if bypass.is_some() {
             pipes.extend([unlimited(), unlimited()]);
         }
         let entrance = |place: &Place| Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone());
-        let places = spec.places.iter().map(entrance).collect();
+        let mut places: Vec<Entrance> = spec.places.iter().map(entrance).collect();
+        places.resize(pipes.len(), Entrance::open());
         Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
     }
 
-    fn with(engine: Engine, places: Vec<Entrance>, rules: Option<RuleSet>, bypass: u32) -> Network {
+    fn with(engine: Engine, places: Vec<Entrance>, rules: Option<RuleSet>, bypass: Option<u32>) -> Network {
         Network {
             heeds: heeds(&engine),
             engine,
@@ -195,6 +229,7 @@ impl Network {
             chain: rules.as_ref().is_some_and(RuleSet::chain),
             rules,
             bypass,
+            highest: 0,
             passing: Vec::new(),
             keys: Vec::new(),
             free: Vec::new(),
@@ -236,7 +271,11 @@ impl Network {
                 let flow = self.places[pipe].classifier.flow_of(key).ok_or(Refused::Unmatched)?;
                 Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at) })
             }
-            Next::Pass => Ok(Entry { pipe: PipeId(self.bypass + way as u32), flow: FlowId(0), at: None }),
+            Next::Pass => {
+                // Wherever rules let packets pass there is one.
+                let pipe = PipeId(self.bypass.unwrap_or(0) + way as u32);
+                Ok(Entry { pipe, flow: FlowId(0), at: None })
+            }
             Next::Drop => Err(Refused::Dropped),
             Next::Nothing => Err(Refused::Unmatched),
         }
@@ -271,6 +310,7 @@ impl Network {
         let label = self.heeds[entry.pipe.0 as usize].then_some(label);
         let Some(rules) = &self.rules else {
             let unit = Unit { flow: entry.flow, handle, bytes };
+            self.highest = self.highest.max(handle);
             return input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
         };
         let on = entry.at.is_some_and(|at| rules.goes_on(at));
@@ -473,7 +513,8 @@ impl Network {
     }
 
     /// Makes a prepared change of pipes, see [`Engine::apply`]: flows of these pipes become what is said of them, and
-    /// from then on packets are sorted anew. Packets between two pipes go where their flow goes.
+    /// from then on packets are sorted anew. Packets between two pipes go where their flow goes. Where there are other
+    /// rules, packets in a link go on behind it with those.
     ///
     /// # Errors
     /// Those of the engine; nothing changes.
@@ -482,12 +523,14 @@ impl Network {
         change: Prepared,
         flows: &[(PipeId, &[Fate])],
         sorted: Vec<Sorting>,
+        rules: Option<Leading>,
         now: Time,
         out: &mut Vec<Output>,
     ) -> Result<(), Unfit> {
         self.poll(now, out);
         self.engine.apply(change, now, if self.rules.is_some() { &mut self.inner } else { out })?;
         self.heeds = heeds(&self.engine);
+        self.places.resize(self.places.len().max(self.heeds.len()), Entrance::open());
         for Sorting { pipe, classifier, account, masks } in sorted {
             if let Some(place) = self.places.get_mut(pipe.0 as usize) {
                 *place = Entrance::new(classifier, account, masks);
@@ -501,8 +544,56 @@ impl Network {
             }
             self.hops = hops.into();
         }
+        if let Some(rules) = rules {
+            self.lead(rules);
+        }
         self.sort(out);
         Ok(())
+    }
+
+    /// Other rules from now on.
+    fn lead(&mut self, Leading { mut rules, become_others, bypass }: Leading) {
+        match self.rules.take() {
+            Some(old) => {
+                rules.succeed(&old, &become_others);
+                for place in &mut self.passing {
+                    place.at = place.at.and_then(|at| rules.instead_of(&old, &become_others, at));
+                }
+            }
+            None => {
+                // Packets that are within are known by their drivers' own handles; each leaves behind its link.
+                let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
+                self.passing = (0..number).map(|handle| Passing { handle, ..Passing::default() }).collect();
+                self.keys = vec![Key::default(); self.passing.len()];
+            }
+        }
+        if rules.pass() {
+            self.bypass = Some(bypass);
+        }
+        self.chain |= rules.chain();
+        self.rules = Some(rules);
+    }
+
+    /// Where pipes are, and where others may begin.
+    pub fn places(&self) -> Places {
+        let number = self.heeds.len() as u32 / 2;
+        let pipes = |place: u32| [PipeId(2 * place), PipeId(2 * place + 1)];
+        let is_vacant = |pipe: PipeId| {
+            let comes = || self.hops.iter().any(|hop| hop.0.pipe == pipe.0);
+            self.engine.has_ended(pipe) && self.engine.is_empty(pipe) && !comes()
+        };
+        let vacant = (0..number).filter(|place| pipes(*place).into_iter().all(is_vacant)).collect();
+        Places { number, vacant, bypass: self.bypass.map(|pipe| pipe / 2) }
+    }
+
+    /// See [`Engine::of_the_ended`].
+    pub fn of_the_ended(&self) -> Counters {
+        self.engine.of_the_ended()
+    }
+
+    /// What rules took that are gone.
+    pub fn taken_by_the_gone(&self) -> Taken {
+        self.rules.as_ref().map_or(Taken::default(), RuleSet::of_the_gone)
     }
 
     /// See [`Engine::of_the_gone`].
@@ -553,8 +644,8 @@ fn heeds(engine: &Engine) -> Vec<bool> {
     (0..engine.flows().len() as u32).map(|pipe| engine.heeds_labels(PipeId(pipe))).collect()
 }
 
-/// What carries all, at once.
-fn unlimited() -> PipeSpec {
+/// What carries all, at once: each direction of what passes no link.
+pub fn unlimited() -> PipeSpec {
     let flow = FlowSetup::new(Values::default(), Limit::Packets(u32::MAX));
     let setup = Setup { rate: Rate::UNLIMITED, largest: u32::MAX / 2, scheduler: Values::default(), flows: vec![flow] };
     PipeSpec::new("fifo", setup, Span::ZERO)

@@ -23,6 +23,43 @@ pub struct Rule {
     pub on: bool,
 }
 
+impl Rule {
+    /// Leads every packet through this link.
+    pub fn all_to(link: u32) -> Rule {
+        Rule { matches: vec![Match::ANY], way: None, probability: None, to: To::Links(vec![link]), on: false }
+    }
+
+    /// The same rule where each of the links has another index.
+    ///
+    /// # Panics
+    /// A link that is not among these.
+    #[must_use]
+    pub fn renumbered(&self, links: &[u32]) -> Rule {
+        let of = |link: &u32| links[*link as usize];
+        let to = match &self.to {
+            To::Links(links) => To::Links(links.iter().map(of).collect()),
+            To::Table { table, by, targets } => {
+                let target = |target: &Option<Target>| match target {
+                    Some(Target::Link(link)) => Some(Target::Link(of(link))),
+                    other => *other,
+                };
+                To::Table { table: table.clone(), by: *by, targets: targets.iter().map(target).collect() }
+            }
+            other => other.clone(),
+        };
+        Rule { to, ..self.clone() }
+    }
+
+    /// May a packet pass no link by it?
+    pub fn passes(&self) -> bool {
+        match &self.to {
+            To::Pass => !self.on,
+            To::Table { targets, .. } => targets.contains(&Some(Target::Pass)),
+            _ => false,
+        }
+    }
+}
+
 /// What becomes of the packets of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum To {
@@ -65,11 +102,20 @@ pub struct Taken {
     pub bytes: u64,
 }
 
-/// Where a packet is with the rules: at this one, and at this one of its links.
+impl Taken {
+    fn add(&mut self, other: &Taken) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+/// Where a packet is with the rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct At {
-    pub(crate) rule: u32,
-    pub(crate) link: u32,
+pub(crate) enum At {
+    /// At this rule, and at this one of its links.
+    Of { rule: u32, link: u32 },
+    /// Its rule is gone, and it goes on with this one behind the link that it is in.
+    Before(u32),
 }
 
 /// What is next for a packet.
@@ -97,17 +143,24 @@ pub(crate) struct RuleSet {
     taken: Vec<Taken>,
     /// By rule and way, the packets that its match took, by chance or not.
     asked: Vec<[u64; 2]>,
+    /// What rules took that are gone.
+    of_the_gone: Taken,
 }
 
 impl RuleSet {
     pub(crate) fn new(rules: Vec<Rule>, seed: u64) -> RuleSet {
         let lookup = Lookup::new(rules.iter().map(|rule| (&rule.matches[..], rule.way)));
         let (taken, asked) = (vec![Taken::default(); rules.len()], vec![[0; 2]; rules.len()]);
-        RuleSet { rules, lookup, seed, taken, asked }
+        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: Taken::default() }
     }
 
     pub(crate) fn taken(&self) -> &[Taken] {
         &self.taken
+    }
+
+    /// What rules took that are gone.
+    pub(crate) fn of_the_gone(&self) -> Taken {
+        self.of_the_gone
     }
 
     /// Does a packet ever pass a link behind another?
@@ -117,29 +170,72 @@ impl RuleSet {
 
     /// Does a packet ever pass without a link?
     pub(crate) fn pass(&self) -> bool {
-        self.rules.iter().any(|rule| match &rule.to {
-            To::Pass => !rule.on,
-            To::Table { targets, .. } => targets.contains(&Some(Target::Pass)),
-            _ => false,
-        })
+        self.rules.iter().any(Rule::passes)
     }
 
     /// May more come for a packet behind the link that it is at?
     pub(crate) fn goes_on(&self, at: At) -> bool {
-        let rule = &self.rules[at.rule as usize];
-        rule.on || matches!(&rule.to, To::Links(links) if links.len() > at.link as usize + 1)
+        match at {
+            At::Before(rule) => (rule as usize) < self.rules.len(),
+            At::Of { rule, link } => {
+                let rule = &self.rules[rule as usize];
+                rule.on || matches!(&rule.to, To::Links(links) if links.len() > link as usize + 1)
+            }
+        }
     }
 
     /// What is next behind a link.
     pub(crate) fn behind(&mut self, at: At, key: &Key, way: usize, bytes: u32) -> Next {
-        let rule = &self.rules[at.rule as usize];
-        let link = at.link + 1;
+        let (n, link) = match at {
+            At::Before(rule) => return self.from(rule, key, way, bytes),
+            At::Of { rule, link } => (rule, link + 1),
+        };
+        let rule = &self.rules[n as usize];
         if let To::Links(links) = &rule.to
             && let Some(next) = links.get(link as usize)
         {
-            return Next::Link(*next, At { link, ..at });
+            return Next::Link(*next, At::Of { rule: n, link });
         }
-        if rule.on { self.from(at.rule + 1, key, way, bytes) } else { Next::Nothing }
+        if rule.on { self.from(n + 1, key, way, bytes) } else { Next::Nothing }
+    }
+
+    /// Goes on with what others have counted, of which each became this one of these, or went.
+    pub(crate) fn succeed(&mut self, old: &RuleSet, become_others: &[Option<u32>]) {
+        self.of_the_gone = old.of_the_gone;
+        for (n, taken) in old.taken.iter().enumerate() {
+            match become_others.get(n).copied().flatten() {
+                Some(new) => {
+                    self.taken[new as usize] = *taken;
+                    self.asked[new as usize] = old.asked[n];
+                }
+                None => self.of_the_gone.add(taken),
+            }
+        }
+    }
+
+    /// Where a packet is with these rules that was `at` with others. Where its rule is there still and leads to the link
+    /// that it is in, it goes on there; where not, behind it, if it was to go on with the rules at all.
+    pub(crate) fn instead_of(&self, old: &RuleSet, become_others: &[Option<u32>], at: At) -> Option<At> {
+        let behind = |rule: u32| {
+            let next = become_others.get(rule as usize..).into_iter().flatten().flatten().next();
+            At::Before(next.map_or(self.rules.len() as u32, |next| *next))
+        };
+        match at {
+            _ if !old.goes_on(at) => None,
+            At::Before(rule) => Some(behind(rule)),
+            At::Of { rule, link } => {
+                let was = &old.rules[rule as usize];
+                let is = become_others.get(rule as usize).copied().flatten();
+                let same = |is: &&u32| match (&was.to, &self.rules[**is as usize].to) {
+                    (To::Links(was), To::Links(is)) => was.get(link as usize) == is.get(link as usize),
+                    (was, is) => was == is,
+                };
+                match is.as_ref().filter(same) {
+                    Some(is) => Some(At::Of { rule: *is, link }),
+                    None => was.on.then(|| is.map_or_else(|| behind(rule + 1), |is| At::Before(is + 1))),
+                }
+            }
+        }
     }
 
     /// What is next by the rules from this one on.
@@ -169,7 +265,7 @@ impl RuleSet {
             let taken = &mut self.taken[n as usize];
             taken.packets += 1;
             taken.bytes += u64::from(bytes);
-            let at = At { rule: n, link: 0 };
+            let at = At::Of { rule: n, link: 0 };
             match (&rule.to, found) {
                 (To::Links(links), _) => match links.first() {
                     Some(first) => return Next::Link(*first, at),

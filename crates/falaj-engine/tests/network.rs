@@ -262,7 +262,7 @@ fn a_change_finds_packets_between_links() {
     let sorted = vec![Sorting { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
     // It left the first link at 1 ms, and comes to the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    network.apply(prepared, &[(pipe, &fates)], sorted, at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
+    network.apply(prepared, &[(pipe, &fates)], sorted, None, at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
     labelled(&mut network, [(4, 9), (4, 1)], Ecn::Not, &mut out).expect("all enter");
     network.poll(Time(Time::NEVER.0 - 1), &mut out);
     let sent = |flow| network.counters(pipe, FlowId(flow)).sent;

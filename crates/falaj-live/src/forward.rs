@@ -231,6 +231,9 @@ pub struct Forwarder {
     arrived: u64,
     recorder: Option<Recorder>,
     releases: Releases,
+    /// The pipes that it tells of, as those who ask number them.
+    order: Vec<PipeId>,
+    /// By pipe.
     flows: Vec<Vec<LiveFlow>>,
     /// By pipe, of flows that are gone.
     gone: Vec<LiveFlow>,
@@ -248,6 +251,7 @@ impl Forwarder {
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
+            order: (0..flows.len() as u32).map(PipeId).collect(),
             flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
@@ -614,23 +618,32 @@ impl Forwarder {
 
     /// What was measured so far, by pipe and flow.
     pub fn flows(&self) -> Vec<Vec<LiveFlow>> {
-        let mut flows = self.flows.clone();
-        for (p, pipe) in flows.iter_mut().enumerate() {
-            for (f, flow) in pipe.iter_mut().enumerate() {
-                flow.counters = self.network.counters(PipeId(p as u32), FlowId(f as u32));
-            }
-        }
-        flows
+        let flow = |pipe: PipeId, (f, flow): (usize, &LiveFlow)| {
+            let counters = self.network.counters(pipe, FlowId(f as u32));
+            LiveFlow { counters, ..flow.clone() }
+        };
+        let pipe = |&pipe: &PipeId| self.flows[pipe.0 as usize].iter().enumerate().map(|of| flow(pipe, of)).collect();
+        self.order.iter().map(pipe).collect()
+    }
+
+    /// The pipe that those who ask call so.
+    fn called(&self, pipe: PipeId) -> PipeId {
+        self.order.get(pipe.0 as usize).copied().unwrap_or(pipe)
     }
 
     /// The engine's counters of one flow so far.
     pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
-        self.network.counters(pipe, flow)
+        self.network.counters(self.called(pipe), flow)
     }
 
     /// What a mask made, of a flow or of the link; see [`Network::report`].
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
-        self.network.report(pipe, flow, busiest)
+        self.network.report(self.called(pipe), flow, busiest)
+    }
+
+    /// What happened in links that were taken away.
+    pub fn of_the_ended(&self) -> Counters {
+        self.network.of_the_ended()
     }
 
     /// What was lost outside the engine.

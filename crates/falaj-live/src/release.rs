@@ -185,6 +185,11 @@ impl Releases {
         }
     }
 
+    /// Is anything of this pipe on its way?
+    pub(crate) fn has_any_of(&self, pipe: PipeId) -> bool {
+        self.bursts.iter().any(|burst| burst.pipe == pipe.0 && !burst.packets.is_empty())
+    }
+
     /// A burst that is due.
     pub(crate) fn burst(&self, index: u32) -> &Burst {
         &self.bursts[index as usize]

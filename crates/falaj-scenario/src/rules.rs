@@ -106,8 +106,9 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
 
 /// Reads a `to`.
 fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>) -> Option<To> {
+    let whose = format!("rule {}", quoted(&scene.names[scene.n]));
     match value.get_ref() {
-        DeValue::String(text) => Some(match one(text, value.span(), scene.links, problems)? {
+        DeValue::String(text) => Some(match one(text, value.span(), &whose, scene.links, problems)? {
             Target::Link(link) => To::Links(vec![link]),
             Target::Drop => To::Drop,
             Target::Pass => To::Pass,
@@ -129,7 +130,7 @@ fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Ve
                     );
                     return None;
                 };
-                match one(text, item.span(), scene.links, problems)? {
+                match one(text, item.span(), &whose, scene.links, problems)? {
                     Target::Link(link) => Some(link),
                     _ => None,
                 }
@@ -143,7 +144,13 @@ fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Ve
 }
 
 /// A link, or what stands for none.
-fn one(text: &str, at: Range<usize>, links: &[Known], problems: &mut Vec<Problem>) -> Option<Target> {
+fn one(
+    text: &str,
+    at: Range<usize>,
+    whose: &str,
+    links: &[Known],
+    problems: &mut Vec<Problem>,
+) -> Option<Target> {
     match text {
         DROP => return Some(Target::Drop),
         PASS => return Some(Target::Pass),
@@ -152,7 +159,7 @@ fn one(text: &str, at: Range<usize>, links: &[Known], problems: &mut Vec<Problem
     let found = links.iter().position(|known| known.name == text);
     if found.is_none() {
         let names = || links.iter().map(|known| known.name.as_str());
-        let mut problem = Problem::error(at, format!("there is no link {}", quoted(text)));
+        let mut problem = Problem::error(at, format!("{whose}: there is no link {}", quoted(text)));
         if let Some(near) = nearest::among(text, names().chain([DROP, PASS])) {
             problem = problem.label(format!("did you mean {}?", quoted(near)));
         }
@@ -183,7 +190,7 @@ fn elsewhere<'a>(
             let Some(Datum::Value(Value::Choice(by))) = by else { return None };
             let by = Field::from_name(by)?;
             let read = scene.tables.get(name, place("table"), problems)?;
-            let targets = targets(read, scene.links, problems)?;
+            let targets = targets(read, &format!("table {}", quoted(name)), scene.links, problems)?;
             if !read.table.has(by) {
                 let what = if by.is_address() { "addresses" } else { "numbers" };
                 let why = format!("table {} has no {what}, and the rule takes no packet", quoted(name));
@@ -217,10 +224,15 @@ fn elsewhere<'a>(
 }
 
 /// Where the entries of a table lead.
-fn targets(read: &Read<'_>, links: &[Known], problems: &mut Vec<Problem>) -> Option<Vec<Option<Target>>> {
+fn targets(
+    read: &Read<'_>,
+    whose: &str,
+    links: &[Known],
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Option<Target>>> {
     let target = |(text, at): &(&str, Range<usize>)| match *text {
         "" => Some(None),
-        text => one(text, at.clone(), links, problems).map(Some),
+        text => one(text, at.clone(), whose, links, problems).map(Some),
     };
     let all: Vec<Option<Option<Target>>> = read.texts.iter().map(target).collect();
     all.into_iter().collect()

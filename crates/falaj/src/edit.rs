@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 use falaj_scenario::keys::{self, Holds, Key};
 use falaj_sched::registry::ENTRIES;
-use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
+use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 /// `KEY=VALUE`, as it was written.
 #[derive(Clone, Debug)]
@@ -45,6 +45,15 @@ fn toml_value(text: &str) -> Value {
     }
 }
 
+const RULE: &str = "rule";
+const LINK: &str = "link";
+
+/// What a rule is known by.
+fn name_of_rule(n: usize, rule: &Table) -> String {
+    let name = rule.get("name").and_then(Item::as_str).filter(|name| !name.is_empty());
+    name.map_or_else(|| (n + 1).to_string(), str::to_owned)
+}
+
 /// One table of a file, and which keys it may have.
 struct Place {
     path: Vec<String>,
@@ -67,6 +76,13 @@ fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut V
         known.extend(of_disciplines(flow).map(Key::from));
     }
     for (name, item) in table.iter() {
+        if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
+            for (n, rule) in rules.iter().enumerate() {
+                path.extend([RULE.to_owned(), name_of_rule(n, rule)]);
+                walk(rule, path, keys::RULE, out);
+                path.truncate(path.len() - 2);
+            }
+        }
         let Some(inner) = item.as_table_like() else { continue };
         path.push(name.to_owned());
         match known.iter().find(|k| k.name == name).map(|k| k.holds) {
@@ -160,8 +176,18 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
 /// # Errors
 /// There is no such key, or there could be several.
 pub(crate) fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
+    // As they would be written one by one.
+    if file.get(RULE).is_some_and(Item::is_array)
+        && let Some(item) = file.remove(RULE)
+    {
+        file.insert(RULE, item.into_array_of_tables().map_or_else(|item| item, Item::ArrayOfTables));
+    }
     let Some(value) = value else { return remove(file, words) };
-    let (table, rest) = resolve(file.as_table(), words)?;
+    let (table, rest) = match resolve(file.as_table(), words) {
+        Err(why) if !begin(file, words) => return Err(why),
+        Err(_) => resolve(file.as_table(), words)?,
+        Ok(found) => found,
+    };
     let Some((key, inner)) = rest.split_last() else { bail!("there is no key") };
     let mut at = table_at(file.as_table_mut(), &table)?;
     for (name, within) in inner.iter().zip(table.last().into_iter().chain(inner)) {
@@ -181,12 +207,47 @@ pub(crate) fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Val
     Ok(())
 }
 
+/// Adds the link or the rule that a key is of; says whether it is one's. A rule that is new is tried before all others.
+fn begin(file: &mut DocumentMut, words: &[String]) -> bool {
+    match words {
+        [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {
+            let links = file.entry(LINK).or_insert(Item::Table(Table::new()));
+            let Some(links) = links.as_table_like_mut().filter(|links| !links.contains_key(name)) else { return false };
+            links.insert(name, Item::Table(Table::new()));
+            true
+        }
+        [of, name, key @ ..] if of == RULE && takes(keys::RULE, key) => {
+            let rules = file.entry(RULE).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+            let Some(rules) = rules.as_array_of_tables_mut() else { return false };
+            let mut first = Table::new();
+            first.insert("name", Item::Value(name.as_str().into()));
+            let others: Vec<Table> = rules.iter().cloned().collect();
+            rules.clear();
+            std::iter::once(first).chain(others).for_each(|rule| rules.push(rule));
+            true
+        }
+        _ => false,
+    }
+}
+
 fn table_at<'a>(file: &'a mut dyn TableLike, path: &[String]) -> Result<&'a mut dyn TableLike> {
-    let mut at = file;
-    for name in path {
-        at = at.get_mut(name).and_then(Item::as_table_like_mut).context("a table that was there is gone")?;
+    const GONE: &str = "a table that was there is gone";
+    let (mut at, mut names) = (file, path.iter());
+    while let Some(name) = names.next() {
+        at = match at.get_mut(name).context(GONE)? {
+            Item::ArrayOfTables(rules) => {
+                let (_, rule) = rule_of(rules, names.next().context(GONE)?).context(GONE)?;
+                rule
+            }
+            item => item.as_table_like_mut().context(GONE)?,
+        };
     }
     Ok(at)
+}
+
+/// The rule of this name, and its index.
+fn rule_of<'a>(rules: &'a mut ArrayOfTables, name: &str) -> Option<(usize, &'a mut Table)> {
+    rules.iter_mut().enumerate().find(|(n, rule)| name_of_rule(*n, rule) == name)
 }
 
 /// Takes a table of that name out, or else a key of a table.
@@ -205,6 +266,17 @@ fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
         }
     };
     let Some(key) = path.pop() else { bail!("there is no key") };
+    if path == [RULE]
+        && let Some(Item::ArrayOfTables(rules)) = file.get_mut(RULE)
+    {
+        if let Some((n, _)) = rule_of(rules, &key) {
+            rules.remove(n);
+        }
+        if rules.is_empty() {
+            file.remove(RULE);
+        }
+        return Ok(());
+    }
     // Where there is no such table there is no such key either.
     if let Ok(table) = table_at(file.as_table_mut(), &path) {
         table.remove(&key);
@@ -244,5 +316,32 @@ mod tests {
         }
         let alone = edited("[link.x]\nrate = \"1mbit\"\n", &["x.flow.a.match=any", "x.up.delay=3ms"]);
         assert_eq!(flows(&alone), ["a"]);
+    }
+
+    /// Links and rules by `KIND NAME`, rules in order.
+    fn known(text: &str) -> Vec<String> {
+        let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let links = scenario.links.iter().map(|link| format!("link {}", link.name));
+        links.chain(scenario.rules.iter().map(|rule| format!("rule {}", rule.name))).collect()
+    }
+
+    #[test]
+    fn links_and_rules_come_and_go() {
+        for rules in [
+            "[[rule]]\nname = \"rest\"\nto = \"x\"\n[[rule]]\nto = \"drop\"\n[link.x.flow.a]\nmatch = \"any\"\n",
+            "rule = [{ name = \"rest\", to = \"x\" }, { to = \"drop\" }]\n",
+        ] {
+            let link = "[link.x]\nrate = \"1mbit\"\n";
+            let text = if rules.starts_with("rule") { [rules, link].concat() } else { [link, rules].concat() };
+            let sets = ["link.slow.rate=2mbit", "link.slow.up.delay=3ms", "rule.web.match=tcp", "rule.web.to=slow"];
+            let more = edited(&text, &sets);
+            assert_eq!(known(&more), ["link x", "link slow", "rule web", "rule rest", "rule 3"], "{more}");
+            let fewer = edited(&more, &["rule.rest.to=slow", "rule.web=", "link.x="]);
+            assert_eq!(known(&fewer), ["link slow", "rule rest", "rule 2"], "{fewer}");
+            assert_eq!(known(&edited(&more, &["rule.web=", "rule.rest=", "rule.1=", "link.slow="])), ["link x"]);
+        }
+        // A direction is no new link.
+        let plain = edited("[link.link]\nrate = \"1mbit\"\n", &["link.up.rate=2mbit"]);
+        assert_eq!(known(&plain), ["link link"]);
     }
 }

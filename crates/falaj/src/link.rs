@@ -25,6 +25,12 @@ impl LinkArgs {
         let (name, text) = file::text(path)?;
         Ok((file::parse(&text, &name)?, text))
     }
+
+    /// The scenario's file, beside which those stand that it names.
+    pub(crate) fn name(&self) -> PathBuf {
+        let path = self.file.as_deref().map(std::path::absolute);
+        path.and_then(Result::ok).unwrap_or_else(|| PathBuf::from("scenario"))
+    }
 }
 
 /// What a link carries in a round trip, or in 50 ms if that is longer; 20 packets at least.

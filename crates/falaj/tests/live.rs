@@ -58,6 +58,8 @@ const TESTS: &[Test] = &[
     ("doctor_measures_this_host", doctor, Nowhere),
     ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
     ("everything_changes_under_load", changes, Again::Users),
+    ("links_and_rules_come_and_go_under_load", links_change, Tapless),
+    ("a_whole_scenario_takes_over", whole_file, Nowhere),
     ("a_socket_is_its_users_and_goes_with_its_link", socket, Again::Users),
     ("it_starts_at_once", start_up, Again::Users),
     ("kill_9_leaves_nothing", kill_9, Tapless),
@@ -952,6 +954,15 @@ impl Control {
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
     }
 
+    /// The same, if the link is there still.
+    fn try_ask(&mut self, request: &Value) -> Option<Value> {
+        self.0.get_mut().write_all(format!("{request}\n").as_bytes()).ok()?;
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let answer: Value = serde_json::from_str(&line).expect("JSON");
+        (answer["error"]["what"] != "the link is gone").then_some(answer)
+    }
+
     fn ask(&mut self, request: &Value) -> Value {
         self.0.get_mut().write_all(format!("{request}\n").as_bytes()).expect("a link that listens");
         self.line()
@@ -1043,6 +1054,95 @@ fn changes(users: &Users) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 20 && looks >= 4, "{made} {looks}");
     assert!(!path.exists(), "the socket is still there");
+}
+
+/// Links and rules that come and go while packets pass: at each instant that is looked at, links have seen what rules took,
+/// and each packet is accounted for.
+fn links_change(users: &Users) {
+    const CHANGES: [&[&str]; 8] = [
+        &["link.other.rate=4mbit", "link.other.delay=2ms", "rule.some.match=udp", "rule.some.to=other"],
+        &["rule.some.probability=40%", "link.third.rate=50mbit", "rule.rest.to=third"],
+        &["rule.some=", "link.other="],
+        &["link.base="],
+        &["link.base.rate=10mbit", "rule.rest.to=base", "link.third="],
+        &["rule.out.match=icmp6", "rule.out.to=pass"],
+        &["rule.out=", "link.base.delay=1ms", "link.base.scheduler={ kind = \"drr\" }"],
+        &["link.base.delay=", "link.base.scheduler="],
+    ];
+    let text = "[link.base]\nrate = \"10mbit\"\n[[rule]]\nname = \"rest\"\nto = \"base\"\n";
+    let path = control_at("links", users);
+    let at = path.to_str().expect("UTF-8");
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let flags = [file("links.toml", text), "--control".into(), at.to_owned(), "--peer".into(), meter];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let mut command = users.command(&[&flags[..], &["--json", "-", "--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let mut run = command.stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut control = Control::await_at(&path);
+    let (mut made, mut looks, mut gone) = (0, 0, 0);
+    for (n, change) in CHANGES.iter().cycle().take(400).enumerate() {
+        if run.try_wait().expect("a child").is_some() {
+            break;
+        }
+        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 })) else {
+            break;
+        };
+        assert!(answer["error"].is_null(), "{change:?}: {answer}");
+        made += u32::from(!answer["ok"]["at_ns"].is_null());
+        let Some(report) = control.try_ask(&serde_json::json!({ "do": "show" })) else { break };
+        let report = &report["ok"];
+        let count = |value: &Value| value.as_u64().unwrap_or_else(|| panic!("no count: {report}"));
+        let known = |flow: &Value| {
+            let dropped: u64 = flow["dropped"].as_object().expect("reasons").values().map(count).sum();
+            assert_eq!(count(&flow["offered"]), count(&flow["sent"]) + dropped + count(&flow["backlog"]), "{flow}");
+            count(&flow["offered"])
+        };
+        let list = |value: &Value| value.as_array().expect("a list").clone();
+        let directions = list(&report["links"]).into_iter().flat_map(|link| list(&link["directions"]));
+        let seen = directions.map(|direction| known(&direction["total"])).sum::<u64>() + known(&report["gone"]);
+        let of_rules = |rule: &Value| if rule["rule"] == "out" { 0 } else { count(&rule["packets"]) };
+        let taken: u64 = list(&report["rules"]).iter().map(of_rules).sum();
+        // What passed no link was taken by a rule that is gone, or by one that is not counted here.
+        let passed = taken + count(&report["gone"]["taken"]);
+        assert!(passed >= seen && passed <= seen + 20, "{passed} {seen}: {report}");
+        gone = count(&report["gone"]["sent"]);
+        looks += 1;
+    }
+    drop(control);
+    let ran: Ran = run.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(made >= 16 && looks >= 16 && gone > 100, "{made} {looks} {gone}");
+    assert!(ran.out.contains("\"rule\": \"rest\""), "{}", ran.out);
+}
+
+/// A whole scenario is given at once, or refused as a whole.
+fn whole_file(users: &Users) {
+    let path = control_at("whole", users);
+    let at = path.to_str().expect("UTF-8");
+    let mut command = users.command(&["--rate", "10mbit", "--control", at, "--", "cat"]);
+    let mut run = command.stdin(Stdio::piped()).spawn().expect("the program starts");
+    drop(Control::await_at(&path));
+    let two = "[link.link]\nrate = \"9mbit\"\n[link.slow]\nrate = \"1mbit\"\n\
+        [[rule]]\nname = \"web\"\nmatch = \"tcp\"\nto = \"slow\"\n[[rule]]\nto = \"link\"\n";
+    let set = |args: &[&str]| falaj(&[&["set", "--control", at], args].concat());
+    let ran = set(&["--file", &file("whole.toml", two), "--json"]);
+    assert_eq!(ran.json()["changed"], serde_json::json!(["link up", "link down", "slow up", "slow down", "rules"]));
+    let ran = falaj(&["show", "--control", at, "--json"]);
+    assert_eq!((&ran.json()["links"][1]["link"], &ran.json()["rules"][0]["rule"]), (&"slow".into(), &"web".into()));
+    // Who takes a link away says what becomes of the rules that lead there.
+    let ran = set(&["link.slow="]);
+    assert!(ran.status == Some(2) && ran.err.contains("rule `web`: there is no link `slow`"), "{}", ran.err);
+    let wrong = file("wrong.toml", &two.replace("\"9mbit\"", "\"9\""));
+    let ran = set(&["--file", &wrong]);
+    assert!(ran.status == Some(2) && ran.err.contains("wrong.toml:2:8"), "{}", ran.err);
+    let ran = falaj(&["show", "--control", at, "--toml"]);
+    assert_eq!(ran.out, two);
+    assert_eq!(set(&["rule.web=", "link.slow="]).status, Some(0));
+    let ran = set(&["link.upp", "rate=1mbit"]);
+    assert!(ran.status == Some(0) && ran.err.contains("no rule leads to link `upp`"), "{ran:?}");
+    let ran = set(&["link"]);
+    assert!(ran.err.contains("`link`: there is nothing to set"), "{}", ran.err);
+    drop(run.stdin.take());
+    assert!(run.wait().expect("it ends").success());
 }
 
 fn socket(users: &Users) {

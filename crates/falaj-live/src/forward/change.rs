@@ -2,7 +2,7 @@
 
 use super::{Forwarder, LiveFlow};
 use falaj_engine::change::Fate;
-use falaj_engine::network::{Entry, Sorting};
+use falaj_engine::network::{Entry, Leading, Places, Sorting};
 use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
@@ -25,6 +25,10 @@ pub struct Change {
     pub flows: Vec<Flows>,
     /// Of how packets are sorted where they enter, where that is another.
     pub sorted: Vec<Sorting>,
+    /// Of rules, where these are others.
+    pub rules: Option<Leading>,
+    /// The pipes that it tells of from then on, in the order of their links.
+    pub order: Vec<PipeId>,
 }
 
 /// A change that was made.
@@ -44,20 +48,58 @@ impl Forwarder {
     /// Packets wait that would be too large, or another change came between.
     pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
         let now = self.clock.now();
-        let Change { engine, flows, sorted } = change;
+        let Change { engine, flows, sorted, rules, order } = change;
         // What was decided before the change names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
         let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
-        self.network.apply(engine, &fates, sorted, now, &mut self.out)?;
+        let begin: Vec<PipeId> = engine.begins().collect();
+        let other_rules = rules.is_some();
+        self.network.apply(engine, &fates, sorted, rules, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
         for Flows { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
         }
+        self.pipes_begin(&begin);
+        self.order = order;
+        if other_rules {
+            self.sort_anew();
+        }
         // What the change decided on names flows as they are from now on.
         self.note();
         Ok(Changed { at: now, dropped })
+    }
+
+    /// Where pipes are, and where others may begin: nothing of those that have ended is on its way any more.
+    pub fn places(&self) -> Places {
+        let mut places = self.network.places();
+        let released = |place: &u32| (2 * place..2 * place + 2).all(|pipe| !self.releases.has_any_of(PipeId(pipe)));
+        places.vacant.retain(released);
+        places
+    }
+
+    fn pipes_begin(&mut self, begin: &[PipeId]) {
+        let flows = self.network.flows();
+        self.flows.resize(flows.len(), Vec::new());
+        self.gone.resize(flows.len(), LiveFlow::default());
+        self.active.resize(flows.len(), Vec::new());
+        for p in begin.iter().map(|pipe| pipe.0 as usize) {
+            self.flows[p] = vec![LiveFlow::default(); flows[p]];
+            self.gone[p] = LiveFlow::default();
+            self.active[p] = vec![Time::NEVER; flows[p]];
+        }
+    }
+
+    /// What waits at a port for room goes where the rules say now.
+    fn sort_anew(&mut self) {
+        for (port, waiting) in self.ports.iter().zip(&mut self.waiting) {
+            if let Some(waiting) = waiting {
+                waiting.entry = None;
+                let unit = self.units.part(waiting.unit, 0, waiting.received.packets(), &mut self.cut);
+                waiting.key = port.port.key(unit);
+            }
+        }
     }
 
     fn flows_become(&mut self, pipe: PipeId, fates: &[Fate], number: usize) {

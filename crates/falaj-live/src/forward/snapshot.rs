@@ -3,6 +3,7 @@
 use super::{Forwarder, LiveFlow, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 
@@ -24,6 +25,12 @@ pub struct Snapshot {
     pub flows: Vec<Vec<Counted>>,
     /// By pipe, of flows that are gone.
     pub gone: Vec<Counters>,
+    /// Of links that were taken away; what is their backlog goes still.
+    pub ended: Counters,
+    /// What each rule has taken.
+    pub taken: Vec<Taken>,
+    /// What those had that are gone.
+    pub taken_by_the_gone: Taken,
     /// Outside the engine.
     pub losses: Losses,
 }
@@ -31,17 +38,19 @@ pub struct Snapshot {
 impl Forwarder {
     /// What was counted until now: a step for each flow.
     pub fn snapshot(&self) -> Snapshot {
-        let counted = |p: usize, f: usize, active: Time| Counted {
-            counters: self.network.counters(PipeId(p as u32), FlowId(f as u32)),
+        let counted = |pipe: PipeId, (f, &active): (usize, &Time)| Counted {
+            counters: self.network.counters(pipe, FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };
-        let pipe =
-            |(p, active): (usize, &Vec<Time>)| active.iter().enumerate().map(|(f, &at)| counted(p, f, at)).collect();
+        let pipe = |&pipe: &PipeId| self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect();
         Snapshot {
             at: self.clock.now(),
-            flows: self.active.iter().enumerate().map(pipe).collect(),
-            gone: (0..self.active.len()).map(|p| self.network.of_the_gone(PipeId(p as u32))).collect(),
-            losses: self.losses,
+            flows: self.order.iter().map(pipe).collect(),
+            gone: self.order.iter().map(|&pipe| self.network.of_the_gone(pipe)).collect(),
+            ended: self.network.of_the_ended(),
+            taken: self.network.taken().to_vec(),
+            taken_by_the_gone: self.network.taken_by_the_gone(),
+            losses: self.losses(),
         }
     }
 
@@ -50,7 +59,7 @@ impl Forwarder {
     pub fn measured(&self, from: usize, budget: Span) -> Vec<LiveFlow> {
         let until = self.clock.now() + budget;
         let mut measured = Vec::new();
-        for flow in self.flows.iter().flatten().skip(from) {
+        for flow in self.order.iter().flat_map(|pipe| &self.flows[pipe.0 as usize]).skip(from) {
             measured.push(flow.clone());
             if self.clock.now() >= until {
                 break;

@@ -2,11 +2,11 @@
 
 use super::VARIABLE;
 use super::place::{directories, sockets};
-use super::protocol::{Hello, Refusal, Remark, SetAnswer, VERSION};
+use super::protocol::{Hello, LINE, Refusal, Remark, SetAnswer, SetRequest, VERSION};
 use crate::show::note;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::de::DeserializeOwned;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -94,8 +94,10 @@ impl Client {
     }
 
     /// Sets values, and tells what came of it: what is wrong as with a file.
-    pub(super) fn set(&mut self, sets: &[String], drop: bool, check: bool) -> Result<SetAnswer> {
-        let answer = self.ask::<SetAnswer>("set", json!({ "set": sets, "drop": drop, "check": check }))?;
+    pub(super) fn set(&mut self, change: &SetRequest) -> Result<SetAnswer> {
+        let request = serde_json::to_value(change)?;
+        ensure!(request.to_string().len() < LINE, "the scenario is too large for a line of {LINE} bytes");
+        let answer = self.ask::<SetAnswer>("set", request)?;
         let tell = |remarks: &[Remark]| {
             for remark in remarks.iter().filter(|r| r.severity == "error" || !crate::show::quiet()) {
                 eprintln!("{}: {}", remark.severity, remark.title);

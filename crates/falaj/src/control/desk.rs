@@ -3,18 +3,21 @@
 use super::Running;
 use super::difference::{WAYS, difference};
 use super::protocol::{
-    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, Hello, LinkReport, Refusal, Remark, Report, Request,
-    ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
+    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal, Remark, Report,
+    Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
 };
 use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;
 use crate::measure::live_links;
 use falaj_engine::Unfit;
+use falaj_engine::network::Places;
+use falaj_engine::rules::Taken;
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
-use falaj_scenario::{Direction, Link, Problem, Scenario, Severity, Towards};
+use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use std::io::{PipeWriter, Write};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use toml_edit::DocumentMut;
@@ -22,6 +25,8 @@ use toml_edit::DocumentMut;
 /// What the forwarder is asked for.
 pub(super) enum Ask {
     Snapshot,
+    /// Where links are, and where others may begin.
+    Places,
     /// What was measured of flows, from this one on.
     Measured {
         from: usize,
@@ -32,6 +37,7 @@ pub(super) enum Ask {
 
 /// What it says.
 pub(super) enum Told {
+    Places(Places),
     Snapshot(Box<Snapshot>),
     Measured(Vec<LiveFlow>),
     Changed(Result<Changed, Unfit>),
@@ -49,6 +55,8 @@ const PART: u32 = 10;
 /// Keeps the scenario that is running.
 pub(super) struct Desk {
     running: Running,
+    /// By link, its place in the engine.
+    at: Vec<u32>,
     /// Warnings that were said already.
     said: Vec<String>,
     ask: Sender<Ask>,
@@ -58,11 +66,12 @@ pub(super) struct Desk {
 
 impl Desk {
     pub(super) fn new(running: Running, ask: Sender<Ask>, answers: Receiver<Answer>, wake: PipeWriter) -> Desk {
-        let said = match falaj_scenario::parse(&running.text, "scenario") {
+        let said = match falaj_scenario::parse(&running.text, &running.file.to_string_lossy()) {
             Ok((_, warnings)) => warnings.problems().iter().map(|p| p.title.clone()).collect(),
             Err(_) => Vec::new(),
         };
-        Desk { running, said, ask, answers, wake }
+        let at = (0..running.scenario.links.len() as u32).collect();
+        Desk { running, at, said, ask, answers, wake }
     }
 
     /// The first line that a client gets.
@@ -104,10 +113,18 @@ impl Desk {
                 "a capture is being written, which holds one scenario: end it first, or run without --capture",
             ));
         }
-        let text = edited(&self.running.text, &wanted.set)?;
-        let (scenario, remarks) = self.read(&text, &wanted.set)?;
+        let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
+        let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
+        let (scenario, remarks) = self.read(&text, &file, &wanted.set)?;
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
-        let difference = difference(&self.running.scenario, &scenario, wanted.drop).map_err(Refusal::new)?;
+        if !scenario.hosts.is_empty() {
+            return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
+        }
+        let Told::Places(places) = self.ask(Ask::Places)? else {
+            return Err(Refusal::new("another answer than one about places"));
+        };
+        let difference =
+            difference(&self.running.scenario, &scenario, (&self.at, places), wanted.drop).map_err(Refusal::new)?;
         let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
         if wanted.check {
             return Ok(made);
@@ -123,12 +140,13 @@ impl Desk {
             (made.at_ns, made.dropped) = (Some(at.0), dropped);
         }
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
-        (self.running.text, self.running.scenario) = (text, scenario);
+        (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
+        self.running.file = file;
         Ok(made)
     }
 
     /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
-    fn read(&self, text: &str, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
+    fn read(&self, text: &str, file: &Path, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
         let new = |problems: &[Problem]| -> Vec<Remark> {
             let mut remarks: Vec<Remark> = Vec::new();
             for remark in problems.iter().filter(|p| !self.said.contains(&p.title)).map(remark) {
@@ -139,10 +157,10 @@ impl Desk {
             }
             remarks
         };
-        match falaj_scenario::parse(text, "scenario") {
+        match falaj_scenario::parse(text, &file.to_string_lossy()) {
             Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
             Err(errors) => Err(Refusal {
-                what: format!("nothing was changed: {}", sets.join(" ")),
+                what: ["nothing was changed", &sets.join(" ")].join(if sets.is_empty() { "" } else { ": " }),
                 remarks: new(errors.problems()),
             }),
         }
@@ -159,7 +177,7 @@ impl Desk {
                 _ => return Err(other()),
             }
         }
-        Ok(report(&self.running.scenario.links, &snapshot, measured, wanted.histograms))
+        Ok(report(&self.running.scenario, &snapshot, measured, wanted.histograms))
     }
 }
 
@@ -183,7 +201,7 @@ fn remark(problem: &Problem) -> Remark {
 }
 
 /// What links do, from what was counted and what was measured a little later.
-fn report(links: &[Link], snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
+fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
     let mut measured = measured.into_iter();
     let mut direction = |(n, link, way, towards): (usize, &Link, &str, _)| {
         let pipe = 2 * n + usize::from(towards == Towards::Down);
@@ -214,10 +232,24 @@ fn report(links: &[Link], snapshot: &Snapshot, measured: Vec<LiveFlow>, histogra
         link: link.name.clone(),
         directions: WAYS.iter().map(|(towards, way)| direction((n, link, way, *towards))).collect(),
     };
+    let rule = |(rule, taken): (&Rule, &Taken)| {
+        let Taken { packets, bytes } = *taken;
+        RuleReport { rule: rule.name.clone(), packets, bytes }
+    };
+    let ended = &snapshot.ended;
     let lost = snapshot.losses.by_reason().into_iter().filter(|(count, _)| *count > 0);
     Report {
         elapsed_ns: snapshot.at.since(Time::ZERO).0,
-        links: links.iter().enumerate().map(link).collect(),
+        links: scenario.links.iter().enumerate().map(link).collect(),
+        rules: scenario.rules.iter().zip(&snapshot.taken).map(rule).collect(),
+        gone: GoneReport {
+            offered: ended.offered,
+            sent: ended.sent,
+            lost: ended.lost,
+            dropped: Drops::from(ended),
+            backlog: ended.backlog,
+            taken: snapshot.taken_by_the_gone.packets,
+        },
         lost_elsewhere: lost.map(|(count, why)| Elsewhere { count, what: format!("packets {why}") }).collect(),
     }
 }
@@ -242,12 +274,8 @@ fn flow(name: String, counted: &Counted, measured: &LiveFlow, now: Time, histogr
         duplicated: c.duplicated,
         corrupted: c.corrupted,
         reordered: c.reordered,
-        dropped: Drops {
-            queue_full: c.dropped_full,
-            too_large: c.dropped_large,
-            discipline: c.dropped_by_discipline,
-            changed: c.dropped_by_change,
-        },
+        dropped: Drops::from(c),
+        marked: c.marked,
         backlog: c.backlog,
         backlog_bytes: c.backlog_bytes,
         max_backlog: c.max_backlog,

@@ -2,12 +2,14 @@
 
 use falaj_engine::change::{self, Fate};
 use falaj_engine::classifier::Match;
-use falaj_engine::network::Sorting;
-use falaj_engine::{PipeId, Prepared};
+use falaj_engine::network::{Leading, Places, Sorting, unlimited};
+use falaj_engine::rules::Rule;
+use falaj_engine::{PipeId, Prepared, Unfit};
 use falaj_live::forward::{Change, Flows};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::queue::FlowId;
 use falaj_sim::scenario::pipe_of;
+use std::collections::BTreeMap;
 
 /// Both directions, and what people call them.
 pub(super) const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "down")];
@@ -16,53 +18,150 @@ pub(super) const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Do
 pub(super) struct Difference {
     pub(super) ways: Vec<String>,
     pub(super) change: Option<Change>,
+    /// Where the links are then.
+    pub(super) at: Vec<u32>,
 }
 
-/// What makes `after` of `before`. Flows are known by their names.
+/// The rules as the engine has them, with links by their places.
+fn rules(scenario: &Scenario, at: &[u32]) -> Vec<Rule> {
+    match (scenario.rules.as_slice(), at.first()) {
+        ([], Some(first)) => vec![Rule::all_to(*first)],
+        (rules, _) => rules.iter().map(|rule| rule.rule.renumbered(at)).collect(),
+    }
+}
+
+/// Hands out places: first those that are vacant.
+struct Free(Places);
+
+impl Free {
+    fn next(&mut self) -> u32 {
+        if !self.0.vacant.is_empty() {
+            return self.0.vacant.remove(0);
+        }
+        self.0.number += 1;
+        self.0.number - 1
+    }
+}
+
+/// What makes `after` of `before`, whose links are `at` these places. Links, flows and rules are known by their names.
 ///
 /// # Errors
-/// Links or rules are others, or why the engine cannot, after the direction's name.
-pub(super) fn difference(before: &Scenario, after: &Scenario, drop: bool) -> Result<Difference, String> {
-    let names = |scenario: &Scenario| scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>();
-    if names(before) != names(after) {
-        return Err("links stay those that they are while packets pass: change them in the file, and start anew".into());
-    }
-    if before.rules != after.rules {
-        return Err(
-            "rules and tables stay as they are while packets pass: change them in the file, and start anew".into()
-        );
-    }
-    let way = |link: &Link, way: &str| {
-        if before.links.len() > 1 { format!("{} {way}", link.name) } else { way.to_owned() }
-    };
+/// Why the engine cannot, after the direction's name.
+pub(super) fn difference(
+    before: &Scenario,
+    after: &Scenario,
+    (at, places): (&[u32], Places),
+    drop: bool,
+) -> Result<Difference, String> {
+    let several = before.links.len().max(after.links.len()) > 1;
+    let way = |link: &Link, way: &str| if several { format!("{} {way}", link.name) } else { way.to_owned() };
+    let mut free = Free(places);
+    let was_at = |link: &Link| before.links.iter().position(|old| old.name == link.name).map(|n| at[n]);
+    let then: Vec<u32> = after.links.iter().map(|link| was_at(link).unwrap_or_else(|| free.next())).collect();
     let (mut ways, mut pipes, mut flows, mut sorted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let links = before.links.iter().zip(&after.links).enumerate();
-    for (n, old, new, (towards, name)) in links.flat_map(|(n, (old, new))| WAYS.map(|way| (n, old, new, way))) {
-        let (was, is, pipe) = (old.direction(towards), new.direction(towards), pipe_of(n, towards));
-        let (spec, fates) = (is.pipe(), fates(was, is, drop));
-        let sorts =
-            was.account != is.account || was.flows.iter().map(|f| &f.matches).ne(is.flows.iter().map(|f| &f.matches));
-        let other = was.pipe() != spec || !fates.is_empty();
-        if other {
-            pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop });
-        }
-        if !fates.is_empty() || was.flows.len() != is.flows.len() {
-            flows.push(Flows { pipe, fates, number: is.flows.len() });
-        }
-        if sorts {
-            let masks = is.masks.clone();
-            sorted.push(Sorting { pipe, classifier: is.classifier(), account: is.account, masks });
-        }
-        if other || sorts || was.flows != is.flows {
-            ways.push(way(new, name));
+    let (mut begin, mut end) = (Vec::new(), Vec::new());
+    for (new, &place) in after.links.iter().zip(&then) {
+        let old = before.links.iter().find(|old| old.name == new.name);
+        for (towards, name) in WAYS {
+            let (is, pipe) = (new.direction(towards), pipe_of(place as usize, towards));
+            let sorting = || {
+                let masks = is.masks.clone();
+                Sorting { pipe, classifier: is.classifier(), account: is.account, masks }
+            };
+            let Some(was) = old.map(|old| old.direction(towards)) else {
+                begin.push((pipe, is.pipe()));
+                sorted.push(sorting());
+                ways.push(way(new, name));
+                continue;
+            };
+            let (spec, fates) = (is.pipe(), fates(was, is, drop));
+            let matches = |direction: &Direction| {
+                direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
+            };
+            let sorts = was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
+            let other = was.pipe() != spec || !fates.is_empty();
+            if other {
+                pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop });
+            }
+            if !fates.is_empty() || was.flows.len() != is.flows.len() {
+                flows.push(Flows { pipe, fates, number: is.flows.len() });
+            }
+            if sorts {
+                sorted.push(sorting());
+            }
+            if other || sorts || was.flows != is.flows {
+                ways.push(way(new, name));
+            }
         }
     }
-    if pipes.is_empty() && sorted.is_empty() {
-        return Ok(Difference { ways, change: None });
+    for (old, &place) in before.links.iter().zip(at) {
+        if after.links.iter().any(|new| new.name == old.name) {
+            continue;
+        }
+        for (towards, name) in WAYS {
+            let (was, pipe) = (old.direction(towards), pipe_of(place as usize, towards));
+            if drop {
+                let fates = vec![Fate::Dropped(FlowId(0)); was.flows.len()];
+                pipes.push(change::Change { pipe, spec: was.pipe(), flows: fates.clone(), drop });
+            }
+            end.push(pipe);
+            ways.push(way(old, name));
+        }
     }
-    let named = |PipeId(pipe)| way(&after.links[pipe as usize / 2], WAYS[pipe as usize % 2].1);
-    let engine = Prepared::new(&pipes).map_err(|(pipe, unfit)| format!("{}: {unfit}", named(pipe)))?;
-    Ok(Difference { ways, change: Some(Change { engine, flows, sorted }) })
+    let (led, leads) = (rules(before, at), rules(after, &then));
+    let leading = (led != leads).then(|| {
+        let become_others = rules_become(before, after, &led, &leads);
+        let bypass = free.0.bypass.unwrap_or_else(|| {
+            if !leads.iter().any(Rule::passes) {
+                return 0;
+            }
+            let place = free.next();
+            begin.extend(WAYS.map(|(towards, _)| (pipe_of(place as usize, towards), unlimited())));
+            place
+        });
+        if before.rules != after.rules {
+            ways.push("rules".to_owned());
+        }
+        Leading::new(leads, after.run.seed, become_others, bypass)
+    });
+    if pipes.is_empty() && sorted.is_empty() && begin.is_empty() && end.is_empty() && leading.is_none() {
+        return Ok(Difference { ways, change: None, at: then });
+    }
+    let named = |PipeId(pipe): PipeId| {
+        let link = |links: &[Link], at: &[u32]| at.iter().position(|&place| place == pipe / 2).map(|n| links[n].name.clone());
+        let link = link(&after.links, &then).or_else(|| link(&before.links, at)).unwrap_or_default();
+        if several { format!("{link} {}", WAYS[pipe as usize % 2].1) } else { WAYS[pipe as usize % 2].1.to_owned() }
+    };
+    let unfit = |(pipe, unfit): (PipeId, Unfit)| format!("{}: {unfit}", named(pipe));
+    let mut engine = Prepared::new(&pipes).map_err(unfit)?;
+    // Behind those that there are they begin in order.
+    begin.sort_by_key(|(pipe, _)| *pipe);
+    for (pipe, spec) in &begin {
+        engine = engine.beginning(*pipe, spec).map_err(unfit)?;
+    }
+    let engine = end.into_iter().fold(engine, Prepared::ending);
+    let order = then.iter().flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards))).collect();
+    let change = Change { engine, flows, sorted, rules: leading, order };
+    Ok(Difference { ways, change: Some(change), at: then })
+}
+
+/// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one that says the same.
+fn rules_become(before: &Scenario, after: &Scenario, led: &[Rule], leads: &[Rule]) -> Vec<Option<u32>> {
+    let numbered = |scenario: &Scenario, n: usize| scenario.rules[n].name == (n + 1).to_string();
+    let names: BTreeMap<&str, usize> = after.rules.iter().enumerate().map(|(n, rule)| (&rule.name[..], n)).collect();
+    let mut taken = vec![false; after.rules.len()];
+    let is = |n: usize| {
+        let found = if numbered(before, n) {
+            // Mostly those around it stay where they are.
+            let same = |&m: &usize| !taken[m] && numbered(after, m) && led[n] == leads[m];
+            (n..after.rules.len()).chain(0..n.min(after.rules.len())).find(same)?
+        } else {
+            *names.get(&before.rules[n].name[..])?
+        };
+        taken[found] = true;
+        Some(found as u32)
+    };
+    (0..before.rules.len()).map(is).collect()
 }
 
 /// What becomes of each flow; nothing to say where each keeps its place. What waits for one that goes joins the flow
@@ -108,10 +207,10 @@ mod tests {
     #[test]
     fn what_is_alike_is_no_change() {
         let before = scenario(&[("a", "udp"), ("c", "any")], "");
-        let same = difference(&before, &before, false).unwrap();
+        let same = difference(&before, &before, places(1), false).unwrap();
         assert!(same.change.is_none() && same.ways.is_empty());
         let change = |after: &Scenario| {
-            let difference = difference(&before, after, false).unwrap();
+            let difference = difference(&before, after, places(1), false).unwrap();
             let change = difference.change.unwrap();
             (difference.ways, change.engine.pipes().count(), change.flows.len(), change.sorted.len())
         };
@@ -124,17 +223,37 @@ mod tests {
         );
     }
 
+    /// So many links where they are in the file.
+    fn places(links: u32) -> (&'static [u32], Places) {
+        (&[0, 1, 2, 3][..links as usize], Places { number: links, vacant: Vec::new(), bypass: None })
+    }
+
     #[test]
-    fn links_and_rules_stay() {
+    fn links_and_rules_come_and_go() {
         let text = "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"b\"\n";
         let of = |text: &str| falaj_scenario::parse(text, "x").unwrap().0;
         let before = of(text);
-        let faster = text.replacen("1mbit", "2mbit", 1);
-        let made = difference(&before, &of(&faster), false).unwrap();
+        let to = |after: &str| difference(&before, &of(after), places(2), false).unwrap();
+        let made = to(&text.replacen("1mbit", "2mbit", 1));
         assert_eq!(made.ways, ["a up", "a down"]);
-        assert_eq!(made.change.unwrap().engine.pipes().collect::<Vec<_>>(), [PipeId(0), PipeId(1)]);
-        for other in [text.replace("udp", "tcp"), text.replace("link.a", "link.c")] {
-            assert!(difference(&before, &of(&other), false).is_err_and(|why| why.contains("stay")));
-        }
+        let change = made.change.unwrap();
+        assert!(change.rules.is_none());
+        assert_eq!(change.engine.pipes().collect::<Vec<_>>(), [PipeId(0), PipeId(1)]);
+
+        let made = to(&text.replace("udp", "tcp"));
+        assert!(made.ways == ["rules"] && made.change.unwrap().rules.is_some());
+
+        let made = to(&text.replace("link.a", "link.c"));
+        assert_eq!((made.ways, made.at), (["c up", "c down", "a up", "a down"].map(str::to_owned).into(), vec![2, 1]));
+        let change = made.change.unwrap();
+        // The place of `b`, to which the rule leads, is the one it was.
+        assert!(change.rules.is_none());
+        assert_eq!(change.engine.begins().collect::<Vec<_>>(), [PipeId(4), PipeId(5)]);
+        assert_eq!(change.order, [4, 5, 2, 3].map(PipeId));
+
+        let passes = format!("{text}[[rule]]\nto = \"pass\"\n");
+        let vacant = Places { vacant: vec![0], ..places(3).1 };
+        let made = difference(&before, &of(&passes), (&[1, 2], vacant), false).unwrap();
+        assert_eq!(made.change.unwrap().engine.begins().collect::<Vec<_>>(), [PipeId(0), PipeId(1)]);
     }
 }

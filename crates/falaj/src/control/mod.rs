@@ -70,6 +70,8 @@ pub(crate) struct Running {
     pub(crate) command: &'static str,
     /// What it is about, for people.
     pub(crate) about: String,
+    /// Its file, beside which those stand that it names.
+    pub(crate) file: PathBuf,
     /// The scenario, and its text.
     pub(crate) scenario: Scenario,
     pub(crate) text: String,
@@ -136,6 +138,7 @@ impl Control {
             let began = Instant::now();
             let answer = match ask {
                 Ask::Snapshot => desk::Told::Snapshot(Box::new(forwarder.snapshot())),
+                Ask::Places => desk::Told::Places(forwarder.places()),
                 Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
                 Ask::Change(change, scenario) => {
                     let made = forwarder.change(*change);

@@ -1,12 +1,14 @@
 //! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says what it means.
 
+use falaj_engine::pipe::Counters;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
+use std::path::PathBuf;
 
 /// What a client must know to understand the rest. It grows when something that was there means something else, or is gone.
 pub(super) const VERSION: u32 = 1;
 /// The longest line that is read.
-pub(super) const LINE: usize = 64 << 10;
+pub(super) const LINE: usize = 4 << 20;
 
 /// The first line, from whoever listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -37,7 +39,14 @@ pub(super) struct ShowRequest {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SetRequest {
+    /// The scenario that it is to be from then on; else the one that there is.
+    #[serde(default)]
+    pub(super) toml: Option<String>,
+    /// Its file, beside which those stand that it names; else they are looked for as before.
+    #[serde(default)]
+    pub(super) file: Option<PathBuf>,
     /// `KEY=VALUE`, keys as in the scenario.
+    #[serde(default)]
     pub(super) set: Vec<String>,
     /// Packets that wait and do not fit any more may be dropped.
     #[serde(default)]
@@ -125,6 +134,10 @@ pub(super) struct ScenarioAnswer {
 pub(super) struct Report {
     pub(super) elapsed_ns: u64,
     pub(super) links: Vec<LinkReport>,
+    /// What each rule has taken.
+    pub(super) rules: Vec<RuleReport>,
+    /// What links and rules did that were taken away.
+    pub(super) gone: GoneReport,
     /// Packets that were lost outside of the links' queues.
     pub(super) lost_elsewhere: Vec<Elsewhere>,
 }
@@ -133,6 +146,26 @@ pub(super) struct Report {
 pub(super) struct Elsewhere {
     pub(super) count: u64,
     pub(super) what: String,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RuleReport {
+    pub(super) rule: String,
+    /// Packets, and their bytes as IP packets.
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+}
+
+/// Links that were taken away; what is their backlog goes still.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct GoneReport {
+    pub(super) offered: u64,
+    pub(super) sent: u64,
+    pub(super) lost: u64,
+    pub(super) dropped: Drops,
+    pub(super) backlog: u64,
+    /// Packets that rules took that were taken away.
+    pub(super) taken: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,6 +206,9 @@ pub(super) struct FlowReport {
     pub(super) duplicated: u64,
     pub(super) corrupted: u64,
     pub(super) reordered: u64,
+    /// Packets that were marked (ECN).
+    #[serde(default)]
+    pub(super) marked: u64,
     pub(super) dropped: Drops,
     pub(super) backlog: u64,
     pub(super) backlog_bytes: u64,
@@ -193,12 +229,26 @@ pub(super) struct Drops {
     pub(super) queue_full: u64,
     pub(super) too_large: u64,
     pub(super) discipline: u64,
+    #[serde(default)]
+    pub(super) policy: u64,
     pub(super) changed: u64,
+}
+
+impl From<&Counters> for Drops {
+    fn from(c: &Counters) -> Drops {
+        Drops {
+            queue_full: c.dropped_full,
+            too_large: c.dropped_large,
+            discipline: c.dropped_by_discipline,
+            policy: c.dropped_by_policy,
+            changed: c.dropped_by_change,
+        }
+    }
 }
 
 impl Drops {
     pub(super) fn all(&self) -> u64 {
-        self.queue_full + self.too_large + self.discipline + self.changed
+        self.queue_full + self.too_large + self.discipline + self.policy + self.changed
     }
 }
 

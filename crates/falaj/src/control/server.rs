@@ -26,6 +26,8 @@ enum Next {
 struct Client<S> {
     stream: S,
     input: Vec<u8>,
+    /// So much of it was looked at, and holds no end of a line.
+    looked: usize,
     output: Vec<u8>,
     sent: usize,
     /// Nothing more is read: it sent what is no line, or has said all.
@@ -42,6 +44,7 @@ impl<S: Read + Write> Client<S> {
         Client {
             stream,
             input: Vec::new(),
+            looked: 0,
             output: hello.into(),
             sent: 0,
             closing: false,
@@ -60,12 +63,13 @@ impl<S: Read + Write> Client<S> {
         if self.closing {
             return Ok(Next::Goes);
         }
-        if !self.input.contains(&b'\n') {
+        if self.end_of_line().is_none() {
             self.read()?;
         }
-        if let Some(end) = self.input.iter().position(|byte| *byte == b'\n') {
+        if let Some(end) = self.end_of_line() {
             let line = self.input[..end].trim_ascii().to_vec();
             self.input.drain(..=end);
+            self.looked = 0;
             if !line.is_empty() {
                 self.output = answer_to(&line).into_bytes();
                 self.asked = true;
@@ -73,15 +77,22 @@ impl<S: Read + Write> Client<S> {
         } else if self.input.len() > LINE {
             let refusal = Err::<(), _>(Refusal::new(format!("a line has {LINE} bytes at most")));
             (self.output, self.closing) = (answer(&Json::Null, &refusal).into_bytes(), true);
-            self.input = Vec::new();
+            (self.input, self.looked) = (Vec::new(), 0);
         }
         self.write()?;
         Ok(if self.closing && self.output.is_empty() { Next::Goes } else { Next::Stays })
     }
 
     /// Has it a whole line, for which nothing need be waited for?
-    fn has_line(&self) -> bool {
-        self.output.is_empty() && self.input.contains(&b'\n')
+    fn has_line(&mut self) -> bool {
+        self.output.is_empty() && self.end_of_line().is_some()
+    }
+
+    /// Where the first line ends.
+    fn end_of_line(&mut self) -> Option<usize> {
+        let end = self.input[self.looked..].iter().position(|byte| *byte == b'\n');
+        self.looked += end.unwrap_or(self.input.len() - self.looked);
+        end.map(|_| self.looked)
     }
 
     fn read(&mut self) -> io::Result<()> {
@@ -121,13 +132,13 @@ pub(super) fn serve(
     let mut clients: Vec<Client<UnixStream>> = Vec::new();
     let mut turn = 0;
     loop {
+        let at_once = clients.iter_mut().any(Client::has_line);
         let mut fds =
             vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN), PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
         for client in &clients {
             let events = if client.output.is_empty() { PollFlags::POLLIN } else { PollFlags::POLLOUT };
             fds.push(PollFd::new(client.stream.as_fd(), events));
         }
-        let at_once = clients.iter().any(Client::has_line);
         let timeout = if at_once { PollTimeout::ZERO } else { PollTimeout::NONE };
         if poll(&mut fds, timeout).is_err() {
             // Only a signal, or no memory.

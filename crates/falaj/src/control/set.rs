@@ -1,16 +1,20 @@
 //! `falaj set`: values of a link that is running.
 
 use super::client::Which;
+use super::protocol::SetRequest;
+use crate::file;
 use crate::show::{note, say};
 use anyhow::{Result, bail};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `set` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Keys and values are those of the scenario file, with its units and its messages: NAME is a link, one of
-its directions (link.up) or a flow, and `falaj explain` knows all keys. Without a file the link is called
-`link`. KEY= takes a key out, or a flow. All is changed at one instant, or nothing is.
+its directions (link.up), a flow or a rule (rule.web), and `falaj explain` knows all keys. Without a file
+the link is called `link`. KEY= takes a key out, or a flow, a link or a rule. What is changed of several
+at once is written without NAME, each key in full; or the whole scenario as it is to be is given by --file. All is changed at one instant, or nothing is.
 
 No packet is lost by a change unless --drop allows it. A packet on the wire ends when it was to end, and
 what has left its queue arrives when it was to arrive, whatever the delay is now.
@@ -21,14 +25,21 @@ Examples:
   falaj set voice weight=3
   falaj set link flow.video.match='udp dport 5004' flow.video.weight=4 'scheduler={ kind = \"drr\" }'
   falaj set link flow.video=
+  falaj set link.slow.rate=1mbit link.slow.delay=80ms rule.web.match='tcp dport 443' rule.web.to=slow
+  falaj set rule.web= link.slow=
+  falaj set --file new.toml
   falaj set link loss= --json")]
 pub(crate) struct Args {
-    /// A link, a direction of it, or a flow.
-    name: String,
+    /// A link, a direction of it, a flow, a rule; without it, keys are whole.
+    #[arg(required_unless_present = "file")]
+    name: Option<String>,
     /// What is to be otherwise.
-    #[arg(value_name = "KEY=VALUE", required = true)]
+    #[arg(value_name = "KEY=VALUE")]
     sets: Vec<String>,
-    /// Packets that wait and do not fit any more may be dropped: of flows that go, beyond a new limit, too large.
+    /// The whole scenario as it is to be: links, flows and rules that it has no more go, others come.
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    file: Option<PathBuf>,
+    /// Packets that wait and do not fit any more may be dropped: of links and flows that go, beyond a new limit, too large.
     #[arg(long)]
     drop: bool,
     /// Only says whether that could be.
@@ -42,11 +53,25 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let (mut toml, mut file) = (None, None);
+    if let Some(path) = &args.file {
+        let (name, text) = file::text(path)?;
+        // What is wrong in a file is told with its place.
+        file::parse_quietly(&text, &name)?;
+        (toml, file) = (Some(text), Some(std::path::absolute(path)?));
+    }
+    let sets: Vec<String> = match &args.name {
+        Some(name) if !name.contains('=') => args.sets.iter().map(|set| format!("{name}.{set}")).collect(),
+        name => name.iter().chain(&args.sets).cloned().collect(),
+    };
     if let Some(odd) = args.sets.iter().find(|set| !set.contains('=')) {
         bail!("`{odd}`: there is no `=`; write a key and its value, as in `rate=5mbit`");
     }
-    let sets: Vec<String> = args.sets.iter().map(|set| format!("{}.{set}", args.name)).collect();
-    let made = args.which.connect()?.set(&sets, args.drop, args.check)?;
+    if let (true, Some(name)) = (sets.is_empty(), &args.name) {
+        bail!("`{name}`: there is nothing to set; write a key and its value, as in `{name} rate=5mbit`");
+    }
+    let change = SetRequest { toml, file, set: sets, drop: args.drop, check: args.check };
+    let made = args.which.connect()?.set(&change)?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&made)?);
     } else if made.changed.is_empty() {

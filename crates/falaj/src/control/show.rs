@@ -1,8 +1,9 @@
 //! `falaj show`: what a link that is running does.
 
 use super::client::{Client, Which};
-use super::protocol::{Asked, DirectionReport, FlowReport, Report};
+use super::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
 use crate::show::{self, DASH, note, print, say};
+use crate::summary::RULE_HEADER;
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::fmt::Write;
@@ -197,6 +198,8 @@ fn text(report: &Report) -> String {
             (d.queue_full, "found the queue full"),
             (d.too_large, "were too large"),
             (d.discipline, "were thrown away by the discipline"),
+            (d.policy, "were dropped by the queue's policy"),
+            (flow.marked, "were marked"),
             (d.changed, "did not fit any more after a change"),
             (flow.duplicated, "arrived twice"),
             (flow.corrupted, "arrived with a bit turned"),
@@ -206,6 +209,19 @@ fn text(report: &Report) -> String {
         if !told.is_empty() {
             let _ = writeln!(out, "{}: {}", named(&link.link, flow), told.join(", "));
         }
+    }
+    if !report.rules.is_empty() {
+        let row = |rule: &RuleReport| vec![rule.rule.clone(), rule.packets.to_string(), rule.bytes.to_string()];
+        let _ = writeln!(out, "{}", show::table(&RULE_HEADER, report.rules.iter().map(row)));
+    }
+    let gone = &report.gone;
+    if gone.offered > 0 {
+        let (dropped, lost) = (gone.dropped.all(), gone.lost);
+        let _ = writeln!(
+            out,
+            "links that are gone: {} packets sent, {dropped} dropped, {lost} lost, {} waiting still",
+            gone.sent, gone.backlog
+        );
     }
     for elsewhere in &report.lost_elsewhere {
         let _ = writeln!(out, "{} {}", elsewhere.count, elsewhere.what);
