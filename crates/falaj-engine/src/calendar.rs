@@ -74,6 +74,11 @@ impl Calendar {
         self.least_below(first ^ 1, floor, best, value)
     }
 
+    /// When thing `i` is due.
+    pub fn due(&self, i: usize) -> Time {
+        self.nodes[self.nodes.len() / 2 + i].due
+    }
+
     /// Thing `i` is due at `due` now.
     #[inline]
     pub fn set(&mut self, i: usize, due: Time) {

@@ -23,6 +23,8 @@ pub enum Fate {
     Is(FlowId),
     /// It goes, and what waits joins this one's queue, whether there is room or not.
     Joins(FlowId),
+    /// It is a part of this one from now on, with what it has counted and what waits; others may be too.
+    PartOf(FlowId),
     /// It goes, and what waits is dropped. A packet on the wire is this one's from now on.
     Dropped(FlowId),
 }
@@ -31,7 +33,7 @@ impl Fate {
     /// The flow that stands for it.
     pub fn flow(self) -> FlowId {
         match self {
-            Fate::Is(flow) | Fate::Joins(flow) | Fate::Dropped(flow) => flow,
+            Fate::Is(flow) | Fate::Joins(flow) | Fate::PartOf(flow) | Fate::Dropped(flow) => flow,
         }
     }
 }

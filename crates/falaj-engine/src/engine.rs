@@ -2,6 +2,7 @@
 
 use crate::calendar::Calendar;
 use crate::change::{Change, Part, Prepared};
+use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
 use falaj_sched::label::Label;
@@ -163,8 +164,6 @@ pub enum Unfit {
     NoSuchPipe,
     /// A pipe would begin where another one is.
     Occupied,
-    /// Its masks are others: what they made would have no place.
-    OtherMasks,
 }
 
 impl std::fmt::Display for Unfit {
@@ -172,9 +171,6 @@ impl std::fmt::Display for Unfit {
         match self {
             Unfit::Refused(refused) => refused.fmt(f),
             Unfit::Fewer { flows } => write!(f, "a pipe of {flows} flows keeps them: packets may wait in each"),
-            Unfit::OtherMasks => f.write_str(
-                "`each`, `max-flows` and `expire` stay as they are while a link runs, and so do flows beside them",
-            ),
             Unfit::Smaller { largest } => write!(f, "a packet of {largest} B waits, and would be too large"),
             Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
             Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
@@ -268,7 +264,6 @@ impl Engine {
     fn fits(&self, part: &Part) -> Result<(), Unfit> {
         let Part { pipe, successor, handover } = part;
         let now = self.pipes.get(pipe.0 as usize).filter(|_| !self.ended[pipe.0 as usize]).ok_or(Unfit::NoSuchPipe)?;
-        self.masks_alike(part)?;
         let flows = now.flows();
         if handover.flows.is_empty() && successor.flows() < flows {
             return Err(Unfit::Fewer { flows });
@@ -283,15 +278,6 @@ impl Engine {
             }
         }
         Ok(())
-    }
-
-    /// Are the masks those that a pipe has, and does no flow beside them go or change its place?
-    fn masks_alike(&self, part: &Part) -> Result<(), Unfit> {
-        let (now, then) = (self.pipes[part.pipe.0 as usize].masks(), part.successor.masks());
-        let flows = now.flows.len().max(then.flows.len());
-        let alike = now.link == then.link && (0..flows).all(|flow| now.of(flow) == then.of(flow));
-        let stay = now.is_none() || part.handover.flows.is_empty();
-        if alike && stay { Ok(()) } else { Err(Unfit::OtherMasks) }
     }
 
     /// May these pipes begin and end now?
@@ -344,11 +330,19 @@ impl Engine {
         self.poll(now, out);
         change.parts.iter().try_for_each(|part| self.fits(part))?;
         self.may_begin_and_end(&change)?;
-        for Part { pipe, mut successor, handover } in change.parts {
-            let i = pipe.0 as usize;
-            let place = &mut self.pipes[i];
-            std::mem::swap(place, &mut successor);
-            let due = place.succeed(successor, &handover, now, out);
+        let old = std::mem::take(&mut self.pipes);
+        let mut parts: Vec<Option<Part>> = (0..old.len()).map(|_| None).collect();
+        change.parts.into_iter().for_each(|part| {
+            let i = part.pipe.0 as usize;
+            parts[i] = Some(part);
+        });
+        for (i, (old, part)) in old.into_iter().zip(parts).enumerate() {
+            let Some(Part { successor, handover, .. }) = part else {
+                self.pipes.push(old);
+                continue;
+            };
+            let (pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, now, out);
+            self.pipes.push(pipe);
             self.calendar.set(i, due);
         }
         for (pipe, fresh) in change.begin {
@@ -415,7 +409,7 @@ impl Engine {
 
     /// What is known of the queues that a flow's mask made, or of the links that the pipe's
     /// made (`None`), so many of the busiest by name; `None` where there is no such mask.
-    /// Of the flows of a link that is many nothing is known link by link.
+    /// Of a flow of a link that is many it is of all links together, and ids have their link's before them.
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.pipes[pipe.0 as usize].report(flow, busiest)
     }

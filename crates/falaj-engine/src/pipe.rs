@@ -7,7 +7,7 @@
 
 use crate::change::{Fate, Handover};
 use crate::each::links::Links;
-use crate::each::queues::Queues;
+use crate::each::queues::{Flat, Queues};
 use crate::each::{Ids, Masks, Report};
 use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::framing::Framing;
@@ -212,6 +212,14 @@ impl Tally {
     fn backlog(&self) -> u64 {
         self.queued - self.gone
     }
+
+    fn add(&mut self, more: &Tally) {
+        self.queued += more.queued;
+        self.gone += more.gone;
+        self.queued_bytes += more.queued_bytes;
+        self.gone_bytes += more.gone_bytes;
+        self.max_backlog = self.max_backlog.max(more.max_backlog);
+    }
 }
 
 /// Packets of a flow that were lost.
@@ -308,6 +316,13 @@ impl Book {
                     (self.tallies[flow.index()], self.lost[flow.index()]) = (tally, lost);
                     if let Some(place) = self.harm.get_mut(flow.index()) {
                         *place = harm;
+                    }
+                }
+                Fate::PartOf(flow) => {
+                    self.tallies[flow.index()].add(&tally);
+                    self.lost[flow.index()].add(&lost);
+                    if let Some(place) = self.harm.get_mut(flow.index()) {
+                        place.add(&harm);
                     }
                 }
                 Fate::Joins(_) | Fate::Dropped(_) => {
@@ -412,6 +427,8 @@ pub(crate) trait Pipe: Send + Any {
     fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
     /// Takes over the packets, the link's state and the counters of `old`.
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
+    /// Without the masks of its flows.
+    fn flatten(self: Box<Self>) -> Flat;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
 }
@@ -676,7 +693,7 @@ impl<S: Server> Of<S> {
                 out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
                 continue;
             }
-            if !matches!(fate, Fate::Is(_)) {
+            if matches!(fate, Fate::Joins(_) | Fate::Dropped(_)) {
                 self.book.tallies[flow.index()].queued(packet.bytes);
             }
             if on_the_wire && packet.bytes > largest {
@@ -835,6 +852,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let flows = self.book.tallies.len();
+        let (old, unmasked) = match old.masks().of_flows() {
+            true => {
+                let (flat, how) = old.flatten().into_others(&Masks::default(), flows, how);
+                (flat, Some(how))
+            }
+            false => (old, None),
+        };
+        let how = unmasked.as_ref().unwrap_or(how);
         let others = !how.flows.is_empty() || how.drop;
         let (wire, before);
         let as_they_are = !others && old.largest() <= self.largest();
@@ -860,6 +885,11 @@ impl<S: Server + 'static> Pipe for Of<S> {
             self.ask(now, out);
         }
         self.link.due()
+    }
+
+    fn flatten(self: Box<Self>) -> Flat {
+        let sets = self.book.tallies.iter().map(|_| None).collect();
+        Flat { pipe: self, masks: Masks::default(), sets }
     }
 
     fn dismantle(mut self: Box<Self>) -> Remains {

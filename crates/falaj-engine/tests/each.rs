@@ -294,9 +294,71 @@ fn changes_keep_what_masks_made() {
             let report = engine.report(PIPE, flow, 1).expect("it has a mask");
             assert_eq!((report.active, report.total.packets()), (8, 60));
             let other = link(kind, Values::default(), Masks::default());
-            assert_eq!(engine.prepare(PIPE, &other).err(), Some(Unfit::OtherMasks));
+            assert!(engine.prepare(PIPE, &other).is_ok());
         }
     }
+}
+
+/// Ids keep what waits for them where there are more of them, or fewer; where the mask is another one, all wait together.
+#[test]
+fn other_masks_take_over_what_waits() {
+    let of = |mask: Mask, most| {
+        let masks = Masks { link: None, flows: vec![Some(Each { mask, most, expire: Span::from_secs(1) })] };
+        link("drr", Values::default(), masks)
+    };
+    let by_source = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
+    let by_port = Mask { sport: true, ..Mask::default() };
+    let mut engine = Engine::new(&[of(by_source, 4)]).expect("a valid pipe");
+    let mut out = Vec::new();
+    for n in 0..4 {
+        (0..10).for_each(|_| out.extend(send(&mut engine, n, 0)));
+    }
+    let mut change = |engine: &mut Engine, spec: &PipeSpec, at| {
+        let prepared = engine.prepare(PIPE, spec).expect("it fits");
+        engine.apply(prepared, Time(at), &mut out).expect("nothing came between");
+        let counted = engine.counters(PIPE, FlowId(0));
+        assert_eq!((counted.offered, counted.dropped()), (40, 0));
+        engine.report(PIPE, Some(FlowId(0)), 9)
+    };
+    let more = change(&mut engine, &of(by_source, 9), 1).expect("it has a mask");
+    assert_eq!((more.most, more.active, more.made, more.gone), (9, 4, 4, 0));
+    let fewer = change(&mut engine, &of(by_source, 2), 2).expect("it has a mask");
+    assert_eq!((fewer.active, fewer.made, fewer.gone), (2, 4, 2));
+    let other = change(&mut engine, &of(by_port, 2), 3).expect("it has a mask");
+    assert_eq!((other.active, other.made, other.gone), (0, 4, 4));
+    assert!(change(&mut engine, &link("fifo", Values::default(), Masks::default()), 4).is_none());
+    engine.poll(Time(1 << 40), &mut out);
+    let counted = engine.counters(PIPE, FlowId(0));
+    assert_eq!((emits(&out).len(), counted.sent, counted.backlog), (40, 40, 0));
+}
+
+/// Links for each that come while packets wait, and go: what waits leaves by the link that it is in, what is new by another.
+#[test]
+fn what_waits_leaves_by_its_link_beside_the_new_ones() {
+    let each = Each { mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() }, most: 9, expire: Span::from_secs(1) };
+    let plain = link("drr", Values::default(), Masks::default());
+    let many = link("drr", Values::default(), Masks { link: Some(each), flows: vec![] });
+    let mut engine = Engine::new(std::slice::from_ref(&plain)).expect("a valid pipe");
+    let mut out = Vec::new();
+    (0..9).for_each(|_| out.extend(send(&mut engine, 1, 0)));
+    for (n, spec) in [&many, &plain, &many].into_iter().enumerate() {
+        let prepared = engine.prepare(PIPE, spec).expect("it fits");
+        engine.apply(prepared, Time::ZERO, &mut out).expect("nothing came between");
+        // Its link is free.
+        let before = emits(&out).len();
+        out.extend(send(&mut engine, 1, 0));
+        assert_eq!(emits(&out).len(), before + 1, "{n}");
+        (0..9).for_each(|_| out.extend(send(&mut engine, 1, 0)));
+        let counted = engine.counters(PIPE, FlowId(0));
+        assert_eq!((counted.offered, counted.backlog), (19 + 10 * n as u64, 19 + 10 * n as u64));
+    }
+    engine.poll(Time(1 << 40), &mut out);
+    let counted = engine.counters(PIPE, FlowId(0));
+    assert_eq!((emits(&out).len(), counted.sent, counted.backlog), (39, 39, 0));
+    // Whoever is empty is gone with the next change, and what it counted stays.
+    let prepared = engine.prepare(PIPE, &plain).expect("it fits");
+    engine.apply(prepared, Time(1 << 41), &mut out).expect("nothing came between");
+    assert_eq!(engine.counters(PIPE, FlowId(0)).sent, 39);
 }
 
 /// What cannot be many says so.

@@ -325,7 +325,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
             for &place in &scene.places {
                 match dice.from(0, 5) {
                     0 if scene.places.len() > 1 => {
-                        if dice.from(0, 1) == 0 && scene.specs[place as usize].masks.is_none() {
+                        if dice.from(0, 1) == 0 {
                             let spec = scene.specs[place as usize].clone();
                             let flows = vec![Fate::Dropped(FlowId(0))];
                             let change = |way| Change { pipe: PipeId(2 * place + way), spec: spec.clone(), flows: flows.clone(), drop: true };
@@ -335,9 +335,7 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                         continue;
                     }
                     1 | 2 => {
-                        let masks = scene.specs[place as usize].masks.clone();
-                        let kind = if masks.is_none() { "fifo" } else { "drr" };
-                        let spec = PipeSpec { masks, kind, ..any_spec(&mut dice, false) };
+                        let spec = any_spec(&mut dice, true);
                         changes.extend([0, 1].map(|way| Change::new(PipeId(2 * place + way), spec.clone())));
                         sorted.extend(sorting(place).map(|s| Sorting { masks: spec.masks.clone(), ..s }));
                         scene.specs[place as usize] = spec;

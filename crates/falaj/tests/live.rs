@@ -1073,9 +1073,8 @@ fn links_change(users: &Users) {
     let path = control_at("links", users);
     let at = path.to_str().expect("UTF-8");
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    let flags = [file("links.toml", text), "--control".into(), at.to_owned(), "--peer".into(), meter];
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let mut command = users.command(&[&flags[..], &["--json", "-", "--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let flags = [file("links.toml", text), "--control", at, "--peer", &meter, "--json", "-"];
+    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
     let (mut made, mut looks, mut gone) = (0, 0, 0);
@@ -1124,7 +1123,7 @@ fn whole_file(users: &Users) {
     let two = "[link.link]\nrate = \"9mbit\"\n[link.slow]\nrate = \"1mbit\"\n\
         [[rule]]\nname = \"web\"\nmatch = \"tcp\"\nto = \"slow\"\n[[rule]]\nto = \"link\"\n";
     let set = |args: &[&str]| falaj(&[&["set", "--control", at], args].concat());
-    let ran = set(&["--file", &file("whole.toml", two), "--json"]);
+    let ran = set(&["--file", file("whole.toml", two), "--json"]);
     assert_eq!(ran.json()["changed"], serde_json::json!(["link up", "link down", "slow up", "slow down", "rules"]));
     let ran = falaj(&["show", "--control", at, "--json"]);
     assert_eq!((&ran.json()["links"][1]["link"], &ran.json()["rules"][0]["rule"]), (&"slow".into(), &"web".into()));
@@ -1132,7 +1131,7 @@ fn whole_file(users: &Users) {
     let ran = set(&["link.slow="]);
     assert!(ran.status == Some(2) && ran.err.contains("rule `web`: there is no link `slow`"), "{}", ran.err);
     let wrong = file("wrong.toml", &two.replace("\"9mbit\"", "\"9\""));
-    let ran = set(&["--file", &wrong]);
+    let ran = set(&["--file", wrong]);
     assert!(ran.status == Some(2) && ran.err.contains("wrong.toml:2:8"), "{}", ran.err);
     let ran = falaj(&["show", "--control", at, "--toml"]);
     assert_eq!(ran.out, two);

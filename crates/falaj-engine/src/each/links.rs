@@ -1,10 +1,11 @@
 //! A pipe that is many: queues, scheduler and link of its own for each id.
 
+use super::queues::Flat;
 use super::set::{Report, Set};
 use super::{Ids, Masks};
 use crate::calendar::Calendar;
 use crate::chance::Chance;
-use crate::change::Handover;
+use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{self, Counters, Pipe, PipeSpec, Remains};
 use falaj_sched::label::Label;
@@ -29,6 +30,10 @@ pub(crate) struct Links {
     built: u64,
     /// By flow, what was counted of links that are gone.
     gone: Vec<Counters>,
+    /// By flow with a mask, what that made in links that are gone.
+    of_flows: Vec<Option<Report>>,
+    /// And of flows that they do not have any more.
+    of_the_gone: Counters,
     /// Of the unit that comes next.
     label: Label,
 }
@@ -49,6 +54,8 @@ impl Links {
             id,
             set: Set::new(each, spec.seed, id.0, u32::MAX),
             gone: vec![Counters::default(); model.flows()],
+            of_flows: (0..model.flows()).map(|f| model.report(Some(FlowId(f as u32)), 0)).collect(),
+            of_the_gone: Counters::default(),
             model,
             spec,
             masks,
@@ -107,12 +114,18 @@ fn count(sum: &mut [Counters], pipe: &dyn Pipe) {
 
 impl Pipe for Links {
     fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
-        let (links, gone) = (&mut self.links, &mut self.gone);
+        let (links, gone, of_the_gone) = (&mut self.links, &mut self.gone, &mut self.of_the_gone);
+        let of_flows = &mut self.of_flows;
         let place = self.set.comes(&ids.link, now, |place| {
             let Some(Some(link)) = links.get_mut(place as usize) else { return true };
             let goes = link.until <= now && link.pipe.rests(now);
             if goes {
                 count(gone, link.pipe.as_ref());
+                of_the_gone.add(&link.pipe.of_the_gone());
+                for (f, sum) in of_flows.iter_mut().enumerate() {
+                    let report = link.pipe.report(Some(FlowId(f as u32)), 0);
+                    sum.iter_mut().zip(report).for_each(|(sum, report)| sum.add(report.gone_with_its_link(), None, 0));
+                }
                 links[place as usize] = None;
             }
             goes
@@ -189,7 +202,7 @@ impl Pipe for Links {
     }
 
     fn of_the_gone(&self) -> Counters {
-        let mut sum = Counters::default();
+        let mut sum = self.of_the_gone;
         self.live().for_each(|link| sum.add(&link.pipe.of_the_gone()));
         sum
     }
@@ -215,16 +228,35 @@ impl Pipe for Links {
     }
 
     fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
-        // What its flows are is another matter in each link.
-        flow.is_none().then(|| self.set.report(busiest))
+        let Some(flow) = flow else { return Some(self.set.report(busiest)) };
+        // Those that a flow's mask made in each link, together; links that are gone have left their sums.
+        let mut sum = self.of_flows.get(flow.index())?.clone()?;
+        for (place, link) in self.links.iter().enumerate() {
+            let Some(report) = link.as_ref().and_then(|link| link.pipe.report(Some(flow), busiest)) else { continue };
+            sum.add(report, Some(&self.set.words(place as u32)), busiest);
+        }
+        Some(sum)
     }
 
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let old: Box<dyn Any> = old;
-        let mut old = *old.downcast::<Links>().expect("masks do not change");
-        std::mem::swap(&mut self.set, &mut old.set);
-        self.gone = old.gone;
-        self.gone.resize(self.model.flows(), Counters::default());
+        // Whoever changes a pipe has seen that its links stay those that they are.
+        let mut old = *old.downcast::<Links>().expect("links of other ids begin beside these");
+        self.set.succeed(&mut old.set);
+        self.of_the_gone = old.of_the_gone;
+        for (f, was) in old.gone.iter().enumerate() {
+            match how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))) {
+                Fate::Is(flow) | Fate::PartOf(flow) => self.gone[flow.index()].add(was),
+                Fate::Joins(_) | Fate::Dropped(_) => self.of_the_gone.add(was),
+            }
+        }
+        for (f, was) in old.of_flows.into_iter().enumerate() {
+            if let (Fate::Is(flow), Some(was)) = (how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32))), was)
+                && let Some(Some(sum)) = self.of_flows.get_mut(flow.index())
+            {
+                sum.add(was, None, 0);
+            }
+        }
         self.calendar = Calendar::new(old.links.len().max(1));
         (self.built, self.links) = (old.built, Vec::new());
         for (place, link) in old.links.into_iter().enumerate() {
@@ -241,8 +273,12 @@ impl Pipe for Links {
         self.due()
     }
 
+    fn flatten(self: Box<Self>) -> Flat {
+        unreachable!("only links of the same ids take over from links")
+    }
+
     fn dismantle(self: Box<Self>) -> Remains {
-        unreachable!("masks do not change, and only another kind of pipe dismantles")
+        unreachable!("only links of the same ids take over from links")
     }
 }
 

@@ -8,10 +8,12 @@
 //! | [`stats`] | what is counted of an id |
 //! | `queues` | a pipe in which some flows are many |
 //! | `links` | a pipe that is many |
+//! | `beside` | a pipe whose mask was changed: what waits goes where it is |
 //!
 //! Drivers know flows and pipes by the names in the scenario: what comes out of a
 //! masked one is told under the flow and pipe that it went in by.
 
+pub(crate) mod beside;
 pub(crate) mod links;
 pub mod mask;
 pub(crate) mod queues;
@@ -62,7 +64,14 @@ impl Masks {
         self.link.is_none() && !self.of_flows()
     }
 
-    fn of_flows(&self) -> bool {
+    /// Do both make the same links, as many?
+    pub(crate) fn same_links(&self, other: &Masks) -> bool {
+        let links = |masks: &Masks| masks.link.map(|each| (each.mask, each.most));
+        links(self) == links(other)
+    }
+
+    /// Has a flow one?
+    pub(crate) fn of_flows(&self) -> bool {
         self.flows.iter().any(Option::is_some)
     }
 

@@ -4,8 +4,8 @@
 //! what comes out the flow that the driver knows.
 
 use super::set::{Report, Set};
-use super::{Ids, Masks};
-use crate::change::Handover;
+use super::{Each, Ids, Masks};
+use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{Counters, Pipe, PipeSpec, Remains, plain};
 use falaj_sched::label::Label;
@@ -13,7 +13,6 @@ use falaj_sched::params::Refusals;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
-use std::any::Any;
 
 pub(crate) struct Queues {
     inner: Box<dyn Pipe>,
@@ -22,6 +21,40 @@ pub(crate) struct Queues {
     firsts: Vec<FlowId>,
     /// The ids of each flow that has a mask.
     sets: Vec<Option<Set>>,
+}
+
+/// A pipe without the masks of its flows, and what those had made.
+pub(crate) struct Flat {
+    pub(crate) pipe: Box<dyn Pipe>,
+    pub(crate) masks: Masks,
+    /// By flow.
+    pub(crate) sets: Vec<Option<Set>>,
+}
+
+impl Flat {
+    /// Its pipe, and what becomes of each of its queues where there are these masks and so many flows. An id keeps its
+    /// queue where mask and flow stay and there is one; all others join the first of those that ids share.
+    pub(crate) fn into_others(self, masks: &Masks, flows: usize, how: &Handover) -> (Box<dyn Pipe>, Handover) {
+        let firsts = masks.firsts(flows);
+        let mut fates = Vec::new();
+        for f in 0..self.sets.len() {
+            let fate = how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
+            let (is, first) = (masks.of(fate.flow().index()), firsts[fate.flow().index()].0);
+            let shared = FlowId(first + is.map_or(0, |each| each.most));
+            let was = self.masks.of(f);
+            let same = was.zip(is).filter(|(was, is)| was.mask == is.mask);
+            fates.extend((0..was.map_or(1, Each::places)).map(|place| match (fate, same) {
+                (Fate::Joins(_), _) => Fate::Joins(shared),
+                (Fate::Dropped(_), _) => Fate::Dropped(shared),
+                (_, Some((was, is))) if place < was.most.min(is.most) => Fate::PartOf(FlowId(first + place)),
+                (_, Some((was, is))) if place >= was.most && place - was.most < is.shared() => {
+                    Fate::PartOf(FlowId(shared.0 + place - was.most))
+                }
+                _ => Fate::PartOf(shared),
+            }));
+        }
+        (self.pipe, Handover { flows: fates, drop: how.drop })
+    }
 }
 
 impl Queues {
@@ -161,17 +194,29 @@ impl Pipe for Queues {
         self.sets.get(flow?.index())?.as_ref().map(|set| set.report(busiest))
     }
 
+    fn flatten(self: Box<Self>) -> Flat {
+        Flat { pipe: self.inner, masks: self.masks, sets: self.sets }
+    }
+
     fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
         let from = out.len();
-        let old: Box<dyn Any> = old;
-        // Who changes a pipe has seen that the masks are the same, and flows stand at their end.
-        let mut old = *old.downcast::<Queues>().expect("masks do not change");
-        for (own, old) in self.sets.iter_mut().zip(&mut old.sets) {
-            if own.is_some() {
-                *own = old.take();
+        let mut old = old.flatten();
+        let flows = old.sets.len();
+        let alike = how.flows.is_empty() && (0..flows).all(|f| old.masks.of(f) == self.masks.of(f));
+        let mut changed = None;
+        for (f, before) in old.sets.iter_mut().enumerate() {
+            let fate = how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
+            if let (Fate::Is(is), Some(before)) = (fate, before)
+                && let Some(own) = &mut self.sets[is.index()]
+            {
+                own.succeed(before);
             }
         }
-        let due = self.inner.succeed(old.inner, how, now, out);
+        if !alike {
+            let (pipe, how) = old.into_others(&self.masks, self.firsts.len(), how);
+            (old, changed) = (Flat { pipe, masks: Masks::default(), sets: Vec::new() }, Some(how));
+        }
+        let due = self.inner.succeed(old.pipe, changed.as_ref().unwrap_or(how), now, out);
         self.tell(&mut out[from..]);
         due
     }

@@ -90,6 +90,49 @@ impl Set {
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
     }
 
+    /// Goes on with what another has made: with its ids, as many as there may be, where the mask is the same; else with what
+    /// it has counted. The hash's keys stay, so that ids share with those that they shared with.
+    pub(crate) fn succeed(&mut self, old: &mut Set) {
+        let most = if self.each.mask == old.each.mask { self.each.most } else { 0 };
+        self.keys = old.keys.clone();
+        (self.made, self.gone, self.beyond) = (old.made, old.gone, old.beyond);
+        self.of_gone = old.of_gone;
+        self.last_gone = if most > 0 { std::mem::take(&mut old.last_gone) } else { VecDeque::new() };
+        // Where ids become fewer, those who shared go on together.
+        let shared = old.each.shared() as usize;
+        let keeps = most > 0 && shared <= self.stats.len();
+        for (n, stats) in old.stats[..shared].iter().enumerate() {
+            if keeps { self.stats[n] = *stats } else { self.of_gone.add(stats) }
+        }
+        self.ids = HashMap::with_hasher(self.keys.clone());
+        self.used = old.used.min(most);
+        for place in 0..self.used {
+            self.owners.push(old.owners[place as usize]);
+            self.stats.push(old.stats[shared + place as usize]);
+        }
+        self.free = old.free.iter().copied().filter(|place| *place < most).collect();
+        for Reverse((due, place)) in old.checks.drain() {
+            let id = old.owners[place as usize];
+            if place < most {
+                // Whoever waits for less than before is looked at sooner.
+                self.checks.push(Reverse((due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire), place)));
+                self.ids.extend(old.ids.remove(&id).map(|at| (id, at)));
+            } else {
+                let stats = old.stats[shared + place as usize];
+                self.gone += 1;
+                self.of_gone.add(&stats);
+            }
+        }
+    }
+
+    /// The mask, and an id of it in words; of those that share, that they do.
+    pub(crate) fn words(&self, place: u32) -> String {
+        match self.owners.get(place as usize) {
+            Some(id) if place < self.each.most => self.each.mask.words(id),
+            _ => "shared".to_owned(),
+        }
+    }
+
     fn has_free(&self) -> bool {
         !self.free.is_empty() || self.used < self.each.most
     }
@@ -246,6 +289,33 @@ pub struct Report {
     pub busiest: Vec<(String, Stats)>,
     /// The ids that went last, the very last first.
     pub last_gone: Vec<(String, Stats)>,
+}
+
+impl Report {
+    /// Adds what the same mask made in another link, whose ids are known by its own `name` before theirs; so many of
+    /// the busiest stay.
+    pub(crate) fn add(&mut self, mut other: Report, name: Option<&str>, busiest: usize) {
+        (self.active, self.made) = (self.active + other.active, self.made + other.made);
+        (self.gone, self.beyond) = (self.gone + other.gone, self.beyond + other.beyond);
+        self.total.add(&other.total);
+        self.of_gone.add(&other.of_gone);
+        self.of_shared.add(&other.of_shared);
+        if let Some(name) = name {
+            let named = other.busiest.iter_mut().chain(&mut other.last_gone);
+            named.for_each(|(id, _)| *id = format!("{name}: {id}"));
+        }
+        self.busiest.append(&mut other.busiest);
+        self.busiest.sort_by(|a, b| b.1.bytes.cmp(&a.1.bytes).then_with(|| a.0.cmp(&b.0)));
+        self.busiest.truncate(busiest);
+        self.last_gone.append(&mut other.last_gone);
+        self.last_gone.truncate(LAST);
+    }
+
+    /// The same when the link is gone in which these were.
+    pub(crate) fn gone_with_its_link(self) -> Report {
+        let gone = self.gone + self.active;
+        Report { active: 0, gone, of_gone: self.total, of_shared: Stats::default(), last_gone: Vec::new(), ..self }
+    }
 }
 
 #[cfg(test)]
