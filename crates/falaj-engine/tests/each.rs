@@ -335,7 +335,8 @@ fn other_masks_take_over_what_waits() {
 /// Links for each that come while packets wait, and go: what waits leaves by the link that it is in, what is new by another.
 #[test]
 fn what_waits_leaves_by_its_link_beside_the_new_ones() {
-    let each = Each { mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() }, most: 9, expire: Span::from_secs(1) };
+    let each =
+        Each { mask: Mask { src: Some(Lengths::WHOLE), ..Mask::default() }, most: 9, expire: Span::from_secs(1) };
     let plain = link("drr", Values::default(), Masks::default());
     let many = link("drr", Values::default(), Masks { link: Some(each), flows: vec![] });
     let mut engine = Engine::new(std::slice::from_ref(&plain)).expect("a valid pipe");

@@ -6,8 +6,8 @@ use common::Dice;
 use falaj_engine::account::Account;
 use falaj_engine::change::{Change, Fate};
 use falaj_engine::classifier::{Classifier, Match, Protocol};
-use falaj_engine::engine::Emit;
 use falaj_engine::each::{Each, Mask, Masks};
+use falaj_engine::engine::Emit;
 use falaj_engine::key::Key;
 use falaj_engine::network::{Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited};
 use falaj_engine::pipe::{Counters, PipeSpec};
@@ -328,7 +328,12 @@ fn links_masks_and_rules_change_a_thousand_times_under_load() {
                         if dice.from(0, 1) == 0 {
                             let spec = scene.specs[place as usize].clone();
                             let flows = vec![Fate::Dropped(FlowId(0))];
-                            let change = |way| Change { pipe: PipeId(2 * place + way), spec: spec.clone(), flows: flows.clone(), drop: true };
+                            let change = |way| Change {
+                                pipe: PipeId(2 * place + way),
+                                spec: spec.clone(),
+                                flows: flows.clone(),
+                                drop: true,
+                            };
                             changes.extend([0, 1].map(change));
                         }
                         end.push(place);

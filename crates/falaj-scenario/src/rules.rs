@@ -144,13 +144,7 @@ fn target(value: &Spanned<DeValue<'_>>, scene: &Scene<'_, '_>, problems: &mut Ve
 }
 
 /// A link, or what stands for none.
-fn one(
-    text: &str,
-    at: Range<usize>,
-    whose: &str,
-    links: &[Known],
-    problems: &mut Vec<Problem>,
-) -> Option<Target> {
+fn one(text: &str, at: Range<usize>, whose: &str, links: &[Known], problems: &mut Vec<Problem>) -> Option<Target> {
     match text {
         DROP => return Some(Target::Drop),
         PASS => return Some(Target::Pass),
@@ -224,12 +218,7 @@ fn elsewhere<'a>(
 }
 
 /// Where the entries of a table lead.
-fn targets(
-    read: &Read<'_>,
-    whose: &str,
-    links: &[Known],
-    problems: &mut Vec<Problem>,
-) -> Option<Vec<Option<Target>>> {
+fn targets(read: &Read<'_>, whose: &str, links: &[Known], problems: &mut Vec<Problem>) -> Option<Vec<Option<Target>>> {
     let target = |(text, at): &(&str, Range<usize>)| match *text {
         "" => Some(None),
         text => one(text, at.clone(), whose, links, problems).map(Some),

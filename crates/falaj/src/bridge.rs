@@ -142,7 +142,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.recording.begin(&mut forwarder, &text)?;
     let about = format!("{} {}", args.a, args.b);
     let recording = args.recording.is_wanted();
-    let running = Running { command: "bridge", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
+    let running =
+        Running { command: "bridge", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
     let mut control = Control::open(place.as_deref(), running)?;
     priority::be_punctual(Rank::Link);
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);

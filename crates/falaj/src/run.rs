@@ -239,7 +239,8 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
     let recording = args.recording.is_wanted();
-    let running = Running { command: "run", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
+    let running =
+        Running { command: "run", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
     let mut control = Control::open(place.as_deref(), running)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;

@@ -1082,7 +1082,8 @@ fn links_change(users: &Users) {
         if run.try_wait().expect("a child").is_some() {
             break;
         }
-        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 })) else {
+        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 }))
+        else {
             break;
         };
         assert!(answer["error"].is_null(), "{change:?}: {answer}");

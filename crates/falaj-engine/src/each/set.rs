@@ -115,7 +115,8 @@ impl Set {
             let id = old.owners[place as usize];
             if place < most {
                 // Whoever waits for less than before is looked at sooner.
-                self.checks.push(Reverse((due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire), place)));
+                self.checks
+                    .push(Reverse((due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire), place)));
                 self.ids.extend(old.ids.remove(&id).map(|at| (id, at)));
             } else {
                 let stats = old.stats[shared + place as usize];

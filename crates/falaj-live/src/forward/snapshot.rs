@@ -42,7 +42,8 @@ impl Forwarder {
             counters: self.network.counters(pipe, FlowId(f as u32)),
             active: (active != Time::NEVER).then_some(active),
         };
-        let pipe = |&pipe: &PipeId| self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect();
+        let pipe =
+            |&pipe: &PipeId| self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect();
         Snapshot {
             at: self.clock.now(),
             flows: self.order.iter().map(pipe).collect(),

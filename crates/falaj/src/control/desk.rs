@@ -3,8 +3,8 @@
 use super::Running;
 use super::difference::{WAYS, difference};
 use super::protocol::{
-    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal, Remark, Report,
-    Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
+    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal, Remark,
+    Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
 };
 use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;

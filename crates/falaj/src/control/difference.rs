@@ -75,9 +75,8 @@ pub(super) fn difference(
                 continue;
             };
             let (spec, fates) = (is.pipe(), fates(was, is, drop));
-            let matches = |direction: &Direction| {
-                direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>()
-            };
+            let matches =
+                |direction: &Direction| direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>();
             let sorts = was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
             let other = was.pipe() != spec || !fates.is_empty();
             if other {
@@ -128,7 +127,8 @@ pub(super) fn difference(
         return Ok(Difference { ways, change: None, at: then });
     }
     let named = |PipeId(pipe): PipeId| {
-        let link = |links: &[Link], at: &[u32]| at.iter().position(|&place| place == pipe / 2).map(|n| links[n].name.clone());
+        let link =
+            |links: &[Link], at: &[u32]| at.iter().position(|&place| place == pipe / 2).map(|n| links[n].name.clone());
         let link = link(&after.links, &then).or_else(|| link(&before.links, at)).unwrap_or_default();
         if several { format!("{link} {}", WAYS[pipe as usize % 2].1) } else { WAYS[pipe as usize % 2].1.to_owned() }
     };
