@@ -8,7 +8,7 @@ use falaj_engine::each::{Each, Ids, Mask, Masks, Report};
 use falaj_engine::engine::Unit;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::PipeSpec;
-use falaj_engine::{Engine, Output, PipeId, Unfit};
+use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
