@@ -222,6 +222,8 @@ fn begin(file: &mut DocumentMut, words: &[String]) -> bool {
             let mut first = Table::new();
             first.insert("name", Item::Value(name.as_str().into()));
             let others: Vec<Table> = rules.iter().cloned().collect();
+            // Tables are written by their places in the text, those of one place in order.
+            first.set_position(others.first().and_then(Table::position));
             rules.clear();
             std::iter::once(first).chain(others).for_each(|rule| rules.push(rule));
             true
