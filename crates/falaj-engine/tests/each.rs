@@ -127,9 +127,9 @@ fn packets_are_conserved_in_order_and_however_polled() {
             let total = report.total;
             assert_eq!((total.packets(), total.dropped + total.lost), (sent, dropped), "seed {seed}: {report:?}");
             // Of a flow, so many in each link.
-            let links = spec.masks.link.filter(|_| flow.is_some()).map_or(1, |each| u64::from(each.places()));
+            let pipes = spec.masks.link.filter(|_| flow.is_some()).map_or(1, |each| u64::from(each.places()));
             assert_eq!(report.made - report.gone, report.active);
-            assert!(report.active <= links * u64::from(report.most));
+            assert!(report.active <= pipes * u64::from(report.most));
             gone += report.gone;
             beyond += report.beyond;
             links += u64::from(flow.is_none());
