@@ -148,7 +148,7 @@ pub fn to_loopback(
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
                 // Loopback carries it over IPv4: the payload makes up for the shorter header.
-                sending.payload += LONGER_BY;
+                sending.headers -= LONGER_BY as i32;
             }
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();

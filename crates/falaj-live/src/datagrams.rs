@@ -12,7 +12,10 @@ use falaj_engine::calendar::Calendar;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
-use falaj_traffic::source::{Model, Source, SourceSpec};
+use falaj_traffic::source::chain::Chain;
+use falaj_traffic::source::frames::Frames;
+use falaj_traffic::source::size::Sizes;
+use falaj_traffic::source::{Lasting, Model, Source, SourceSpec};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 use serde::{Deserialize, Serialize};
@@ -49,8 +52,8 @@ pub struct Sending {
     pub source: u32,
     /// The flow that it feeds.
     pub flow: FlowKey,
-    /// Bytes of payload in each datagram.
-    pub payload: u32,
+    /// So many bytes of a packet's length are not the datagram's payload.
+    pub headers: i32,
     /// Sent from here.
     pub from: SocketAddr,
     /// Sent to there.
@@ -62,12 +65,12 @@ pub struct Sending {
 }
 
 /// [`SourceSpec`] as it goes between processes.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Traffic {
     /// Bits per second.
     pub rate: u64,
     /// Bytes.
-    pub size: u32,
+    pub sizes: Sizes,
     /// Nanoseconds.
     pub start: u64,
     /// Nanoseconds.
@@ -77,14 +80,18 @@ pub struct Traffic {
 }
 
 /// [`Model`] as it goes between processes.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TrafficModel {
     /// Exponential gaps.
     Poisson,
     /// Equal gaps.
     Cbr,
-    /// Mean times on and off, in nanoseconds.
-    OnOff(u64, u64),
+    /// Mean times on and off, in nanoseconds, and the shape where they are Pareto's.
+    OnOff(u64, u64, Option<f64>),
+    /// As a chain says.
+    Markovian(Chain),
+    /// Frames of video.
+    Video(Frames),
 }
 
 impl From<SourceSpec> for Traffic {
@@ -92,9 +99,17 @@ impl From<SourceSpec> for Traffic {
         let model = match spec.model {
             Model::Poisson => TrafficModel::Poisson,
             Model::Cbr => TrafficModel::Cbr,
-            Model::OnOff { on, off } => TrafficModel::OnOff(on.0, off.0),
+            Model::OnOff { on, off, law } => {
+                let shape = match law {
+                    Lasting::Pareto(shape) => Some(shape),
+                    Lasting::Exponential => None,
+                };
+                TrafficModel::OnOff(on.0, off.0, shape)
+            }
+            Model::Markovian(chain) => TrafficModel::Markovian(chain),
+            Model::Video(frames) => TrafficModel::Video(frames),
         };
-        Traffic { rate: spec.rate.0, size: spec.size, start: spec.start.0, stop: spec.stop.0, model }
+        Traffic { rate: spec.rate.0, sizes: spec.sizes, start: spec.start.0, stop: spec.stop.0, model }
     }
 }
 
@@ -103,9 +118,14 @@ impl From<Traffic> for SourceSpec {
         let model = match t.model {
             TrafficModel::Poisson => Model::Poisson,
             TrafficModel::Cbr => Model::Cbr,
-            TrafficModel::OnOff(on, off) => Model::OnOff { on: Span(on), off: Span(off) },
+            TrafficModel::OnOff(on, off, shape) => {
+                let law = shape.map_or(Lasting::Exponential, Lasting::Pareto);
+                Model::OnOff { on: Span(on), off: Span(off), law }
+            }
+            TrafficModel::Markovian(chain) => Model::Markovian(chain),
+            TrafficModel::Video(frames) => Model::Video(frames),
         };
-        SourceSpec { model, rate: Rate(t.rate), size: t.size, start: Time(t.start), stop: Time(t.stop) }
+        SourceSpec { model, rate: Rate(t.rate), sizes: t.sizes, start: Time(t.start), stop: Time(t.stop) }
     }
 }
 
@@ -206,21 +226,26 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
     let mut reports: Vec<SentReport> =
         plan.sends.iter().map(|s| SentReport { flow: s.flow, ..SentReport::default() }).collect();
     let mut sources: Vec<Source> =
-        plan.sends.iter().map(|s| Source::new(s.traffic.into(), plan.seed, s.source.into())).collect();
+        plan.sends.iter().map(|s| Source::new(s.traffic.clone().into(), plan.seed, s.source.into())).collect();
     let mut instants = Calendar::new(sources.len());
-    for (i, source) in sources.iter_mut().enumerate() {
-        instants.set(i, source.next().unwrap_or(Time::NEVER));
+    // The lengths of the packets that come next.
+    let mut sizes = vec![0; sources.len()];
+    for i in 0..sources.len() {
+        advance(&mut sources[i], &mut sizes[i], i, &mut instants);
     }
     let mut late = vec![Meter::new(); plan.sends.len()];
     // What each socket sends its datagrams with; sources may share one.
     let mut bits: BTreeMap<SocketAddr, u8> = BTreeMap::new();
-    let mut payload = vec![0; plan.sends.iter().map(|s| s.payload as usize).max().unwrap_or(0).max(HEADER)];
+    // As long as any datagram may be.
+    let mut payload = vec![0; 65_536];
     payload[..4].copy_from_slice(&MAGIC.to_le_bytes());
     while let Some((i, at)) = instants.first() {
         if at >= end {
             break;
         }
-        instants.set(i, sources[i].next().unwrap_or(Time::NEVER));
+        let length = i64::from(sizes[i]) - i64::from(plan.sends[i].headers);
+        let length = (length.max(0) as usize).clamp(HEADER, payload.len());
+        advance(&mut sources[i], &mut sizes[i], i, &mut instants);
         sleep_until(&clock, at);
         let now = clock.now();
         if now >= end {
@@ -237,7 +262,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         if bits.insert(sending.from, sending.ecn).unwrap_or(0) != sending.ecn {
             set_ecn(socket, sending)?;
         }
-        match socket.send_to(&payload[..sending.payload as usize], sending.to) {
+        match socket.send_to(&payload[..length], sending.to) {
             Ok(_) => reports[i].datagrams += 1,
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => {
                 reports[i].refused += 1
@@ -251,6 +276,13 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         report.late_p99 = late.quantile(0.99).map(|s| s.0);
     }
     Ok(reports)
+}
+
+/// The source's next packet.
+fn advance(source: &mut Source, size: &mut u32, number: usize, instants: &mut Calendar) {
+    let next = source.next();
+    *size = next.map_or(0, |packet| packet.bytes);
+    instants.set(number, next.map_or(Time::NEVER, |packet| packet.at));
 }
 
 /// From now on datagrams of this socket have these ECN bits.

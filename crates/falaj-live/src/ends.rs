@@ -55,14 +55,14 @@ pub fn plan(scenario: &Scenario, link: usize) -> Result<[EndPlan; 2], Unreachabl
             return Err(Unreachable { source: source.name.clone(), why });
         }
         let (from, to) = addresses(source, direction, i as u16)?;
-        let payload = payload(source, direction, from.is_ipv6())?;
+        let headers = headers(source, direction, from.is_ipv6())?;
         let flow = FlowKey { pipe: pipe_of(source.towards), flow: source.flow as u32 };
         let source_id = i as u32;
         let near = from_end(source.towards);
         plans[near.index()].sends.push(Sending {
             source: source_id,
             flow,
-            payload,
+            headers,
             from,
             to,
             traffic: source.spec().into(),
@@ -92,17 +92,17 @@ pub fn drain(link: &Link) -> falaj_sched::time::Span {
     of(&link.up).max(of(&link.down)).min(Span::from_secs(5)) + Span::from_millis(200)
 }
 
-/// Bytes of UDP payload that make a packet of the source's size.
-fn payload(source: &Source, direction: &Direction, v6: bool) -> Result<u32, Unreachable> {
-    direction
-        .account
-        .udp_payload(source.size)
-        .and_then(|bytes| bytes.checked_sub(if v6 { LONGER_BY } else { 0 }))
-        .filter(|&bytes| bytes >= HEADER as u32)
-        .ok_or_else(|| Unreachable {
+/// So many bytes of a packet's length are not the payload of a UDP datagram.
+fn headers(source: &Source, direction: &Direction, v6: bool) -> Result<i32, Unreachable> {
+    let smallest = source.spec().smallest();
+    let longer = if v6 { LONGER_BY } else { 0 };
+    let payload = direction.account.udp_payload(smallest).and_then(|bytes| bytes.checked_sub(longer));
+    payload.filter(|&bytes| bytes >= HEADER as u32).map(|bytes| smallest as i32 - bytes as i32).ok_or_else(|| {
+        Unreachable {
             source: source.name.clone(),
-            why: format!("{} B are too few for a datagram with its {HEADER} B of number and time stamp", source.size),
-        })
+            why: format!("{smallest} B are too few for a datagram with its {HEADER} B of number and time stamp"),
+        }
+    })
 }
 
 /// Addresses and ports that the direction's rules put in the source's flow.
@@ -119,7 +119,7 @@ fn addresses(source: &Source, direction: &Direction, number: u16) -> Result<(Soc
         };
         for (sport, dport) in ports(rule, number) {
             let ends = [SocketAddr::new(pair[0], sport), SocketAddr::new(pair[1], dport)];
-            let length = direction.account.to_ip(source.size);
+            let length = direction.account.to_ip(source.spec().largest());
             let key = Key::of_ordinary(Protocol::UDP, ends[0], ends[1], length);
             if rules.flow_of(&key) == Some(FlowId(source.flow as u32)) {
                 return Ok((ends[0], ends[1]));

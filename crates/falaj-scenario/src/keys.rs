@@ -63,6 +63,12 @@ pub enum Holds {
     Overhead,
     /// Numbers of packets; see [`crate::parse_numbers`].
     Numbers,
+    /// Sizes of packets; see [`crate::parse_sizes`].
+    Sizes,
+    /// A number with a point.
+    Decimal,
+    /// A list of lists of numbers.
+    Rows,
     /// The name of a file, beside the scenario's.
     File,
     /// A table with these keys, or a list of such tables.
@@ -779,6 +785,12 @@ pub const LOOKED_UP: &[Key] = &[key(
 /// The most sources of one `[traffic.NAME]`: as many addresses as 100.64.0.0/10 has, less a few.
 pub const SOURCES_MAX: u64 = 4_000_000;
 
+/// A state of `model = "mmpp"`.
+pub const STATE: &[Key] = &[
+    key("rate", Holds::FiniteRate, Otherwise("nothing is sent"), "mean rate in this state"),
+    key("stay", Holds::PositiveSpan, Required, "how long it lasts in the mean"),
+];
+
 /// `[traffic.NAME]`.
 pub const TRAFFIC: &[Key] = &[
     key("link", Holds::LinkName, Otherwise("the only link, or as the rules say"), "the link it passes"),
@@ -797,14 +809,47 @@ pub const TRAFFIC: &[Key] = &[
     ),
     key(
         "model",
-        Holds::Value(Kind::Choice(&["poisson", "cbr", "on-off"])),
+        Holds::Value(Kind::Choice(&["poisson", "cbr", "on-off", "pareto-on-off", "mmpp", "map", "mpeg"])),
         Required,
-        "gaps between packets: exponential, constant, or constant in bursts with exponential lengths and pauses",
+        "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses are exponential, or Pareto's; \
+         as states with a rate each say, or as a Markovian process; or frames of video",
     ),
-    key("rate", Holds::FiniteRate, Required, "mean rate, as the link accounts bytes; of `on-off` the rate while on"),
-    key("size", Holds::Value(Kind::Bytes), Required, "size of every packet, as the link accounts bytes"),
-    key("on", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean length of a burst; for `on-off` alone"),
-    key("off", Holds::PositiveSpan, Otherwise("required by `on-off`"), "mean pause between bursts; for `on-off` alone"),
+    key(
+        "rate",
+        Holds::FiniteRate,
+        Otherwise("required but by `mmpp` and `map`, which have rates of their own"),
+        "mean rate, as the link accounts bytes; of `on-off` and `pareto-on-off` the rate while on",
+    ),
+    key(
+        "size",
+        Holds::Sizes,
+        Required,
+        "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the largest packet, in which \
+         larger frames are divided",
+    ),
+    key("on", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean length of a burst"),
+    key("off", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean pause between bursts"),
+    key(
+        "shape",
+        Holds::Decimal,
+        Otherwise("required by `pareto-on-off`"),
+        "how long the longest bursts are, from above 1 to 10; many sources together are self-similar below 2",
+    ),
+    key(
+        "states",
+        Holds::Tables(STATE),
+        Otherwise("required by `mmpp`"),
+        "the states of `mmpp`, which follow each other at random",
+    ),
+    key("d0", Holds::Rows, Otherwise("required by `map`"), "moves a second between states without a packet, in rows"),
+    key("d1", Holds::Rows, Otherwise("required by `map`"), "the same with one"),
+    key("pattern", Holds::Name, Otherwise("IPBBPBBPBB"), "the frames of a group of pictures, for `mpeg`"),
+    key(
+        "frames",
+        Holds::Value(Kind::Choice(&["exponential", "lognormal"])),
+        Otherwise("exponential"),
+        "how sizes of frames are spread, for `mpeg`",
+    ),
     key(
         "sources",
         Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),

@@ -47,6 +47,7 @@
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod capacity;
 mod diagnostics;
 mod dist;
@@ -88,5 +89,5 @@ pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{
     RATE_MAX, Unreadable, parse_limit, parse_mtu, parse_numbers, parse_overhead, parse_probability, parse_rate,
-    parse_size, parse_span,
+    parse_size, parse_sizes, parse_span,
 };

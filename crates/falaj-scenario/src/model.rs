@@ -15,6 +15,7 @@ use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, Entry};
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, SourceSpec};
 
 /// A whole file.
@@ -179,7 +180,7 @@ pub enum Towards {
 }
 
 /// A source of traffic.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// Its name.
     pub name: String,
@@ -196,9 +197,9 @@ pub struct Source {
     pub model: Model,
     /// Mean rate, of [`Model::OnOff`] while on; finite. Counted as the link accounts.
     pub rate: Rate,
-    /// Size of every packet as the link accounts it; a UDP datagram over IPv4
-    /// of that size exists, fits the link, and holds [`crate::STAMP`] bytes.
-    pub size: u32,
+    /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4
+    /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest counts alone.
+    pub sizes: Sizes,
     /// So many sources alike, each with an address of its own; at least 1.
     pub sources: u32,
     /// When it begins.
@@ -218,9 +219,9 @@ impl Source {
     /// The source without its names.
     pub fn spec(&self) -> SourceSpec {
         SourceSpec {
-            model: self.model,
+            model: self.model.clone(),
             rate: self.rate,
-            size: self.size,
+            sizes: self.sizes.clone(),
             start: self.start,
             stop: self.stop.unwrap_or(Time::NEVER),
         }

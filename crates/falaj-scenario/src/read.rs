@@ -10,6 +10,7 @@ use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
 use falaj_sched::params::{Kind, Param, Value};
 use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_traffic::source::size::Sizes;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -26,6 +27,9 @@ pub(crate) enum Datum<'a> {
     /// Each with its place.
     Names(Vec<(&'a str, Range<usize>)>),
     Numbers(Vec<RangeInclusive<u64>>),
+    Sizes(Sizes),
+    Decimal(f64),
+    Rows(Vec<Vec<f64>>),
     Signed(i32),
     /// A table or what stands in its place; the caller knows what is in it.
     Table(&'a DeTable<'a>),
@@ -279,6 +283,9 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
         (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
         (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
+        (Holds::Sizes, DeValue::String(text)) => units::parse_sizes(text).map(Datum::Sizes),
+        (Holds::Decimal, DeValue::Integer(_) | DeValue::Float(_)) => number(value.get_ref()).map(Datum::Decimal),
+        (Holds::Rows, DeValue::Array(array)) => return rows(key, array, &at, problems).map(Datum::Rows),
         (Holds::Brief(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
         (Holds::Brief([first, ..]), _) => return datum(&Key { name: key.name, ..*first }, value, problems),
         (Holds::Rules, DeValue::String(text)) => {
@@ -324,6 +331,53 @@ fn rules(
     // All of them first, to find all that is wrong.
     let all: Option<Vec<Vec<Match>>> = read.collect::<Vec<_>>().into_iter().collect();
     Some(all?.concat())
+}
+
+/// A number with a point or without.
+fn number(value: &DeValue<'_>) -> Result<f64, Unreadable> {
+    let read = match value {
+        DeValue::Integer(n) => i64::from_str_radix(n.as_str(), n.radix()).ok().map(|n| n as f64),
+        DeValue::Float(n) => n.as_str().parse::<f64>().ok(),
+        _ => None,
+    };
+    let finite = read.filter(|n| n.is_finite());
+    finite.ok_or_else(|| Unreadable::new("that is no number that can be reckoned with", "write one such as `1.5`"))
+}
+
+fn rows(
+    key: &Key,
+    array: &[Spanned<DeValue<'_>>],
+    at: &Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<Vec<Vec<f64>>> {
+    if array.is_empty() {
+        problems.push(at_value(key, Unreadable::new("an empty list says nothing", "write a row for each state"), at));
+        return None;
+    }
+    let mut whole = true;
+    let mut wrong = |error: Unreadable, at: Range<usize>| {
+        problems.push(at_value(key, error, &at));
+        whole = false;
+    };
+    let mut rows = Vec::new();
+    for row in array {
+        let DeValue::Array(row) = row.get_ref() else {
+            wrong(mistyped(key, row.get_ref()), row.span());
+            continue;
+        };
+        let mut numbers = Vec::new();
+        for item in row.iter() {
+            match item.get_ref() {
+                DeValue::Integer(_) | DeValue::Float(_) => match number(item.get_ref()) {
+                    Ok(n) => numbers.push(n),
+                    Err(error) => wrong(error, item.span()),
+                },
+                other => wrong(mistyped(key, other), item.span()),
+            }
+        }
+        rows.push(numbers);
+    }
+    whole.then_some(rows)
 }
 
 fn tables<'a>(
@@ -396,6 +450,9 @@ fn advice(key: &Key) -> String {
         Holds::Value(Kind::Probability) => ("a probability in quotes", "\"1%\""),
         Holds::Overhead => ("a size in quotes", "\"-14B\""),
         Holds::Numbers => ("numbers of packets in quotes", "\"3, 10-12\""),
+        Holds::Sizes => ("sizes in quotes", "\"1500B\""),
+        Holds::Decimal => return "write a number without quotes, as in `1.5`".into(),
+        Holds::Rows => return "write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`".into(),
         Holds::File => ("the path of a file in quotes", "\"wifi.dist\""),
         Holds::Brief([first, ..]) => return advice(first),
         Holds::Value(Kind::Count { min, max }) => {

@@ -198,6 +198,11 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Value(Kind::Probability) => "a probability in percent, `0.1%`".into(),
         Holds::Overhead => format!("a size, which may be negative; {SIZE_UNITS}"),
         Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
+        Holds::Sizes => {
+            format!("a size, `500B`, a range, `80B-740B`, or a mix, `74B x 7, 590B x 4, 1514B x 1`; {SIZE_UNITS}")
+        }
+        Holds::Decimal => "a number".into(),
+        Holds::Rows => "a list of lists of numbers".into(),
         Holds::File => "the path of a file, from where the scenario lies".into(),
         Holds::Brief(keys) => {
             let names = nearest::list(keys.iter().map(|k| k.name));
@@ -257,6 +262,9 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::Value(Kind::Probability) => "1%",
         Holds::Overhead => "-14B",
         Holds::Numbers => "3, 10-12",
+        Holds::Sizes => "1500B",
+        Holds::Decimal => return "1.5".into(),
+        Holds::Rows => return "[[-3, 1], [2, -4]]".into(),
         Holds::File => "wifi.dist",
         Holds::Brief([first, ..]) => return sample(first, discipline),
         Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),

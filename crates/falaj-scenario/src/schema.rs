@@ -92,6 +92,11 @@ fn property(key: &Key) -> Value {
         }
         Holds::Overhead => text(pattern::OVERHEAD),
         Holds::Numbers => text(pattern::NUMBERS),
+        Holds::Sizes => text(pattern::SIZES),
+        Holds::Decimal => json!({ "type": "number" }),
+        Holds::Rows => {
+            json!({ "type": "array", "items": { "type": "array", "items": { "type": "number" } }, "minItems": 1 })
+        }
         Holds::Brief(inner) => {
             let brief = inner.first().map_or(json!(true), property);
             json!({ "anyOf": [brief, table(inner)] })

@@ -1,5 +1,6 @@
 //! Reads sources of traffic.
 
+use crate::arrivals::{self, Sends};
 use crate::diagnostics::Problem;
 use crate::keys;
 use crate::link::Known;
@@ -13,10 +14,9 @@ use falaj_engine::classifier::{Match, Net, Protocol, Version};
 use falaj_engine::key::{Key, Macs};
 use falaj_engine::term::{Literal, Term};
 use falaj_sched::label::Ecn;
-use falaj_sched::params::{Value, Values};
+use falaj_sched::params::Values;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
-use falaj_traffic::source::Model;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
 use toml::de::DeTable;
@@ -50,12 +50,14 @@ pub(crate) fn source<'a>(
                 }
             }
             Got::Given(Datum::Rules(rules)) => headers = Some(rules),
-            Got::Absent => {}
+            // They are read with the model.
+            Got::Given(Datum::Sizes(_) | Datum::Decimal(_) | Datum::Rows(_) | Datum::Tables(_)) | Got::Absent => {}
             _ => whole = false,
         }
     }
     let [(_, link_name), (_, flow_name)] = named;
-    let model = model(&fields, &given, problems);
+    let sends = arrivals::sends(&fields, &given, problems);
+    let video = given.choice("model") == Some("mpeg");
     let times = times(&fields, &given, duration, problems);
     let towards = if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
 
@@ -66,13 +68,14 @@ pub(crate) fn source<'a>(
     }
     if link_name.is_none() && !rules?.is_empty() {
         let way = way_of_rules(rules?, headers.as_deref(), towards, (links, &fields), problems)?;
-        let size = given.bytes("size")?;
-        let size = fitting(size, way.direction(links, towards)?, &links[way.link].name, &fields, problems)?;
-        let Some(Value::Rate(rate)) = given.get("rate") else { return None };
+        let direction = way.direction(links, towards)?;
+        if !arrivals::fit(direction, &links[way.link].name, &fields, video, problems) {
+            return None;
+        }
+        let sends = sends?;
         let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
-        let ((start, stop), model) = (times?, model?);
-        let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
-        let length = way.direction(links, towards)?.account.to_ip(size);
+        let (start, stop) = times?;
+        let length = direction.account.to_ip(sends.sizes.most());
         let Way { link, flow, key } = way;
         // What `ecn` says are the lowest bits of the type of service; `headers` may say them too.
         let tos = match ecn(&given) {
@@ -81,7 +84,8 @@ pub(crate) fn source<'a>(
         };
         let ecn = tos.map_or(Ecn::Not, Ecn::from_bits);
         let (name, key) = (name.to_owned(), Some(Key { length: Some(length), tos, ..key }));
-        let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
+        let Sends { model, rate, sizes, at } = sends;
+        let source = Source { name, link, flow, towards, key, model, rate, sizes, sources, start, stop, ecn };
         return whole.then_some((source, at));
     }
     if let Some(field) = fields.field("headers") {
@@ -94,10 +98,11 @@ pub(crate) fn source<'a>(
     }
     let link = pick("link", link_name, links.iter().map(|k| k.name.as_str()), "", &fields, problems)?;
     let known = &links[link];
-    let size = match (given.bytes("size"), &known.link) {
-        (Some(size), Some(link)) => fitting(size, link.direction(towards), &known.name, &fields, problems),
-        _ => None,
-    };
+    let fits = known
+        .link
+        .as_ref()
+        .is_some_and(|link| arrivals::fit(link.direction(towards), &known.name, &fields, video, problems));
+    let sends = sends.filter(|_| fits);
     if !sure("flow") || !sure("direction") {
         return None;
     }
@@ -105,13 +110,11 @@ pub(crate) fn source<'a>(
     let of = format!(" of link {}", quoted(&known.name));
     let flow = pick("flow", flow_name, names.iter().map(String::as_str), &of, &fields, problems)?;
 
-    let Some(Value::Rate(rate)) = given.get("rate") else { return None };
     let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
-    let ((start, stop), model, size) = (times?, model?, size?);
+    let ((start, stop), Sends { model, rate, sizes, at }) = (times?, sends?);
     let ecn = ecn(&given);
-    let at = fields.field("rate").map_or(fields.at.clone(), |f| f.at.clone());
     let (name, key) = (name.to_owned(), None);
-    let source = Source { name, link, flow, towards, key, model, rate, size, sources, start, stop, ecn };
+    let source = Source { name, link, flow, towards, key, model, rate, sizes, sources, start, stop, ecn };
     whole.then_some((source, at))
 }
 
@@ -289,33 +292,6 @@ fn pick<'n>(
     }
 }
 
-fn model(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Problem>) -> Option<Model> {
-    let model = given.choice("model")?;
-    if model == "on-off" {
-        let mut mean = |name: &str| {
-            let span = given.span(name);
-            if span.is_none() && !fields.means(name) {
-                let why = format!("{} lacks `{name}`, which `on-off` needs", fields.what);
-                problems.push(
-                    Problem::error(fields.at.clone(), why).help(format!("write its mean, as in `{name} = \"100ms\"`")),
-                );
-            }
-            span
-        };
-        let (on, off) = (mean("on"), mean("off"));
-        return Some(Model::OnOff { on: on?, off: off? });
-    }
-    for name in ["on", "off"] {
-        if let Some(field) = fields.field(name) {
-            let why = format!("`{name}` is for `model = \"on-off\"`, and this is `{model}`");
-            problems.push(
-                Problem::error(field.name_at.clone(), why).help(format!("leave `{name}` away, or change the model")),
-            );
-        }
-    }
-    Some(if model == "cbr" { Model::Cbr } else { Model::Poisson })
-}
-
 fn times(
     fields: &Fields<'_>,
     given: &Values,
@@ -341,32 +317,4 @@ fn times(
         );
     }
     Some((Time(start.0), given.span("stop").map(|s| Time(s.0))))
-}
-
-/// `size`, if a datagram of that size can carry the stamp and fits the link.
-fn fitting(
-    size: u64,
-    direction: &crate::Direction,
-    link: &str,
-    fields: &Fields<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<u32> {
-    let (account, mtu) = (direction.account, direction.mtu);
-    let (least, most) = (account.from_udp(STAMP), account.largest(mtu));
-    if (u64::from(least)..=u64::from(most)).contains(&size) {
-        return u32::try_from(size).ok();
-    }
-    let at = fields.field("size").map_or(fields.at.clone(), |f| f.at.clone());
-    let layer = account.name();
-    problems.push(if size < least.into() {
-        Problem::error(
-            at,
-            format!("`size`: {size}B has no room for the {STAMP} bytes by which packets are known again"),
-        )
-        .help(format!("at least `{least}B`, since link {} accounts `{layer}`", quoted(link)))
-    } else {
-        Problem::error(at, format!("`size`: {size}B is more than link {} carries", quoted(link)))
-            .help(format!("at most `{most}B`: its mtu of {mtu}B, accounted at `{layer}`"))
-    });
-    None
 }

@@ -10,6 +10,7 @@ use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
+use falaj_traffic::source::size::Sizes;
 use std::fmt;
 use std::ops::{Range, RangeInclusive};
 
@@ -71,6 +72,18 @@ pub(crate) mod pattern {
     pub(crate) const PROBABILITY: &str = quantity!("%");
     pub(crate) const OVERHEAD: &str = concat!(r"^\s*-?\s*[0-9]+(\.[0-9]+)?\s*(", size!(), r")\s*$");
     pub(crate) const NUMBERS: &str = r"^\s*[0-9]+\s*(-\s*[0-9]+\s*)?(,\s*[0-9]+\s*(-\s*[0-9]+\s*)?)*$";
+    macro_rules! sizes {
+        () => {
+            concat!(
+                r"\s*[0-9]+(\.[0-9]+)?\s*(",
+                size!(),
+                r")\s*(-\s*[0-9]+(\.[0-9]+)?\s*(",
+                size!(),
+                r")\s*|[x*]\s*[0-9]+\s*)?"
+            )
+        };
+    }
+    pub(crate) const SIZES: &str = concat!("^", sizes!(), "(,", sizes!(), ")*$");
     pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
 }
 
@@ -143,6 +156,50 @@ pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
     let (number, unit) = split(text, "1500B")?;
     let bytes = size_unit(unit).ok_or_else(|| size_unit_error(text, &number, unit))?;
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
+}
+
+/// Reads sizes of packets: `500B`, from `80B-740B` each as often, or a mix with how often each comes,
+/// `74B x 7, 590B x 4, 1514B x 1`.
+///
+/// # Errors
+/// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a range, or more than a million times.
+pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
+    let bytes = |part: &str| {
+        let bytes = parse_size(part)?;
+        u32::try_from(bytes).ok().filter(|b| *b > 0).ok_or_else(|| {
+            Unreadable::new(
+                format!("{} is out of range", quoted(part.trim())),
+                "write a size above zero, and below 4GiB",
+            )
+        })
+    };
+    let example = "write a mix as in `74B x 7, 590B x 4, 1514B x 1`";
+    let parts: Vec<&str> = text.split(',').collect();
+    if let [one] = parts[..]
+        && !one.contains(['x', '*'])
+    {
+        let Some((least, most)) = one.split_once('-').filter(|(least, _)| !least.trim().is_empty()) else {
+            return bytes(one).map(Sizes::Fixed);
+        };
+        let (from, to) = (bytes(least)?, bytes(most)?);
+        if to < from {
+            let what = format!("{} ends before it begins", quoted(one.trim()));
+            return Err(Unreadable::new(what, format!("write `{to}B-{from}B`")));
+        }
+        return Ok(if from == to { Sizes::Fixed(from) } else { Sizes::Uniform(from, to) });
+    }
+    let part = |part: &str| {
+        let (size, times) = part.split_once(['x', '*']).unwrap_or((part, "1"));
+        let often = times.trim().parse::<u32>().ok().filter(|n| (1..=1_000_000).contains(n));
+        let often = often.ok_or_else(|| {
+            Unreadable::new(
+                format!("{} is not how often a size comes", quoted(times.trim())),
+                format!("{example}; 1 to 1000000"),
+            )
+        })?;
+        Ok((bytes(size)?, often))
+    };
+    parts.into_iter().map(part).collect::<Result<Vec<_>, _>>().map(Sizes::Mix)
 }
 
 /// Reads the size of a link's largest IP packet: `1500B`, `9kB`.

@@ -277,7 +277,7 @@ const HEADERS: f64 = 10.0;
 /// but not as payload with headers around it; or that does not fit by its
 /// headers alone. The sources share the direction whose account this is.
 pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Option<Headers> {
-    let size = sources.first()?.size;
+    let size = sources.first()?.sizes.most();
     if limit.is_unlimited() || limit.0 == 0 {
         return None;
     }
@@ -289,8 +289,13 @@ pub(crate) fn headers(sources: &[&Source], account: Account, limit: Rate) -> Opt
         })
     };
     let written = sum(&|_| Some((1, 1)))?;
-    let payload = sum(&|s| Some((account.udp_payload(s.size)?, s.size)))?;
-    let around = sum(&|s| Some((account.from_udp(s.size), s.size)))?;
+    // Of sizes that differ, what headers are to the mean one.
+    let mean = |s: &Source| {
+        let (bytes, times) = s.spec().mean_size();
+        (bytes / times.max(1)) as u32
+    };
+    let payload = sum(&|s| Some((account.udp_payload(mean(s))?, mean(s))))?;
+    let around = sum(&|s| Some((account.from_udp(mean(s)), mean(s))))?;
     let fits = written <= limit.0;
     let (other, added) = if fits {
         (around, around as f64 / written.max(1) as f64)

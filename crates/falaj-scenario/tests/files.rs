@@ -16,7 +16,8 @@ use falaj_sched::probability::Probability;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
-use falaj_traffic::source::Model;
+use falaj_traffic::source::size::Sizes;
+use falaj_traffic::source::{Lasting, Model};
 use std::sync::Arc;
 
 fn read(text: &str) -> (Scenario, Diagnostics) {
@@ -89,10 +90,14 @@ fn a_whole_file() {
     assert_eq!((up.seed, down.seed), (7, 7));
 
     let [voice, bulk] = scenario.traffic.as_slice() else { panic!("two sources") };
-    assert_eq!((voice.link, voice.flow, voice.towards, voice.model), (0, 0, Towards::Up, Model::Poisson));
-    assert_eq!((voice.rate, voice.size, voice.start, voice.stop), (Rate::from_mbit(50), 500, Time::ZERO, None));
+    assert_eq!((voice.link, voice.flow, voice.towards, voice.model.clone()), (0, 0, Towards::Up, Model::Poisson));
+    assert_eq!(
+        (voice.rate, voice.sizes.clone(), voice.start, voice.stop),
+        (Rate::from_mbit(50), Sizes::Fixed(500), Time::ZERO, None)
+    );
     assert_eq!((bulk.flow, bulk.towards), (1, Towards::Down));
-    assert_eq!(bulk.model, Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90) });
+    let law = Lasting::Exponential;
+    assert_eq!(bulk.model, Model::OnOff { on: Span::from_millis(10), off: Span::from_millis(90), law });
     assert_eq!((bulk.start, bulk.stop), (Time(1_000_000_000), Some(Time(2_500_000_000))));
 }
 
@@ -215,7 +220,7 @@ fn a_direction_may_stand_for_itself() {
     assert_eq!(link.up.setup.flows[0].values.bytes("quantum"), None, "a default in words is left to the discipline");
     assert_eq!(link.up.setup.flows[1].values.bytes("quantum"), Some(3000));
     assert_eq!(link.up.flows[1].matches.len(), 2);
-    assert_eq!((scenario.traffic[0].flow, scenario.traffic[0].size), (0, 9014));
+    assert_eq!((scenario.traffic[0].flow, &scenario.traffic[0].sizes), (0, &Sizes::Fixed(9014)));
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn check(text: &str) {
             for source in &scenario.traffic {
                 let direction = scenario.links[source.link].direction(source.towards);
                 assert!(source.flow < direction.flows.len());
-                let payload = direction.account.udp_payload(source.size).expect("a datagram");
+                let payload = direction.account.udp_payload(source.spec().smallest()).expect("a datagram");
                 assert!(payload >= falaj_scenario::STAMP);
                 assert!(payload + 28 <= direction.mtu);
             }

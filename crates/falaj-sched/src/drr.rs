@@ -22,7 +22,7 @@ pub const ENTRY: Entry = Entry {
     kind: "drr",
     doc: "deficit round robin: shares in proportion to the quanta, O(1)",
     source: "Shreedhar and Varghese 1995",
-    scheduler: &[],
+    scheduler: &[QUANTA],
     flow: &[QUANTUM],
 };
 
@@ -32,6 +32,15 @@ pub(crate) const QUANTUM: Param = Param {
     kind: Kind::Bytes,
     default: Some("one packet of the largest size"),
     doc: "bytes that a visit adds to the flow's deficit",
+};
+
+/// Whether a visit may bring less than a packet.
+pub(crate) const QUANTA: Param = Param {
+    name: "quanta",
+    kind: Kind::Choice(&["packet", "any"]),
+    default: Some("packet"),
+    doc: "`packet`: at least the largest packet, so that each decision is O(1); `any`: down to a 64th of it, at the price of \
+          visits that send nothing",
 };
 
 /// Deficit round robin.
@@ -81,8 +90,8 @@ impl DrrFlow {
 }
 
 impl Drr {
-    /// Validates the setup: a quantum below the largest packet would make a
-    /// decision cost more than O(1).
+    /// Validates the setup: a quantum below the largest packet makes a
+    /// decision cost more than O(1), and has to be allowed.
     pub fn new(setup: &Setup) -> Result<Drr, Refusals> {
         finite_rate(setup, "deficit round robin")?;
         Ok(Drr { quanta: Quanta::new(setup)?, round: DeficitRound::EMPTY })
@@ -133,7 +142,7 @@ impl Discipline for Drr {
     }
 
     fn turns(&self, f: FlowId) -> Option<Turns> {
-        Some(self.quanta.visits(f, |j| j != f).turns())
+        self.quanta.visits(f, |j| j != f).turns()
     }
 
     fn serves_strictly(&self) -> bool {
@@ -159,17 +168,18 @@ impl Quanta {
     pub(crate) fn new(setup: &Setup) -> Result<Quanta, Refusals> {
         let mut refused = without_room(setup);
         let mut each = Vec::new();
+        let (least, of) = match setup.scheduler.choice("quanta") {
+            Some("any") => (setup.largest.div_ceil(64), "a 64th of the largest packet"),
+            _ => (setup.largest, "the largest packet"),
+        };
         for (flow, f) in setup.flows.iter().enumerate() {
             let quantum = f.values.bytes("quantum").unwrap_or(u64::from(setup.largest));
-            if quantum < u64::from(setup.largest) || quantum > 1 << 30 {
+            if quantum < u64::from(least) || quantum > 1 << 30 {
                 refused.push(Refused {
                     flow: Some(flow),
                     param: "quantum",
                     what: format!("a quantum of {quantum} B is out of range"),
-                    help: format!(
-                        "at least {} B, the largest packet as the link accounts it; at most 1 GiB",
-                        setup.largest
-                    ),
+                    help: format!("at least {least} B, {of} as the link accounts it; at most 1 GiB"),
                 });
             }
             each.push(quantum as u32);
@@ -258,15 +268,15 @@ impl Visits {
     /// ceil((S+L)/Q) X + K`. That is Tabatabaee and Le Boudec's curve that is not convex ("Deficit
     /// round-robin: a second network calculus analysis", 2021); they count bits, and so any
     /// deficit that the flow may have, where here packets have left whole. Ends are told in
-    /// nanoseconds begun.
-    pub(crate) fn turns(&self) -> Turns {
-        Turns {
+    /// nanoseconds begun. `None` where a turn may bring nothing.
+    pub(crate) fn turns(&self) -> Option<Turns> {
+        Some(Turns {
             rate: self.rate,
             latency: self.rate.airtime_of_many(self.between + self.once + self.largest) + Span(1),
-            first: self.quantum - self.largest,
+            first: self.quantum.checked_sub(self.largest)?,
             turn: self.quantum,
             between: self.between,
-        }
+        })
     }
 
     /// Until the last of so many bytes has left.

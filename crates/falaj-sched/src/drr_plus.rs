@@ -24,7 +24,7 @@
 //! A flow of low latency, whatever it does: one after the other.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta, Visits};
+use crate::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
 use crate::drr_plus_plus::{LATENCY, of_low_latency};
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::priority::Levels;
@@ -43,7 +43,7 @@ pub const ENTRY: Entry = Entry {
     kind: "drr+",
     doc: "DRR with a fast lane for flows that keep a contract, until they break it",
     source: "Shreedhar and Varghese 1996; Zhang's thesis",
-    scheduler: &[],
+    scheduler: &[QUANTA],
     flow: &[
         QUANTUM,
         LATENCY,

@@ -27,7 +27,7 @@
 //! (Theorem 1) is no prediction.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::drr::{DeficitRound, DrrFlow, QUANTUM, Quanta, Visits};
+use crate::drr::{DeficitRound, DrrFlow, QUANTA, QUANTUM, Quanta, Visits};
 use crate::params::{Kind, Param, Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -42,12 +42,15 @@ pub const ENTRY: Entry = Entry {
     kind: "drr++",
     doc: "DRR with flows of low latency, which wait for a visit instead of a round",
     source: "MacGregor and Shi 2000; Zhang's thesis",
-    scheduler: &[Param {
-        name: "form",
-        kind: Kind::Choice(&["modified", "mw00"]),
-        default: Some("modified"),
-        doc: "visits of both sorts in turn, or as first published: packets before all others, with credit for a round",
-    }],
+    scheduler: &[
+        QUANTA,
+        Param {
+            name: "form",
+            kind: Kind::Choice(&["modified", "mw00"]),
+            default: Some("modified"),
+            doc: "visits of both sorts in turn, or as first published: packets before all others, with credit for a round",
+        },
+    ],
     flow: &[QUANTUM, LATENCY],
 };
 

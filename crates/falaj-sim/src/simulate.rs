@@ -1,5 +1,6 @@
 //! One simulated run.
 
+use falaj_engine::account::Account;
 use falaj_engine::calendar::Calendar;
 use falaj_engine::each::Report;
 use falaj_engine::key::Key;
@@ -16,7 +17,7 @@ use falaj_traffic::source::{Source, SourceSpec};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A source and the flow that it feeds.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Feed {
     /// The pipe.
     pub pipe: PipeId,
@@ -119,14 +120,23 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     let mut unmatched = 0;
 
     let mut sources: Vec<Source> =
-        experiment.feeds.iter().map(|feed| Source::new(feed.source, seed, feed.stream)).collect();
+        experiment.feeds.iter().map(|feed| Source::new(feed.source.clone(), seed, feed.stream)).collect();
     let mut arrivals = Calendar::new(sources.len());
-    for (i, source) in sources.iter_mut().enumerate() {
-        arrivals.set(i, source.next().unwrap_or(Time::NEVER));
+    // The lengths of the packets that come next.
+    let mut sizes = vec![0; sources.len()];
+    let mut advance = |i: usize, arrivals: &mut Calendar, sizes: &mut [u32]| match sources[i].next() {
+        Some(packet) => {
+            sizes[i] = packet.bytes;
+            arrivals.set(i, packet.at);
+        }
+        None => arrivals.set(i, Time::NEVER),
+    };
+    for i in 0..experiment.feeds.len() {
+        advance(i, &mut arrivals, &mut sizes);
     }
     // What the pipe accounts makes the source's size of it.
     let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
-    let lengths: Vec<u32> = experiment.feeds.iter().map(|feed| account(feed).to_ip(feed.source.size)).collect();
+    let accounts: Vec<Account> = experiment.feeds.iter().map(account).collect();
     let mut out = Vec::new();
     let mut count = 0u64;
     while let Some((i, at)) = arrivals.first() {
@@ -139,7 +149,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
             break;
         }
         let feed = &experiment.feeds[i];
-        let (key, length) = (&feed.key, lengths[i]);
+        let (key, length) = (&feed.key, accounts[i].to_ip(sizes[i]));
         let entry = if feed.routed {
             network.route(key, (feed.pipe.0 % 2) as usize, length)
         } else {
@@ -154,7 +164,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
             Err(Refused::Dropped) => {}
             Err(Refused::Unmatched) => unmatched += 1,
         }
-        arrivals.set(i, sources[i].next().unwrap_or(Time::NEVER));
+        advance(i, &mut arrivals, &mut sizes);
     }
     network.poll(end, &mut out);
     record(&mut network, &mut out, end);

@@ -10,6 +10,7 @@ use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
+use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, Source, SourceSpec};
 use std::io;
 use std::process::{Child, Command, Stdio};
@@ -172,21 +173,22 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
     let spec = SourceSpec {
         model: Model::Poisson,
         rate: Rate(bits.round() as u64),
-        size: load.size as u32,
+        sizes: Sizes::Fixed(load.size as u32),
         start: Time(began),
         stop: Time(began) + load.long,
     };
+    let stop = spec.stop;
     let mut source = Source::new(spec, load.seed, 0);
     let mut next = source.next();
     let mut sent = 0;
     while sender.failed.is_none() {
         let now = monotonic();
         // A sender that had to wait catches up, but ends when it was to.
-        if Time(now) >= spec.stop {
+        if Time(now) >= stop {
             break;
         }
         packer.poll(Time(now), &mut |c| sender.send(c));
-        if next.is_some_and(|next| next <= Time(now)) {
+        if next.is_some_and(|next| next.at <= Time(now)) {
             packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
             sender.came += u128::from(now);
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));

@@ -17,6 +17,7 @@ use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_sim::{Experiment, Feed, simulate};
+use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, SourceSpec};
 use serde_json::json;
 use std::process::ExitCode;
@@ -68,7 +69,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
     let source = SourceSpec {
         model: Model::Poisson,
         rate: Rate::from_bits(1_000_000_000 / u64::from(flows)),
-        size: 500,
+        sizes: Sizes::Fixed(500),
         start: Time::ZERO,
         stop: Time::NEVER,
     };
@@ -77,7 +78,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         flow: FlowId(f),
         routed: false,
         key: Key::default(),
-        source,
+        source: source.clone(),
         stream: f.into(),
         ecn: Ecn::Not,
     };

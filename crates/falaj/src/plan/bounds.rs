@@ -126,21 +126,26 @@ impl Envelope {
     }
 
     /// What the sources send in the worst case; why nothing is known otherwise.
-    fn derived(sources: &[&Source]) -> Result<Envelope, String> {
-        if let Some(random) = sources.iter().find(|s| s.model == Model::Poisson) {
-            return Err(format!("none: traffic {} is Poisson, whose bursts have no limit", random.name));
+    fn derived(sources: &[&Sends]) -> Result<Envelope, String> {
+        if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
+            let what = if random.source.model == Model::Poisson { "Poisson" } else { "random" };
+            return Err(format!("none: traffic {} is {what}, whose bursts have no limit", random.source.name));
         }
         // While it is on, an on-off source sends evenly; a time on may last for any time.
-        let all = |s: &Source, of: u64| of.saturating_mul(s.sources.into());
-        let size = |s: &Source| u32::try_from(all(s, s.size.into())).unwrap_or(u32::MAX);
-        let even = sources.iter().map(|s| Curve::even(Rate(all(s, s.rate.0)), size(s)));
+        let all = |s: &Sends, of: u64| of.saturating_mul(s.source.sources.into());
+        let each = sources.iter().filter_map(|s| {
+            let (rate, bytes) = s.at_most?;
+            let bytes = u32::try_from(all(s, bytes.into())).unwrap_or(u32::MAX);
+            Some((Rate(all(s, rate.0)), bytes))
+        });
+        let even = each.clone().map(|(rate, bytes)| Curve::even(rate, bytes));
         let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: nothing says what it sends")?;
-        let rate = Rate(sources.iter().map(|s| all(s, s.rate.0)).fold(0, u64::saturating_add));
+        let rate = Rate(each.map(|(rate, _)| rate.0).fold(0, u64::saturating_add));
         Ok(Envelope {
             buckets: vec![(rate, whole(&curve.pieces()[0].after))],
             curve,
-            sources: sources.iter().map(|s| s.name.clone()).collect(),
-            smallest: sources.iter().map(|s| s.size).min(),
+            sources: sources.iter().map(|s| s.source.name.clone()).collect(),
+            smallest: sources.iter().map(|s| s.smallest).min(),
         })
     }
 
@@ -215,26 +220,43 @@ const HORIZONTAL: &str = "h(envelope, service)";
 /// The same from a flow's turns.
 const TURNS: &str = "h(envelope, turns of Q at C)";
 
-/// The sources of one direction of a link, with rates and sizes as its packets cost.
-pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Source> {
+/// What a source sends, as its packets cost on the link.
+pub(crate) struct Sends<'a> {
+    source: &'a Source,
+    /// So many bytes at equal gaps, and the same as a rate; `None`: without limit.
+    at_most: Option<(Rate, u32)>,
+    /// In the long run, of all sources alike.
+    mean: u64,
+    smallest: u32,
+}
+
+impl<'a> Sends<'a> {
+    fn on(source: &'a Source, cost: impl Fn(u32) -> u32) -> Sends<'a> {
+        let spec = source.spec();
+        let (bytes, times) = spec.mean_size();
+        let size = (bytes / times.max(1)).max(1) as u32;
+        let mean = u128::from(source.mean_rate().0) * u128::from(cost(size)) / u128::from(size);
+        let mean = u64::try_from(mean).unwrap_or(u64::MAX);
+        Sends { source, smallest: cost(spec.smallest()), at_most: spec.at_most(cost), mean }
+    }
+}
+
+/// The sources of one direction of a link.
+pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<'_>> {
     let direction = scenario.links[link].direction(towards);
-    let costs = |s: &Source| {
-        let size = direction.cost(s.size);
-        let rate = (u128::from(s.rate.0) * u128::from(size)).div_ceil(u128::from(s.size.max(1)));
-        Source { rate: Rate(u64::try_from(rate).unwrap_or(u64::MAX)), size, ..s.clone() }
-    };
-    scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards)).map(costs).collect()
+    let ours = scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards));
+    ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
 }
 
 /// All flows of one direction, to which these sources send.
-pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<Outlook>> {
+pub(crate) fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outlook>> {
     let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
         if direction.flows[f].envelope.is_empty() && many(direction, f).is_some() {
             return Err("none: nothing says what one of them sends".to_owned());
         }
-        let derive = || Envelope::derived(&sources.iter().filter(|s| s.flow == f).collect::<Vec<_>>());
+        let derive = || Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>());
         Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
     };
     let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
@@ -257,7 +279,7 @@ pub(crate) fn outlooks(direction: &Direction, sources: &[Source]) -> Result<Vec<
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
             many: many(direction, f),
-            offered: sources.iter().filter(|s| s.flow == f).map(|s| s.mean_rate().0).sum(),
+            offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
             backlog: distances.as_ref().map(fit),
             assured: None,
             expected: None,
@@ -418,12 +440,15 @@ mod tests {
     use super::*;
     use falaj_sched::time::Time;
     use falaj_theory::exact;
+    use falaj_traffic::source::Lasting;
+    use falaj_traffic::source::size::Sizes;
 
     /// Every packet of any two and those between them, at rates where a gap is
     /// no whole number of nanoseconds, and short ones.
     #[test]
     fn sources_keep_to_the_envelope_derived_from_them() {
-        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us) };
+        let law = Lasting::Exponential;
+        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us), law };
         for (rate, size) in [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)] {
             for model in [Model::Cbr, on_off(1), on_off(50), on_off(3_000)] {
                 let (name, start) = ("a".into(), Time(7));
@@ -433,17 +458,18 @@ mod tests {
                     flow: 0,
                     towards: Towards::Up,
                     key: None,
-                    model,
+                    model: model.clone(),
                     rate: Rate(rate),
-                    size,
+                    sizes: Sizes::Fixed(size),
                     sources: 1,
                     start,
                     stop: None,
                     ecn: falaj_sched::label::Ecn::Not,
                 };
-                let curve = Envelope::derived(&[&source]).unwrap().curve;
+                let curve = Envelope::derived(&[&Sends::on(&source, |bytes| bytes)]).unwrap().curve;
                 let mut tight = false;
-                let times: Vec<Time> = falaj_traffic::source::Source::new(source.spec(), 5, 0).take(250).collect();
+                let packets = falaj_traffic::source::Source::new(source.spec(), 5, 0);
+                let times: Vec<Time> = packets.take(250).map(|p| p.at).collect();
                 for (n, from) in times.iter().enumerate() {
                     for (packets, to) in times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t)) {
                         let most = curve.after(&exact((*to - *from).0));

@@ -2,10 +2,12 @@
 
 #[cfg(feature = "queueing")]
 mod aggregation;
+mod curves;
 mod fortuna;
 mod page;
 #[cfg(feature = "png")]
 mod png;
+mod zhang;
 
 use crate::file;
 use anyhow::Result;
@@ -25,6 +27,7 @@ Examples:
   falaj reproduce fortuna --out report
   falaj reproduce fortuna --figure 12 --out report
   falaj reproduce fortuna --live
+  falaj reproduce zhang --out report
   falaj reproduce aggregation --figure 4 --out report
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
@@ -71,6 +74,8 @@ pub(crate) struct Args {
 enum Paper {
     /// Fortuna and Chydzinski: virtual links with partial isolation, Tables I-IV and Figures 5-13.
     Fortuna,
+    /// Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14; --figure 3 is Figure 5.3.
+    Zhang,
     /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
     #[cfg(feature = "queueing")]
     Aggregation,
@@ -79,6 +84,7 @@ enum Paper {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match args.paper {
         Paper::Fortuna => fortuna::main(args),
+        Paper::Zhang => zhang::main(args),
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
     }

@@ -15,7 +15,7 @@ const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial",
 
 /// Writes `figure-N.png` for each figure. Without a font there would be no
 /// words in them: then there are none, which is said.
-pub(super) fn write(out: &Path, figures: &[(usize, String)]) -> Result<()> {
+pub(super) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());
     }
@@ -25,8 +25,8 @@ pub(super) fn write(out: &Path, figures: &[(usize, String)]) -> Result<()> {
         note!("no PNG: this system has no fonts to write in them; the SVGs are there");
         return Ok(());
     }
-    for (no, svg) in figures {
-        let path = out.join(format!("figure-{no}.png"));
+    for (name, svg) in figures {
+        let path = out.join(format!("{name}.png"));
         let png = png(svg, &options).with_context(|| format!("cannot make {}", path.display()))?;
         std::fs::write(&path, png).with_context(|| format!("cannot write {}", path.display()))?;
     }

@@ -1,38 +1,10 @@
 //! The curves of each figure, and what is told beside them.
 
+use super::super::curves::{Curve, Figure, Point};
 use anyhow::{Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System, forward,
 };
-use serde::Serialize;
-
-/// A figure, and the numbers that the cells judge.
-#[derive(Serialize)]
-pub(super) struct Figure {
-    pub(super) no: usize,
-    pub(super) title: String,
-    pub(super) x: &'static str,
-    pub(super) y: &'static str,
-    pub(super) curves: Vec<Curve>,
-    pub(super) notes: Vec<String>,
-    /// By the statements of the paper.
-    pub(super) found: Vec<(&'static str, f64)>,
-}
-
-/// A curve, in the figure's units.
-#[derive(Serialize)]
-pub(super) struct Curve {
-    pub(super) name: &'static str,
-    pub(super) points: Vec<Point>,
-}
-
-#[derive(Clone, Copy, Serialize)]
-pub(super) struct Point {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    /// Error bound, or half of the 95 % interval.
-    pub(super) off: Option<f64>,
-}
 
 /// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
@@ -42,17 +14,19 @@ const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
 
-pub(super) fn of(no: usize) -> Result<Figure> {
-    match no {
-        1 => forwarded(1, "native: every packet by itself", &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120]),
-        2 => forwarded(
+pub(super) fn of(label: &str) -> Result<Figure> {
+    match label {
+        "Figure 1" => {
+            forwarded(1, "native: every packet by itself", &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120])
+        }
+        "Figure 2" => forwarded(
             2,
             "containers of 62 packets, timeout 200 us",
             &[10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900, 1000],
         ),
-        3 => sojourn(),
-        4 => size_for_a_delay(),
-        _ => bail!("there is no figure {no}: 1 to 4"),
+        "Figure 3" => sojourn(),
+        "Figure 4" => size_for_a_delay(),
+        _ => bail!("there is no {label}: Figures 1 to 4"),
     }
 }
 
@@ -101,7 +75,16 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
     curves.push(Curve { name: "loss (%)", points: losses });
     let notes =
         vec!["Jitter as RFC 1889 and 3550 smooth it. 256 containers may wait; simulated packet by packet.".into()];
-    Ok(Figure { no, title: title.into(), x: "input (Kp/s)", y: "us; %", curves, notes, found })
+    Ok(Figure {
+        label: format!("Figure {no}"),
+        title: title.into(),
+        log: false,
+        x: "input (Kp/s)",
+        y: "us; %",
+        curves,
+        notes,
+        found,
+    })
 }
 
 fn ask() -> Ask {
@@ -156,7 +139,7 @@ fn sojourn() -> Result<Figure> {
         Curve { name: "with timeouts (us)", points: timeouts },
     ];
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
-    Ok(Figure { no: 3, title, x: "input (Kp/s)", y: "us", curves, notes, found })
+    Ok(Figure { label: "Figure 3".into(), title, log: false, x: "input (Kp/s)", y: "us", curves, notes, found })
 }
 
 /// One virtual machine and 800 Kp/s both ways, and the asked delay of Figure 4.
@@ -244,5 +227,14 @@ fn size_for_a_delay() -> Result<Figure> {
         Curve { name: "simulated (us)", points: simulated },
     ];
     let title = "size of containers for a delay, 800 Kp/s both ways".into();
-    Ok(Figure { no: 4, title, x: "packets in a container", y: "us", curves, notes, found })
+    Ok(Figure {
+        label: "Figure 4".into(),
+        title,
+        log: false,
+        x: "packets in a container",
+        y: "us",
+        curves,
+        notes,
+        found,
+    })
 }

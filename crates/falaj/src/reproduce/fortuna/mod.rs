@@ -180,7 +180,11 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
         put(&format!("figure-{no}.svg"), svg)?;
     }
     #[cfg(feature = "png")]
-    super::png::write(out, &pictures)?;
+    {
+        let named: Vec<(String, String)> =
+            pictures.iter().map(|(no, svg)| (format!("figure-{no}"), svg.clone())).collect();
+        super::png::write(out, &named)?;
+    }
     let words: Vec<String> = std::env::args().skip(1).collect();
     put("fortuna.html", &report::page(results, &pictures, &format!("falaj {}", words.join(" "))))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;

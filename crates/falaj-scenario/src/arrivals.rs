@@ -1,0 +1,209 @@
+//! Reads how the packets of a source follow each other, and how long they are.
+
+use crate::diagnostics::Problem;
+use crate::keys::STATE;
+use crate::model::Direction;
+use crate::read::{Datum, Fields, Got, fields, get};
+use crate::traffic::STAMP;
+use crate::units::quoted;
+use falaj_sched::params::{Value, Values};
+use falaj_sched::rate::Rate;
+use falaj_traffic::source::chain::Chain;
+use falaj_traffic::source::frames::{Frame, Frames, Law};
+use falaj_traffic::source::size::Sizes;
+use falaj_traffic::source::{Lasting, Model};
+use std::ops::Range;
+
+/// What each model takes besides its size, and cannot do without.
+const MODELS: [(&str, &[&str], &[&str]); 7] = [
+    ("poisson", &["rate"], &["rate"]),
+    ("cbr", &["rate"], &["rate"]),
+    ("on-off", &["rate", "on", "off"], &["rate", "on", "off"]),
+    ("pareto-on-off", &["rate", "on", "off", "shape"], &["rate", "on", "off", "shape"]),
+    ("mmpp", &["states"], &["states"]),
+    ("map", &["d0", "d1"], &["d0", "d1"]),
+    ("mpeg", &["rate", "pattern", "frames"], &["rate"]),
+];
+
+/// All keys that only some models take.
+const KEYS: [&str; 9] = ["rate", "on", "off", "shape", "states", "d0", "d1", "pattern", "frames"];
+
+/// How a key is written.
+fn example(key: &str) -> &'static str {
+    match key {
+        "rate" => "`rate = \"10mbit\"`",
+        "on" => "its mean, as in `on = \"100ms\"`",
+        "off" => "its mean, as in `off = \"100ms\"`",
+        "shape" => "`shape = 1.5`",
+        "states" => "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`",
+        "d0" => "moves a second, as in `d0 = [[-300, 100], [50, -60]]`",
+        "d1" => "moves a second with a packet, as in `d1 = [[200, 0], [0, 10]]`",
+        _ => "another one",
+    }
+}
+
+/// What a source sends: model, rate as the link accounts, sizes, and where its rate stands.
+pub(crate) struct Sends {
+    pub(crate) model: Model,
+    pub(crate) rate: Rate,
+    pub(crate) sizes: Sizes,
+    pub(crate) at: Range<usize>,
+}
+
+/// Reads it; `None`: something is wrong, which was said.
+pub(crate) fn sends(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Problem>) -> Option<Sends> {
+    let kind = given.choice("model")?;
+    let (_, takes, needs) = MODELS.iter().find(|(name, ..)| *name == kind)?;
+    let mut whole = true;
+    for key in KEYS.iter().filter(|key| !takes.contains(key)) {
+        let Some(field) = fields.field(key) else { continue };
+        let of = MODELS.iter().filter(|(_, takes, _)| takes.contains(key));
+        let of = of.map(|(name, ..)| format!("`model = \"{name}\"`")).collect::<Vec<_>>().join(", ");
+        let help = format!("leave `{key}` away, or change the model");
+        problems.push(
+            Problem::error(field.name_at.clone(), format!("`{key}` is for {of}, and this is `{kind}`")).help(help),
+        );
+        whole = false;
+    }
+    for key in *needs {
+        if !fields.means(key) {
+            let why = format!("{} lacks `{key}`, which `{kind}` needs", fields.what);
+            problems.push(Problem::error(fields.at.clone(), why).help(format!("write {}", example(key))));
+            whole = false;
+        }
+    }
+    let datum = |name: &str| fields.field(name).and_then(|f| f.datum.clone());
+    let Some(Datum::Sizes(sizes)) = datum("size") else { return None };
+    if !whole {
+        return None;
+    }
+    let rate = match given.get("rate") {
+        Some(Value::Rate(rate)) => Some(rate),
+        _ => None,
+    };
+    let refused = |key: &str, why: String, help: String, problems: &mut Vec<Problem>| {
+        let at = fields.field(key).map_or(fields.at.clone(), |f| f.at.clone());
+        problems.push(Problem::error(at, format!("`{key}`: {why}")).help(help));
+    };
+    let at = |key: &str| fields.field(key).map_or(fields.at.clone(), |f| f.at.clone());
+    let (model, rate, at) = match kind {
+        "poisson" => (Model::Poisson, rate?, at("rate")),
+        "cbr" => (Model::Cbr, rate?, at("rate")),
+        "on-off" | "pareto-on-off" => {
+            let law = match datum("shape") {
+                Some(Datum::Decimal(shape)) if shape > 1.0 && shape <= 10.0 => Lasting::Pareto(shape),
+                Some(Datum::Decimal(shape)) => {
+                    let why = format!("{shape} is no shape whose bursts have a mean");
+                    refused("shape", why, "write a number above 1 and up to 10, as in `1.5`".into(), problems);
+                    return None;
+                }
+                _ if kind == "pareto-on-off" => return None,
+                _ => Lasting::Exponential,
+            };
+            (Model::OnOff { on: given.span("on")?, off: given.span("off")?, law }, rate?, at("rate"))
+        }
+        "mmpp" => {
+            let Some(Datum::Tables(tables)) = datum("states") else { return None };
+            let (bytes, times) = sizes.mean();
+            let packet = bytes as f64 * 8.0 / times as f64;
+            let mut states = Vec::new();
+            for (table, place) in tables {
+                let state = fields_of(table, place, problems)?;
+                states.push((state.0.map_or(0.0, |rate| rate.0 as f64 / packet), state.1));
+            }
+            let chain = match Chain::modulated(&states) {
+                Ok(chain) => chain,
+                Err(why) => {
+                    refused("states", why, "write at least one with a rate".into(), problems);
+                    return None;
+                }
+            };
+            let rate = chain.rate() * packet;
+            (Model::Markovian(chain), Rate(rate.round() as u64), at("states"))
+        }
+        "map" => {
+            let (Some(Datum::Rows(d0)), Some(Datum::Rows(d1))) = (datum("d0"), datum("d1")) else { return None };
+            let chain = match Chain::new(&d0, &d1) {
+                Ok(chain) => chain,
+                Err(why) => {
+                    let help = "rates of moves a second: each row of `d0` and `d1` together comes to nothing, as in `d0 = \
+                                [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`";
+                    refused("d0", why, help.into(), problems);
+                    return None;
+                }
+            };
+            let (bytes, times) = sizes.mean();
+            let rate = chain.rate() * bytes as f64 * 8.0 / times as f64;
+            (Model::Markovian(chain), Rate(rate.round() as u64), at("d1"))
+        }
+        _ => {
+            let pattern = match datum("pattern") {
+                Some(Datum::Name(text)) => text,
+                _ => "IPBBPBBPBB",
+            };
+            let Some(frames) = pattern.chars().map(Frame::of).collect::<Option<Vec<Frame>>>() else {
+                let why = format!("{} has other letters than those of frames", quoted(pattern));
+                refused("pattern", why, "write `I`, `P` and `B`, as in `IPBBPBBPBB`".into(), problems);
+                return None;
+            };
+            let law = if given.choice("frames") == Some("lognormal") { Law::Lognormal } else { Law::Exponential };
+            (Model::Video(Frames { pattern: frames, law, largest: sizes.most() }), rate?, at("rate"))
+        }
+    };
+    if rate.0 == 0 {
+        problems.push(
+            Problem::error(at, format!("{} sends less than a bit in a second", fields.what)).help("write higher rates"),
+        );
+        return None;
+    }
+    Some(Sends { model, rate, sizes, at })
+}
+
+/// Rate, if any, and how many seconds a state lasts.
+fn fields_of<'a>(
+    table: &'a toml::de::DeTable<'a>,
+    at: Range<usize>,
+    problems: &mut Vec<Problem>,
+) -> Option<(Option<Rate>, f64)> {
+    let fields = fields(table, at, "a state", STATE, &[], problems);
+    let (mut rate, mut stay, mut whole) = (None, None, true);
+    for key in STATE {
+        match get(&[&fields], key, problems) {
+            Got::Given(Datum::Value(Value::Rate(r))) => rate = Some(r),
+            Got::Given(Datum::Value(Value::Span(s))) => stay = Some(s.as_secs_f64()),
+            Got::Absent => {}
+            _ => whole = false,
+        }
+    }
+    Some((rate, stay.filter(|_| whole)?))
+}
+
+/// Do datagrams of the source's sizes carry the stamp, and fit the link? Sizes that could not be read were told of.
+pub(crate) fn fit(
+    direction: &Direction,
+    link: &str,
+    fields: &Fields<'_>,
+    video: bool,
+    problems: &mut Vec<Problem>,
+) -> bool {
+    let Some(field) = fields.field("size") else { return false };
+    let Some(Datum::Sizes(sizes)) = &field.datum else { return false };
+    let (account, mtu) = (direction.account, direction.mtu);
+    let (least, most) = (account.from_udp(STAMP), account.largest(mtu));
+    let layer = account.name();
+    let largest = sizes.most();
+    // A frame is divided into packets as equal as may be.
+    let smallest = if video { largest / 2 } else { sizes.least() };
+    let problem = if smallest < least {
+        let why = format!("`size`: {smallest}B has no room for the {STAMP} bytes by which packets are known again");
+        Problem::error(field.at.clone(), why)
+            .help(format!("at least `{least}B`, since link {} accounts `{layer}`", quoted(link)))
+    } else if largest > most {
+        Problem::error(field.at.clone(), format!("`size`: {largest}B is more than link {} carries", quoted(link)))
+            .help(format!("at most `{most}B`: its mtu of {mtu}B, accounted at `{layer}`"))
+    } else {
+        return true;
+    };
+    problems.push(problem);
+    false
+}

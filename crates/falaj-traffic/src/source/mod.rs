@@ -1,0 +1,459 @@
+//! Traffic sources. The same source drives the simulator and, as real
+//! datagrams, the live generator.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`size`] | how long packets are: all alike, uniform, a mix |
+//! | [`chain`] | Markovian arrivals, and Poisson processes that change their rate |
+//! | [`frames`] | video: groups of pictures |
+
+pub mod chain;
+pub mod frames;
+pub mod size;
+
+use chain::Chain;
+use falaj_engine::chance::Chance;
+use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::time::{Span, Time};
+use frames::Frames;
+use rand_core::Rng;
+use rand_distr::{Distribution, Exp1, StandardUniform};
+use size::Sizes;
+
+/// How packets follow each other.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Model {
+    /// Exponential gaps; the rate is the mean.
+    Poisson,
+    /// Equal gaps, the first packet at the start.
+    Cbr,
+    /// Equal gaps while on; on and off last random times with these means.
+    OnOff {
+        /// Mean time on.
+        on: Span,
+        /// Mean time off.
+        off: Span,
+        /// How these times are drawn.
+        law: Lasting,
+    },
+    /// Packets come as a Markov chain says; the rate is what it comes to.
+    Markovian(Chain),
+    /// Frames of video at equal gaps; the rate is the mean, and lengths are the frames'.
+    Video(Frames),
+}
+
+/// How times on and off are drawn.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Lasting {
+    /// Exponential.
+    Exponential,
+    /// Pareto with this shape, above 1: the smaller, the more of all time is in a few long ones. Many such
+    /// sources together are self-similar below 2, with a Hurst parameter of `(3 - shape) / 2` (Willinger and others 1997).
+    Pareto(f64),
+}
+
+/// What a source sends.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceSpec {
+    /// How packets follow each other.
+    pub model: Model,
+    /// As the link accounts it; of an on-off source while it is on.
+    pub rate: Rate,
+    /// Lengths of packets as the link accounts them; of video they are the frames'.
+    pub sizes: Sizes,
+    /// No packet before.
+    pub start: Time,
+    /// No packet at or after.
+    pub stop: Time,
+}
+
+impl SourceSpec {
+    /// The rate in the long run.
+    pub fn mean_rate(&self) -> Rate {
+        match &self.model {
+            Model::OnOff { on, off, .. } => {
+                let share = u128::from(self.rate.0) * u128::from(on.0) / u128::from((*on + *off).0.max(1));
+                Rate(share as u64)
+            }
+            _ => self.rate,
+        }
+    }
+
+    /// The longest packet.
+    pub fn largest(&self) -> u32 {
+        match &self.model {
+            Model::Video(frames) => frames.largest.min(frames.law.longest()),
+            _ => self.sizes.most(),
+        }
+    }
+
+    /// No packet is shorter.
+    pub fn smallest(&self) -> u32 {
+        match &self.model {
+            Model::Video(frames) => (frames.largest / 2).min(frames::SHORTEST),
+            _ => self.sizes.least(),
+        }
+    }
+
+    /// What it sends at most, where a packet of a length costs `cost`: so many bytes at equal gaps, and the same as a
+    /// rate; `None` where any number may come at once.
+    pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
+        let (bytes, times) = self.mean_size();
+        let each = match &self.model {
+            Model::Poisson | Model::Markovian(_) => return None,
+            Model::Cbr | Model::OnOff { .. } => cost(self.sizes.most()),
+            Model::Video(frames) => {
+                let pieces = frames.law.longest().div_ceil(frames.largest.max(1));
+                cost(self.largest()).saturating_mul(pieces)
+            }
+        };
+        let rate = (u128::from(self.rate.0) * u128::from(each) * u128::from(times)).div_ceil(u128::from(bytes.max(1)));
+        Some((Rate(u64::try_from(rate).unwrap_or(u64::MAX)), each))
+    }
+
+    /// Mean length of a packet, or of a frame of video: so many bytes in so many.
+    pub fn mean_size(&self) -> (u64, u64) {
+        match &self.model {
+            Model::Video(frames) => frames.mean(),
+            _ => self.sizes.mean(),
+        }
+    }
+}
+
+/// A packet that a source sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// When.
+    pub at: Time,
+    /// Its length as the link accounts it.
+    pub bytes: u32,
+}
+
+/// A source as the iterator of its packets, in order.
+#[derive(Clone, Debug)]
+pub struct Source {
+    spec: SourceSpec,
+    /// Of its instants.
+    chance: Chance,
+    /// Of its lengths, so that other lengths leave the instants as they are.
+    lengths: Chance,
+    /// Nanoseconds between packets at the rate: whole part and remainder, the latter in units of `1 / divisor`.
+    gap: u64,
+    gap_rest: u64,
+    divisor: u64,
+    mean_gap: f64,
+    /// Remainder carried, so that no drift builds up.
+    rest: u64,
+    /// Part of a nanosecond carried by random times.
+    carry: f64,
+    next: Time,
+    /// End of the time on.
+    on_until: Time,
+    /// State of the chain.
+    state: usize,
+    /// Frames so far, and what of the last is still to be sent, in so many packets.
+    frames: u64,
+    left: (u32, u32),
+}
+
+impl Source {
+    /// The source number `index` under `seed`: each has its own random streams.
+    pub fn new(spec: SourceSpec, seed: u64, index: u64) -> Source {
+        /// Keep the streams of sources apart from those of other elements.
+        const SOURCES: u64 = 0x736f_7572_6365;
+        const LENGTHS: u64 = 0x6c65_6e67_7468;
+        let (bytes, times) = spec.mean_size();
+        let work = u128::from(bytes) * u128::from(BIT_NANOS);
+        // Rates are far from where this would not fit.
+        let divisor = u128::from(spec.rate.0.max(1)) * u128::from(times.max(1));
+        let divisor = u64::try_from(divisor).unwrap_or(u64::MAX);
+        let mut source = Source {
+            chance: Chance::new(seed, SOURCES, index),
+            lengths: Chance::new(seed, LENGTHS, index),
+            gap: u64::try_from(work / u128::from(divisor)).unwrap_or(u64::MAX),
+            gap_rest: (work % u128::from(divisor)) as u64,
+            divisor,
+            mean_gap: work as f64 / divisor as f64,
+            rest: 0,
+            carry: 0.0,
+            next: spec.start,
+            on_until: Time::NEVER,
+            state: 0,
+            frames: 0,
+            left: (0, 0),
+            spec,
+        };
+        match &source.spec.model {
+            Model::Cbr | Model::Video(_) => {}
+            Model::Poisson => source.next = source.next + source.random(source.mean_gap),
+            &Model::OnOff { on, law, .. } => source.on_until = source.next + source.lasting(law, on),
+            Model::Markovian(chain) => {
+                source.state = chain.begin(&mut source.chance);
+                source.next = source.next + source.until_packet();
+            }
+        }
+        source
+    }
+
+    /// Whole nanoseconds of a random time; what is left of one is carried.
+    #[inline]
+    fn whole(&mut self, nanos: f64) -> Span {
+        // Pareto's longest are longer than any run: thirty years are enough.
+        let exact = nanos.min(1e18) + self.carry;
+        let whole = exact as u64;
+        self.carry = exact - whole as f64;
+        Span(whole)
+    }
+
+    #[inline]
+    fn random(&mut self, mean: f64) -> Span {
+        let nanos = exponential(&mut self.chance) * mean;
+        self.whole(nanos)
+    }
+
+    fn lasting(&mut self, law: Lasting, mean: Span) -> Span {
+        match law {
+            Lasting::Exponential => self.random(mean.0 as f64),
+            Lasting::Pareto(shape) => {
+                // Its least value makes the mean what is asked for.
+                let least = mean.0 as f64 * (shape - 1.0) / shape;
+                let nanos = least * (1.0 - unit(&mut self.chance)).powf(-shape.recip());
+                self.whole(nanos)
+            }
+        }
+    }
+
+    fn until_packet(&mut self) -> Span {
+        let Model::Markovian(chain) = &self.spec.model else { return Span::ZERO };
+        let nanos = chain.wait(&mut self.state, &mut self.chance);
+        self.whole(nanos)
+    }
+
+    fn equal_gap(&mut self) -> Span {
+        self.rest += self.gap_rest;
+        let more = u64::from(self.rest >= self.divisor);
+        self.rest -= more * self.divisor;
+        Span(self.gap + more)
+    }
+
+    /// The next packet of a frame; all come at the frame's instant.
+    fn of_frame(&mut self) -> Packet {
+        let at = self.next;
+        if let (0, Model::Video(frames)) = (self.left.1, &self.spec.model) {
+            let bytes = frames.draw(self.frames, &mut self.lengths);
+            self.left = (bytes, bytes.div_ceil(frames.largest));
+            self.frames += 1;
+        }
+        let bytes = self.left.0.div_ceil(self.left.1);
+        self.left = (self.left.0 - bytes, self.left.1 - 1);
+        if self.left.1 == 0 {
+            self.next = at + self.equal_gap();
+        }
+        Packet { at, bytes }
+    }
+}
+
+impl Iterator for Source {
+    type Item = Packet;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet> {
+        let at = self.next;
+        if at >= self.spec.stop {
+            return None;
+        }
+        self.next = match self.spec.model {
+            Model::Poisson => at + self.random(self.mean_gap),
+            Model::Cbr => at + self.equal_gap(),
+            Model::OnOff { on, off, law } => {
+                let mut next = at + self.equal_gap();
+                // The gap runs on in time on: a burst that began with a packet
+                // would send half a packet more than its share.
+                while next >= self.on_until {
+                    let over = next - self.on_until;
+                    let on_again = self.on_until + self.lasting(law, off);
+                    self.on_until = on_again + self.lasting(law, on);
+                    next = on_again + over;
+                }
+                next
+            }
+            Model::Markovian(_) => at + self.until_packet(),
+            Model::Video(_) => return Some(self.of_frame()),
+        };
+        Some(Packet { at, bytes: self.spec.sizes.draw(&mut self.lengths) })
+    }
+}
+
+/// An exponential number of mean 1.
+#[inline]
+fn exponential(chance: &mut Chance) -> f64 {
+    Exp1.sample(chance)
+}
+
+/// A number from 0 to below 1.
+#[inline]
+fn unit(chance: &mut Chance) -> f64 {
+    StandardUniform.sample(chance)
+}
+
+/// A whole number below `n`, each as often: exact to one part in 2^64 / `n`.
+#[inline]
+fn below(chance: &mut Chance, n: u64) -> u64 {
+    ((u128::from(chance.next_u64()) * u128::from(n)) >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(model: Model) -> SourceSpec {
+        SourceSpec {
+            model,
+            rate: Rate::from_mbit(100),
+            sizes: Sizes::Fixed(500),
+            start: Time::ZERO,
+            stop: Time(10_000_000_000),
+        }
+    }
+
+    #[test]
+    fn cbr_keeps_its_rate_exactly() {
+        let odd = SourceSpec { rate: Rate::from_bits(33_333_333), ..spec(Model::Cbr) };
+        let times: Vec<Time> = Source::new(odd, 1, 0).map(|p| p.at).collect();
+        for (n, t) in times.iter().enumerate() {
+            assert_eq!(u128::from(t.0), n as u128 * 4_000_000_000_000 / 33_333_333);
+        }
+        assert_eq!(times.len(), 83_334);
+    }
+
+    /// 250,000 packets expected; the count of a Poisson process has that
+    /// variance too, and its gaps the standard deviation of their mean.
+    #[test]
+    fn poisson_has_the_mean_and_the_spread_of_poisson() {
+        for seed in 0..5 {
+            let times: Vec<Time> = Source::new(spec(Model::Poisson), seed, 3).map(|p| p.at).collect();
+            let n = times.len() as f64;
+            assert!((n - 250_000.0).abs() < 4.0 * 500.0, "{n}");
+            let gaps: Vec<f64> = times.windows(2).map(|w| (w[1] - w[0]).0 as f64).collect();
+            let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+            let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+            assert!((variance.sqrt() / mean - 1.0).abs() < 0.01, "{}", variance.sqrt() / mean);
+        }
+    }
+
+    #[test]
+    fn on_off_has_its_share_of_the_rate() {
+        // Bursts of 125 packets, and bursts of one: 40 us is a packet's gap.
+        for (on, seconds) in [(Span::from_millis(5), 200), (Span::from_micros(40), 4)] {
+            let long = SourceSpec {
+                stop: Time(seconds * 1_000_000_000),
+                ..spec(Model::OnOff { on, off: Span(on.0 * 3), law: Lasting::Exponential })
+            };
+            assert_eq!(long.mean_rate(), Rate::from_mbit(25));
+            // 10,000 cycles or more: the share's standard error is about 1 % of it.
+            let sent = Source::new(long, 4, 0).count() as f64 * 4_000.0 / seconds as f64;
+            assert!((sent / 25e6 - 1.0).abs() < 0.04, "{on}: {sent}");
+        }
+    }
+
+    #[test]
+    fn streams_differ_by_seed_and_index_and_repeat() {
+        let first = |seed, index| Source::new(spec(Model::Poisson), seed, index).take(50).collect::<Vec<_>>();
+        assert_eq!(first(1, 1), first(1, 1));
+        assert_ne!(first(1, 1), first(1, 2));
+        assert_ne!(first(1, 1), first(2, 1));
+    }
+
+    fn mean_bytes(spec: &SourceSpec, seed: u64) -> f64 {
+        Source::new(spec.clone(), seed, 0).map(|p| f64::from(p.bytes)).sum()
+    }
+
+    /// Lengths of their own leave the instants as they are, in the mean rate too.
+    #[test]
+    fn mixed_lengths_keep_the_rate() {
+        for model in [Model::Poisson, Model::Cbr] {
+            let sizes = Sizes::Mix(vec![(64, 7), (594, 4), (1518, 1)]);
+            let mixed = SourceSpec { sizes, ..spec(model.clone()) };
+            let sent = mean_bytes(&mixed, 2) * 8.0 / 10.0;
+            // 366,000 packets of 341 B: a standard error of 0.3 %.
+            assert!((sent / 1e8 - 1.0).abs() < 0.01, "{sent}");
+            let plain = SourceSpec { sizes: Sizes::Uniform(100, 900), ..spec(model.clone()) };
+            let fixed = Source::new(spec(model), 2, 0).take(1000).map(|p| p.at);
+            assert!(Source::new(plain, 2, 0).take(1000).map(|p| p.at).eq(fixed));
+        }
+    }
+
+    /// Counts in windows of a second: over their mean, their variance is 1 for Poisson, and for two states what the
+    /// formula of Heffes and Lucantoni (1986) says.
+    #[test]
+    fn a_modulated_process_is_as_bursty_as_its_formula() {
+        let (rates, stays) = ([2_000.0, 200.0], [0.02, 0.06]);
+        let chain = Chain::modulated(&[(rates[0], stays[0]), (rates[1], stays[1])]).unwrap();
+        let mean = chain.rate();
+        let rate = Rate((mean * 4000.0) as u64);
+        let long = SourceSpec { rate, stop: Time(2_000_000_000_000), ..spec(Model::Markovian(chain)) };
+        let mut counts = vec![0.0f64; 2000];
+        for packet in Source::new(long, 5, 0) {
+            counts[(packet.at.0 / 1_000_000_000) as usize] += 1.0;
+        }
+        let n = counts.len() as f64;
+        let found = counts.iter().sum::<f64>() / n;
+        let variance = counts.iter().map(|c| (c - found).powi(2)).sum::<f64>() / (n - 1.0);
+        let (a, b) = (1.0 / stays[0], 1.0 / stays[1]);
+        let away = 2.0 * (rates[0] - rates[1]).powi(2) * a * b / ((a + b).powi(2) * (rates[0] * b + rates[1] * a));
+        let dispersion = 1.0 + away * (1.0 - (1.0 - f64::exp(-(a + b))) / (a + b));
+        // The standard error of a variance over 2000 windows is 3.2 %.
+        assert!((found / mean - 1.0).abs() < 4.0 * (dispersion / mean / n).sqrt(), "{found} {mean}");
+        assert!((variance / found / dispersion - 1.0).abs() < 0.13, "{} {dispersion}", variance / found);
+    }
+
+    /// Erlang's gaps of two stages: the deviation is the mean over the root of two.
+    #[test]
+    fn a_chain_may_count_its_moves() {
+        let rows = [vec![-1000.0, 1000.0], vec![0.0, -1000.0]];
+        let chain = Chain::new(&rows, &[vec![0.0, 0.0], vec![1000.0, 0.0]]).unwrap();
+        let erlang = SourceSpec { stop: Time(200_000_000_000), ..spec(Model::Markovian(chain)) };
+        let times: Vec<f64> = Source::new(erlang, 1, 0).map(|p| p.at.0 as f64).collect();
+        let gaps: Vec<f64> = times.windows(2).map(|w| w[1] - w[0]).collect();
+        let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / gaps.len() as f64;
+        assert!((mean / 2e6 - 1.0).abs() < 0.01, "{mean}");
+        assert!((variance.sqrt() / mean * f64::sqrt(2.0) - 1.0).abs() < 0.02, "{variance}");
+    }
+
+    /// Times on of shape 1.5 and a mean of 10 ms: how many last longer than 100 ms is known, and the share of time too,
+    /// which the deviation of the mean over 200,000 cycles lets be off by percents.
+    #[test]
+    fn long_bursts_are_paretos() {
+        let law = Lasting::Pareto(1.5);
+        let (on, off) = (Span::from_millis(10), Span::from_millis(30));
+        let mut source = Source::new(spec(Model::OnOff { on, off, law }), 1, 0);
+        let n = 200_000;
+        let long = (0..n).filter(|_| source.lasting(law, on) > Span::from_millis(100)).count() as f64;
+        // The least is 3.33 ms: one in (30)^1.5.
+        let share = 30f64.powf(-1.5);
+        assert!((long / f64::from(n) - share).abs() < 4.0 * (share / f64::from(n)).sqrt(), "{long}");
+    }
+
+    #[test]
+    fn video_sends_frames_at_equal_gaps() {
+        let frames = |largest| Frames {
+            pattern: "IPBBPBBPBB".chars().filter_map(frames::Frame::of).collect(),
+            law: frames::Law::Exponential,
+            largest,
+        };
+        let video = |largest| SourceSpec { rate: Rate::from_bits(614_400), ..spec(Model::Video(frames(largest))) };
+        let whole: Vec<Packet> = Source::new(video(17_000), 1, 0).collect();
+        // 30 frames a second.
+        assert_eq!(whole.len(), 300);
+        assert!(whole.iter().enumerate().all(|(n, p)| p.at.0 == n as u64 * 1_000_000_000 / 30));
+        let pieces: Vec<Packet> = Source::new(video(1500), 1, 0).collect();
+        assert!(pieces.iter().all(|p| p.bytes <= 1500));
+        for frame in &whole {
+            let of: Vec<u32> = pieces.iter().filter(|p| p.at == frame.at).map(|p| p.bytes).collect();
+            assert_eq!((of.iter().sum::<u32>(), of.len() as u32), (frame.bytes, frame.bytes.div_ceil(1500)));
+            assert!(of.iter().max().unwrap() - of.iter().min().unwrap() <= 1);
+        }
+        assert_eq!(video(17_000).at_most(|bytes| bytes), Some((Rate::from_bits(4_080_000), 17_000)));
+    }
+}

@@ -1,0 +1,56 @@
+//! What a paper states, and what we get.
+
+use super::{Figure, Work};
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+/// Where (`Figure 3`), statement, published, tolerance, unit.
+pub(crate) type Published = (&'static str, &'static str, f64, f64, &'static str);
+
+/// A statement of the paper, judged.
+#[derive(Serialize)]
+pub(crate) struct Cell {
+    pub(crate) label: String,
+    pub(crate) statement: String,
+    pub(crate) published: f64,
+    pub(crate) ours: f64,
+    pub(crate) tolerance: f64,
+    pub(crate) unit: &'static str,
+    /// `ok`, `known` or `MISSED`.
+    pub(crate) verdict: &'static str,
+    pub(crate) why: Option<String>,
+}
+
+/// One on the closed list of what cannot be reproduced.
+#[derive(Deserialize)]
+struct Known {
+    label: String,
+    statement: String,
+    why: String,
+}
+
+/// The statements of these figures.
+pub(super) fn judged(work: &Work, figures: &[Figure]) -> Result<Vec<Cell>> {
+    let known: Vec<Known> = serde_json::from_str(work.known).context("the list of known deviations")?;
+    for k in &known {
+        let stated =
+            work.published.iter().any(|&(label, statement, ..)| (label, statement) == (&k.label, &k.statement));
+        ensure!(stated, "the list of known deviations has `{}`, which is stated nowhere", k.statement);
+    }
+    let mut cells = Vec::new();
+    for figure in figures {
+        for &(label, statement, published, tolerance, unit) in work.published.iter().filter(|p| p.0 == figure.label) {
+            let ours = figure.found.iter().find(|(name, _)| *name == statement);
+            let ours = ours.with_context(|| format!("{label} has no `{statement}`"))?.1;
+            let excuse = known.iter().find(|k| (k.label.as_str(), k.statement.as_str()) == (label, statement));
+            let (verdict, why) = match excuse {
+                _ if (ours - published).abs() <= tolerance => ("ok", None),
+                Some(known) => ("known", Some(known.why.clone())),
+                None => ("MISSED", None),
+            };
+            let (label, statement) = (label.to_owned(), statement.to_owned());
+            cells.push(Cell { label, statement, published, ours, tolerance, unit, verdict, why });
+        }
+    }
+    Ok(cells)
+}

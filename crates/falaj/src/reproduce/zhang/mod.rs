@@ -1,0 +1,135 @@
+//! Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14, and Theorem 2.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`testbed`] | the bottleneck link as a scenario, and what is counted of what it sent |
+//! | [`figures`] | the curves |
+//! | [`order`] | single packets: Figure 2.1's order, and what breaks Theorem 2 |
+
+mod figures;
+mod order;
+mod testbed;
+
+use super::Args;
+use super::curves::Work;
+use anyhow::{Result, bail};
+use figures::Lab;
+use std::process::ExitCode;
+
+const WORK: Work = Work {
+    name: "zhang",
+    title: "DRR+ and DRR++, reproduced",
+    source: "C. Zhang, DRR++ (thesis): Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14, Theorem 2",
+    setting: "One flow of low latency (LC) and three others (BE), five runs of 100 s; packets of 40 B and 40 to 700 B of payload with \
+              exponential gaps, or video of 614.4 kbit/s. Delays from the last bit in to the last bit out; intervals are Student's.",
+    published: &[
+        (
+            "Figure 2.1",
+            "Virtual Clock: packets of connection 2 before the 901st of connection 1",
+            450.0,
+            0.0,
+            "packets",
+        ),
+        ("Figure 2.1", "SCFQ: the same", 1.0, 0.0, "packets"),
+        ("Figure 2.1", "WFQ: the same", 1.0, 0.0, "packets"),
+        ("Table 5.1", "rates, from those printed at most", 0.0, 2.5, "%"),
+        ("Table 5.1", "burstiness falls as the rate grows", 1.0, 0.0, ""),
+        ("Table 5.2", "at 20 packets/s DRR+ has 10 times the interval of DRR++ and more", 1.0, 0.0, ""),
+        ("Table 5.2", "at 16 packets/s and 213 kbit/s, DRR+", 193.893, 120.0, "ms"),
+        ("Table 5.2", "at 20 packets/s and 213 kbit/s, DRR+", 1743.618, 1000.0, "ms"),
+        ("Table 5.2", "at 20 packets/s, DRR++", 2.689, 2.0, "ms"),
+        ("Figure 5.1", "utilisation at 20 packets/s", 98.4, 0.05, "%"),
+        ("Figure 5.1", "delay of LC alone", 15.5, 0.7, "ms"),
+        ("Figure 5.1", "delay of LC at 20 packets/s", 106.0, 5.0, "ms"),
+        ("Figure 5.1", "increase of LC's delay", 90.5, 5.0, "ms"),
+        ("Figure 5.1", "at 98.4 % the BE flows' delay is twice that at 18 packets/s and more", 1.0, 0.0, ""),
+        ("Figure 5.1", "BE flows at 18 packets/s: largest over smallest delay", 1.0, 0.15, ""),
+        ("Figure 5.1", "a work-conserving order ends its busy periods when any other does", 1.0, 0.0, ""),
+        ("Figure 5.2", "LC's delay follows that of the BE flows: their ratio at 20 packets/s", 1.0, 0.5, ""),
+        ("Figure 5.2", "LC's delay at 20 packets/s, over that under DRR++", 100.0, 30.0, ""),
+        ("Figure 5.2", "the same at 213 kbit/s", 100.0, 30.0, ""),
+        ("Figure 5.3", "utilisation", 78.72, 0.005, "%"),
+        ("Figure 5.3", "DRR++ changes less with LC's quantum than DRR+", 1.0, 0.0, ""),
+        ("Figure 5.3", "DRR++ has the lower delay at every quantum", 1.0, 0.0, ""),
+        ("Figure 5.3", "smallest quantum, of all quanta", 11.8, 0.05, "%"),
+        ("Figure 5.3", "largest quantum, of all quanta", 40.0, 0.05, "%"),
+        ("Figure 5.4", "LC is served less often with a larger quantum", 1.0, 0.0, ""),
+        ("Figure 5.4", "rounds hardly change: most over least", 1.0, 0.1, ""),
+        ("Figure 5.4", "LC left waiting at 1600 B, over that of DRR+", 0.5, 0.2, ""),
+        ("Figure 5.5", "LC is served less often with a larger quantum", 1.0, 0.0, ""),
+        ("Figure 5.5", "rounds grow as the quantum falls", 1.0, 0.0, ""),
+        ("Figure 5.6", "utilisation", 94.45, 0.05, "%"),
+        ("Figure 5.7", "LC's delay at 1200 B, over that under DRR++", 100.0, 40.0, ""),
+        ("Figure 5.7", "the same at 213 kbit/s", 100.0, 60.0, ""),
+        ("Figure 5.8", "LC is served less often with a larger quantum", 1.0, 0.0, ""),
+        ("Figure 5.8", "LC left waiting 100 times from this quantum on", 1200.0, 100.0, "B"),
+        ("Figure 5.8", "the same at 213 kbit/s", 1200.0, 100.0, "B"),
+        ("Figure 5.9", "LC is served less often with a larger quantum", 1.0, 0.0, ""),
+        ("Figure 5.9", "LC left waiting 100 times from this quantum on", 2000.0, 100.0, "B"),
+        ("Figure 5.9", "the same at 213 kbit/s", 2000.0, 100.0, "B"),
+        ("Figure 5.10", "utilisation at 12 packets/s, 1.3 Mbit/s", 56.0, 0.5, "%"),
+        ("Figure 5.10", "utilisation at 18 packets/s, 1.3 Mbit/s", 60.0, 1.0, "%"),
+        ("Figure 5.10", "LC's delay comes to rest: at 30 packets/s over that at 18, at 770 kbit/s", 1.0, 0.15, ""),
+        (
+            "Figure 5.10",
+            "BE flows wait 5 times as long at 18 packets/s as at 13, and more, at 770 kbit/s",
+            1.0,
+            0.0,
+            "",
+        ),
+        ("Figure 5.10", "the same at 1.3 Mbit/s", 1.0, 0.0, ""),
+        ("Figure 5.11", "LC waits longer than the BE flows at 30 packets/s, at 770 kbit/s", 1.0, 0.0, ""),
+        ("Figure 5.11", "LC's delay at 30 packets/s and 770 kbit/s, over that under DRR++", 100.0, 50.0, ""),
+        ("Figure 5.12", "DRR++ changes little: largest over least delay, at 1.3 Mbit/s", 1.0, 0.15, ""),
+        ("Figure 5.12", "DRR+ too", 1.0, 0.15, ""),
+        ("Figure 5.12", "DRR++ at 770 kbit/s", 1.0, 0.6, ""),
+        ("Figure 5.13", "from 9000 B on LC's delay is low: that at 6000 B over it, at 770 kbit/s", 10.0, 5.0, ""),
+        ("Figure 5.13", "BE flows wait longer at 9000 B than at 3000 B by this factor, at 770 kbit/s", 60.0, 40.0, ""),
+        ("Figure 5.13", "the same fall of LC at 1.3 Mbit/s", 10.0, 5.0, ""),
+        (
+            "Figure 5.14",
+            "LC's delay falls until 21,000 B: at 18,000 B over that at 27,000 B, at 770 kbit/s",
+            10.0,
+            5.0,
+            "",
+        ),
+        ("Figure 5.14", "at 27,000 B it is above that of DRR++, at 770 kbit/s", 1.0, 0.0, ""),
+        ("Theorem 2", "its bound holds for 1, 2, 3, 4, 16 and 64 BE flows", 6.0, 0.0, "of 6"),
+        ("Theorem 2", "the bound of `falaj plan` is never exceeded", 1.0, 0.0, ""),
+    ],
+    known: include_str!("../../../data/zhang-known.json"),
+};
+
+const TABLES: [&str; 3] = ["Table 5.1", "Table 5.2", "Theorem 2"];
+const FIGURES: [&str; 15] = [
+    "Figure 5.1",
+    "Figure 5.2",
+    "Figure 5.3",
+    "Figure 5.4",
+    "Figure 5.5",
+    "Figure 5.6",
+    "Figure 5.7",
+    "Figure 5.8",
+    "Figure 5.9",
+    "Figure 5.10",
+    "Figure 5.11",
+    "Figure 5.12",
+    "Figure 5.13",
+    "Figure 5.14",
+    "Figure 2.1",
+];
+
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    if args.beyond || args.live || args.scenario.is_some() {
+        bail!("of this thesis there are tables and figures: take --beyond, --live and --scenario away");
+    }
+    let wanted: Vec<&str> = match (args.figure, args.tables, args.figures) {
+        (Some(no @ 1..=14), ..) => vec![FIGURES[no - 1]],
+        (Some(no), ..) => bail!("there is no Figure 5.{no}: 1 to 14"),
+        (None, true, false) => TABLES.to_vec(),
+        (None, false, true) => FIGURES.to_vec(),
+        _ => TABLES.into_iter().chain(FIGURES).collect(),
+    };
+    let lab = Lab::default();
+    WORK.reproduce(args, &wanted, |label| figures::of(&lab, label))
+}

@@ -1,0 +1,232 @@
+//! The thesis' bottleneck link as a scenario file: one flow of low latency (LC) and three others (BE), and what is counted
+//! of what the link sent.
+
+use crate::file;
+use anyhow::{Result, anyhow};
+use falaj_engine::PipeId;
+use falaj_engine::each::Ids;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use falaj_sim::replay::{Arrival, Replayed, replay};
+use falaj_traffic::capture::Verdict;
+use falaj_traffic::interval::Estimate;
+use falaj_traffic::source::Source;
+use std::fmt::Write;
+
+/// As in the thesis: five runs of 100 s.
+pub(super) const SEEDS: u64 = 5;
+const DURATION: Span = Span::from_secs(100);
+const FIRST_SEED: u64 = 1;
+
+/// What the link serves its flows by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Server {
+    /// DRR++ as the thesis means it.
+    Modified,
+    /// DRR++ as MacGregor and Shi have it.
+    Original,
+    /// DRR+, its contract 1.35 times the mean in a window of a second; of video, of a group of pictures.
+    Plus,
+    /// DRR, as DRR+ is once the contract is broken.
+    Plain,
+}
+
+/// What the flow of low latency sends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lc {
+    /// Packets of 40 B and 40 to 700 B of payload, so many in a second, with exponential gaps.
+    Packets(u32),
+    /// Three groups of pictures in a second: frames as single packets, or divided in packets of 1500 B.
+    Video { whole: bool },
+}
+
+/// One experiment.
+#[derive(Clone, Copy)]
+pub(super) struct Testbed {
+    pub(super) server: Server,
+    /// kbit/s.
+    pub(super) capacity: u32,
+    pub(super) lc: Lc,
+    /// Packets in a second of each BE flow.
+    pub(super) be: u32,
+    /// Quanta in bytes.
+    pub(super) quantum_lc: u32,
+    pub(super) quantum_be: u32,
+}
+
+/// Bytes of packets, headers and payload: mean, least and most.
+const MEAN: u32 = 410;
+const SIZES: &str = "80B-740B";
+
+impl Testbed {
+    /// The scenario file. Buffers are as good as without end: nothing is lost in the thesis.
+    pub(super) fn text(&self) -> String {
+        let (form, contract) = match self.server {
+            Server::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
+            Server::Original => ("kind = \"drr++\", form = \"mw00\", quanta = \"any\"", None),
+            Server::Plain => ("kind = \"drr\", quanta = \"any\"", None),
+            Server::Plus => ("kind = \"drr+\", quanta = \"any\"", Some(())),
+        };
+        let (mtu, model) = match self.lc {
+            Lc::Packets(rate) => {
+                let bits = u64::from(rate) * u64::from(MEAN) * 8;
+                (740, format!("model = \"poisson\"\nrate = \"{bits}bit\"\nsize = \"{SIZES}\""))
+            }
+            Lc::Video { whole } => {
+                let largest = if whole { 17_000 } else { 1_500 };
+                (largest, format!("model = \"mpeg\"\nrate = \"614400bit\"\nsize = \"{largest}B\""))
+            }
+        };
+        let contract = contract.map_or(String::new(), |()| match self.lc {
+            Lc::Packets(rate) => format!("rate = \"{}bit\"\nwindow = \"1s\"\n", rate * MEAN * 8 * 27 / 20),
+            // 34,560 B in a third of a second.
+            Lc::Video { .. } => "rate = \"829440bit\"\nwindow = \"333333334ns\"\n".into(),
+        });
+        let latency = if self.server == Server::Plain { "" } else { "latency = \"low\"\n" };
+        let mut text = format!(
+            "# Zhang's thesis, chapter 5\n\n[run]\nduration = \"{DURATION}\"\nseed = {FIRST_SEED}\nreplications = {SEEDS}\n\n\
+             [link.bottleneck]\nrate = \"{}kbit\"\naccount = \"ip\"\nmtu = \"{mtu}B\"\nscheduler = {{ {form} }}\n\n\
+             [link.bottleneck.flow.lc]\nmatch = \"udp dport 5000\"\nqueue = \"10000000p\"\n{latency}quantum = \"{}B\"\n{contract}",
+            self.capacity, self.quantum_lc
+        );
+        for n in 1..=3 {
+            let rule = if n == 3 { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
+            let _ = write!(
+                text,
+                "\n[link.bottleneck.flow.be{n}]\nmatch = \"{rule}\"\nqueue = \"10000000p\"\nquantum = \"{}B\"\n",
+                self.quantum_be
+            );
+        }
+        let _ = write!(text, "\n[traffic.lc]\nflow = \"lc\"\n{model}\n");
+        for n in 1..=3 {
+            let bits = u64::from(self.be) * u64::from(MEAN) * 8;
+            if bits > 0 {
+                let _ = write!(
+                    text,
+                    "\n[traffic.be{n}]\nflow = \"be{n}\"\nmodel = \"poisson\"\nrate = \"{bits}bit\"\nsize = \"{SIZES}\"\n"
+                );
+            }
+        }
+        text
+    }
+
+    /// All seeds.
+    pub(super) fn run(&self) -> Result<Found> {
+        let scenario = file::parse_quietly(&self.text(), "zhang")?;
+        let pipe = scenario.links[0].up.pipe();
+        let mut runs = Vec::new();
+        for seed in FIRST_SEED..FIRST_SEED + SEEDS {
+            let mut arrivals = Vec::new();
+            for (n, source) in scenario.traffic.iter().enumerate() {
+                let (pipe, flow) = (PipeId(0), FlowId(source.flow as u32));
+                let packets = Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + DURATION);
+                arrivals.extend(packets.map(|p| Arrival { pipe, flow, ids: Ids::default(), bytes: p.bytes, at: p.at }));
+            }
+            arrivals.sort_by_key(|a| a.at);
+            let replayed = replay(std::slice::from_ref(&pipe), &arrivals, Some(Time::ZERO + DURATION));
+            let replayed = replayed.map_err(|(_, refused)| anyhow!("{refused}"))?;
+            runs.push(Observed::of(&arrivals, &replayed));
+        }
+        let mean = |of: &dyn Fn(&Observed) -> Option<f64>| {
+            let values: Vec<f64> = runs.iter().filter_map(of).collect();
+            Estimate::of(&values)
+        };
+        Ok(Found {
+            lc: mean(&|o| o.delays[0]),
+            be: [1, 2, 3].map(|n| mean(&|o| o.delays[n])),
+            rounds: mean(&|o| Some(o.rounds)),
+            services: mean(&|o| Some(o.services)),
+            backlogs: mean(&|o| Some(o.backlogs)),
+            rest: mean(&|o| o.rest),
+            idle: runs.into_iter().map(|o| o.idle).collect(),
+        })
+    }
+}
+
+/// What was found over all seeds; delays are means of packets, in milliseconds.
+pub(super) struct Found {
+    pub(super) lc: Option<Estimate>,
+    pub(super) be: [Option<Estimate>; 3],
+    pub(super) rounds: Option<Estimate>,
+    pub(super) services: Option<Estimate>,
+    pub(super) backlogs: Option<Estimate>,
+    /// The longest time for which LC had packets and none of them was sent.
+    pub(super) rest: Option<Estimate>,
+    /// By seed: when the link had nothing more to send.
+    pub(super) idle: Vec<Vec<Time>>,
+}
+
+impl Found {
+    /// Mean delay of the BE flows.
+    pub(super) fn be_mean(&self) -> f64 {
+        let all: Vec<f64> = self.be.iter().flatten().map(|e| e.mean).collect();
+        all.iter().sum::<f64>() / all.len().max(1) as f64
+    }
+}
+
+/// What the link was seen to send in one run.
+struct Observed {
+    delays: [Option<f64>; 4],
+    rounds: f64,
+    services: f64,
+    backlogs: f64,
+    rest: Option<f64>,
+    idle: Vec<Time>,
+}
+
+impl Observed {
+    /// The thesis counts inside its scheduler. Here it is counted from outside, so that no discipline has to keep count: a
+    /// service of LC is a run of its packets without a pause; LC is backlogged if it has packets when the run ends and
+    /// another flow's packet follows; a round is over when the next BE flow is not behind the last one in their order, or the
+    /// link rests.
+    fn of(arrivals: &[Arrival], replayed: &Replayed) -> Observed {
+        let sent = arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
+            Verdict::Sent { start, end, .. } if end <= Time::ZERO + DURATION => Some((start, end, a)),
+            _ => None,
+        });
+        let mut sent: Vec<(Time, Time, &Arrival)> = sent.collect();
+        sent.sort_by_key(|&(start, ..)| start);
+        let mut sums = [(0.0, 0u32); 4];
+        for (_, end, a) in &sent {
+            let (sum, n) = &mut sums[a.flow.index()];
+            *sum += (*end - a.at).0 as f64 / 1e6;
+            *n += 1;
+        }
+        let lc: Vec<Time> = arrivals.iter().filter(|a| a.flow == FlowId(0)).map(|a| a.at).collect();
+        let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
+        let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
+        // Since when LC has waited for a packet of its own to begin.
+        let mut free = Time::ZERO;
+        for (n, &(start, end, a)) in sent.iter().enumerate() {
+            let before = n.checked_sub(1).map(|n| sent[n]);
+            let paused = before.is_none_or(|(_, end, _)| end < start);
+            let was_lc = before.is_some_and(|(.., b)| b.flow == FlowId(0)) && !paused;
+            if let Some((_, end, _)) = before.filter(|_| paused) {
+                idle.push(end);
+            }
+            if paused && last_be.take().is_some() {
+                rounds += 1;
+            }
+            if a.flow == FlowId(0) {
+                services += u32::from(!was_lc);
+                rest = rest.max(start.since(free.max(lc[gone])));
+                gone += 1;
+                free = end;
+                continue;
+            }
+            backlogs += u32::from(was_lc && lc.get(gone).is_some_and(|&at| at <= start));
+            if last_be.is_some_and(|last: FlowId| a.flow.index() < last.index()) {
+                rounds += 1;
+            }
+            last_be = Some(a.flow);
+        }
+        Observed {
+            delays: sums.map(|(sum, n)| (n > 0).then(|| sum / f64::from(n))),
+            rounds: rounds.into(),
+            services: services.into(),
+            backlogs: backlogs.into(),
+            rest: (gone > 0).then(|| rest.0 as f64 / 1e6),
+            idle,
+        }
+    }
+}
