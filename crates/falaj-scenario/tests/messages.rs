@@ -62,7 +62,7 @@ phase = "1ms"
               |                             ^^^^
               |
               = help: `tail` is for the scheduler `virtual-links`
-              = help: allowed: `kind`
+              = help: allowed: `kind`, `quanta`
 
             error: flow `x` has no key `phase`
              --> a.toml:6:1
@@ -836,7 +836,7 @@ stop = "1s"
             14 | model = "possion"
                |         ^^^^^^^^^ did you mean `poisson`?
                |
-               = help: allowed: `poisson`, `cbr`, `on-off`
+               = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`
 
             error: `rate`: `unlimited` is for links
               --> a.toml:15:8
@@ -862,7 +862,7 @@ stop = "1s"
                |
                = help: at most `1514B`: its mtu of 1500B, accounted at `l2`
 
-            error: `on` is for `model = "on-off"`, and this is `cbr`
+            error: `on` is for `model = "on-off"`, `model = "pareto-on-off"`, and this is `cbr`
               --> a.toml:22:1
                |
             22 | on = "1s"
@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `direction`, `ecn`, `flow`, `headers`, `link`, `model`, `off`, `on`, `rate`, `size`, `sources`, `start`, `stop`
+              = help: allowed: `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `link`, `model`, `off`, `on`, `pattern`, `rate`, `shape`, `size`, `sources`, `start`, `states`, `stop`
         "#]],
     );
 }
@@ -2098,7 +2098,7 @@ model = "possion"
             6 | model = "possion"
               |         ^^^^^^^^^ did you mean `poisson`?
               |
-              = help: allowed: `poisson`, `cbr`, `on-off`
+              = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`
         "#]],
     );
     errors_of_link(
@@ -2236,7 +2236,7 @@ model = "cbr"
 on = "1s"
 "#,
         expect![[r#"
-            error: `on` is for `model = "on-off"`, and this is `cbr`
+            error: `on` is for `model = "on-off"`, `model = "pareto-on-off"`, and this is `cbr`
              --> a.toml:7:1
               |
             7 | on = "1s"
@@ -3401,4 +3401,128 @@ fn sources_that_rules_lead_nowhere() {
     let source = &scenario.traffic[0];
     let key = source.key.expect("it goes by the rules");
     assert_eq!((source.link, key.ports.map(|p| p.1), key.length), (0, Some(5), Some(486)));
+}
+
+#[test]
+fn sources_that_cannot_be() {
+    errors_of_link(
+        r#"[traffic.a]
+model = "mmpp"
+rate = "1mbit"
+states = [{ rate = "1mbit", stay = "10ms" }, { stay = "0s" }, { rate = "fast" }]
+size = "74B x 7, 1514B x 0"
+[traffic.b]
+model = "map"
+d0 = [[-3, 1], [2]]
+d1 = [["x"]]
+size = "900B-100B"
+[traffic.c]
+model = "map"
+d0 = [[-3, 1], [2, -4]]
+d1 = [[1, 0], [0, 2]]
+size = "500B"
+[traffic.d]
+model = "pareto-on-off"
+rate = "1mbit"
+on = "10ms"
+off = "10ms"
+shape = 1
+size = "500B"
+[traffic.e]
+model = "mpeg"
+rate = "1mbit"
+pattern = "IPBX"
+size = "1600B"
+[traffic.f]
+model = "poisson"
+size = "74B-1514B"
+"#,
+        expect![[r#"
+            error: `rate` is for `model = "poisson"`, `model = "cbr"`, `model = "on-off"`, `model = "pareto-on-off"`, `model = "mpeg"`, and this is `mmpp`
+             --> a.toml:5:1
+              |
+            5 | rate = "1mbit"
+              | ^^^^
+              |
+              = help: leave `rate` away, or change the model
+
+            error: `size`: `0` is not how often a size comes
+             --> a.toml:7:8
+              |
+            7 | size = "74B x 7, 1514B x 0"
+              |        ^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: write a mix as in `74B x 7, 590B x 4, 1514B x 1`; 1 to 1000000
+
+            error: `d1`: a text does not go here
+              --> a.toml:11:8
+               |
+            11 | d1 = [["x"]]
+               |        ^^^
+               |
+               = help: write a list of lists of numbers, as in `[[-3, 1], [2, -4]]`
+
+            error: `size`: `900B-100B` ends before it begins
+              --> a.toml:12:8
+               |
+            12 | size = "900B-100B"
+               |        ^^^^^^^^^^^
+               |
+               = help: write `100B-900B`
+
+            error: `d0`: row 1 of `d0` and `d1` together comes to -1, and should to nothing
+              --> a.toml:15:6
+               |
+            15 | d0 = [[-3, 1], [2, -4]]
+               |      ^^^^^^^^^^^^^^^^^^
+               |
+               = help: rates of moves a second: each row of `d0` and `d1` together comes to nothing, as in `d0 = [[-300, 100], [50, -60]]` and `d1 = [[200, 0], [0, 10]]`
+
+            error: `shape`: 1 is no shape whose bursts have a mean
+              --> a.toml:23:9
+               |
+            23 | shape = 1
+               |         ^
+               |
+               = help: write a number above 1 and up to 10, as in `1.5`
+
+            error: `pattern`: `IPBX` has other letters than those of frames
+              --> a.toml:28:11
+               |
+            28 | pattern = "IPBX"
+               |           ^^^^^^
+               |
+               = help: write `I`, `P` and `B`, as in `IPBBPBBPBB`
+
+            error: `size`: 1600B is more than link `a` carries
+              --> a.toml:29:8
+               |
+            29 | size = "1600B"
+               |        ^^^^^^^
+               |
+               = help: at most `1514B`: its mtu of 1500B, accounted at `l2`
+
+            error: traffic `f` lacks `rate`, which `poisson` needs
+              --> a.toml:30:1
+               |
+            30 | [traffic.f]
+               | ^^^^^^^^^^^
+               |
+               = help: write `rate = "10mbit"`
+        "#]],
+    );
+}
+
+/// Every scenario of the how-to on traffic, on a link that carries it.
+#[test]
+fn the_sources_of_the_book() {
+    let page = include_str!("../../../docs/how-to/traffic.md");
+    let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
+    let whole: Vec<&str> = files.filter(|text| text.starts_with("[traffic.")).collect();
+    assert_eq!(whole.len(), 4);
+    for text in whole {
+        let flow = if text.contains("flow = \"voice\"") { "[link.a.flow.voice]\nmatch = \"any\"\n" } else { "" };
+        let (scenario, _) = falaj_scenario::parse(&format!("{LINK}{flow}{text}"), "a.toml").unwrap();
+        assert!(scenario.traffic[0].mean_rate().0 > 0);
+    }
 }

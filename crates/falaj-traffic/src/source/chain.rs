@@ -165,8 +165,9 @@ fn stationary(n: usize, rate: impl Fn(usize, usize) -> f64) -> Option<Vec<f64>> 
         }
     }
     let mut law = vec![1.0];
-    for k in 1..n {
-        law.push((0..k).map(|i| law[i] * a[i][k]).sum());
+    while law.len() < n {
+        let k = law.len();
+        law.push(law.iter().zip(&a).map(|(share, row)| share * row[k]).sum());
     }
     let total: f64 = law.iter().sum();
     // A state that is never entered again has no share.

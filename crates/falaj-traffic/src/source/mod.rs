@@ -185,11 +185,11 @@ impl Source {
         };
         match &source.spec.model {
             Model::Cbr | Model::Video(_) => {}
-            Model::Poisson => source.next = source.next + source.random(source.mean_gap),
+            Model::Poisson => source.next = source.spec.start + source.random(source.mean_gap),
             &Model::OnOff { on, law, .. } => source.on_until = source.next + source.lasting(law, on),
             Model::Markovian(chain) => {
                 source.state = chain.begin(&mut source.chance);
-                source.next = source.next + source.until_packet();
+                source.next = source.spec.start + source.until_packet();
             }
         }
         source

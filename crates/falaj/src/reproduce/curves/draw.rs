@@ -30,7 +30,10 @@ fn draw(text: &mut String, figure: &Figure) -> Result<(), Box<dyn std::error::Er
     let least = points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(1e300);
     let place = |y: f64| if figure.log { y.max(least).log10() } else { y };
     let top = points().map(|p| p.y).fold(0.0, f64::max);
-    let (bottom, top) = if figure.log { (place(least) - 0.1, place(top) + 0.2) } else { (0.0, 1.08 * top) };
+    let (bottom, top) = (place(least), place(top));
+    // The names of the curves stand above them.
+    let room = 0.4 * (top - bottom).max(0.5);
+    let (bottom, top) = if figure.log { (bottom - 0.1, top + room) } else { (0.0, 1.08 * top) };
     let (left, right) = points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
