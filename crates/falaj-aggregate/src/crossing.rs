@@ -2,7 +2,7 @@
 //! unpacked there, and the same the other way.
 
 use crate::endpoint::Endpoint;
-use falaj_engine::container::{Malformed, Nonsense, Packer, Packets, Policy};
+use falaj_engine::container::{Container, Malformed, Packer, Packets};
 use falaj_sched::time::{Span, Time};
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,6 @@ const MOST_WAITING: usize = 32;
 pub struct Crossing {
     endpoint: Endpoint,
     packer: Packer,
-    before: usize,
     /// Left their packer, and found the ring full.
     waiting: VecDeque<Vec<u8>>,
     /// The container that is being unpacked, and how much of it is left.
@@ -23,10 +22,19 @@ pub struct Crossing {
     left: usize,
 }
 
-/// Sends a container, behind those that wait.
-fn send(endpoint: &mut Endpoint, waiting: &mut VecDeque<Vec<u8>>, bytes: &[u8]) -> io::Result<()> {
-    if !waiting.is_empty() || !endpoint.send(bytes)? {
-        waiting.push_back(bytes.to_vec());
+/// Sends a container, behind those that wait. When it is taken is asked for whoever tunes the packer.
+fn send(
+    endpoint: &mut Endpoint,
+    waiting: &mut VecDeque<Vec<u8>>,
+    container: &Container<'_>,
+    tuned: bool,
+) -> io::Result<()> {
+    let behind = !waiting.is_empty();
+    if tuned && !behind {
+        endpoint.ask_when(container.bytes.len(), container.left.0);
+    }
+    if behind || !endpoint.send(container.bytes)? {
+        waiting.push_back(container.bytes.to_vec());
     }
     Ok(())
 }
@@ -35,11 +43,11 @@ fn send(endpoint: &mut Endpoint, waiting: &mut VecDeque<Vec<u8>>, bytes: &[u8]) 
 macro_rules! packing {
     ($self:ident, $container:ident, $do:expr) => {{
         let Crossing { endpoint, packer, waiting, .. } = $self;
-        let mut sent = Ok(());
+        let (mut sent, tuned) = (Ok(()), packer.is_tuned());
         let done = {
-            let mut out = |c: falaj_engine::container::Container<'_>| {
+            let mut out = |c: Container<'_>| {
                 if sent.is_ok() {
-                    sent = send(endpoint, waiting, c.bytes);
+                    sent = send(endpoint, waiting, &c, tuned);
                 }
             };
             let $container = (packer, &mut out);
@@ -50,10 +58,9 @@ macro_rules! packing {
 }
 
 impl Crossing {
-    /// Packs by this policy packets whose destination stands behind `before` bytes.
-    pub fn new(endpoint: Endpoint, policy: Policy, before: usize) -> Result<Crossing, Nonsense> {
-        let packer = Packer::new(policy, before)?;
-        Ok(Crossing { endpoint, packer, before, waiting: VecDeque::new(), container: Vec::new(), left: 0 })
+    /// What this packer packs, and what the other side's does.
+    pub fn new(endpoint: Endpoint, packer: Packer) -> Crossing {
+        Crossing { endpoint, packer, waiting: VecDeque::new(), container: Vec::new(), left: 0 }
     }
 
     /// Is there no room for what is packed? Then no packet is taken.
@@ -87,6 +94,10 @@ impl Crossing {
             }
             self.waiting.pop_front();
         }
+        if let Some(crossed) = self.endpoint.crossed() {
+            self.packer.crossed(crossed.took);
+            self.packer.spent(crossed.spent);
+        }
         packing!(self, p, p.0.poll(now, p.1))?;
         self.look(now)
     }
@@ -116,7 +127,7 @@ impl Crossing {
         let mut packets = Packets::resume(&self.container, self.left)?;
         let packet = packets.next();
         self.left = packets.left();
-        packet.unwrap_or(Err(Malformed::NoLength))?.write(self.before, buffer)
+        packet.unwrap_or(Err(Malformed::NoLength))?.write(self.packer.before(), buffer)
     }
 
     /// Asks for whatever wake-up there is a reason to wait for; `true` if there is nothing to do until one.

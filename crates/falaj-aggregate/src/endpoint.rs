@@ -3,7 +3,7 @@
 //! then stays: it ends when the peer does.
 
 use crate::memory::Shared;
-use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Writer};
+use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Took, Writer};
 use falaj_sched::time::Span;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -12,7 +12,9 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create, timerfd_settime,
+};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -24,6 +26,9 @@ const HELLO: &[u8] = b"falaj ring pair 1";
 const OWN: usize = 3;
 /// Descriptors that may come with them.
 const MORE: usize = 5;
+
+/// A peer's processor time is told as often as this, in nanoseconds.
+const TELL_EVERY: u64 = 1_000_000;
 
 /// Who woke.
 const BY_PEER: u64 = 0;
@@ -61,6 +66,21 @@ pub struct Endpoint {
     gone: bool,
     /// Wake-ups that were sent.
     rung: u64,
+    /// When the string left of which it was asked when it was taken.
+    asked: Option<u64>,
+    /// Processor time of the peer, as it told it last, and when.
+    spent: Took,
+    /// When this side told its own last, and what.
+    told: Took,
+}
+
+/// What the peer says of a string, as far as it can be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Crossed {
+    /// How long after it had left it was taken.
+    pub took: Span,
+    /// Processor time that the peer spent since it was asked last.
+    pub spent: Span,
 }
 
 impl Endpoint {
@@ -130,7 +150,9 @@ impl Endpoint {
         epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
         let _own = (own, line);
         let (alarm_at, always_ring, gone, rung) = (None, false, false, 0);
-        Ok(Endpoint { writer, reader, bell, woken, _own, alarm, alarm_at, always_ring, gone, rung })
+        let never = Took { at: 0, spent: 0 };
+        let (asked, spent, told) = (None, never, never);
+        Ok(Endpoint { writer, reader, bell, woken, _own, alarm, alarm_at, always_ring, gone, rung, asked, spent, told })
     }
 
     /// Wakes the peer for each string from now on, as if it could not be seen to be awake.
@@ -185,7 +207,37 @@ impl Endpoint {
             Popped::Wake => self.ring()?,
             Popped::Quiet => {}
         }
+        if self.reader.is_asked() {
+            let at = nanos(ClockId::Monotonic);
+            // That clock costs a system call.
+            if at.saturating_sub(self.told.at) >= TELL_EVERY {
+                self.told = Took { at, spent: nanos(ClockId::ThreadCPUTime) };
+            }
+            self.reader.answer(Took { at, ..self.told });
+        }
         Ok(true)
+    }
+
+    /// Asks when the next string will be taken, which has so many bytes and left at this instant, in nanoseconds of
+    /// CLOCK_MONOTONIC; of one string at a time.
+    pub fn ask_when(&mut self, bytes: usize, left: u64) {
+        if self.asked.is_none() {
+            self.writer.ask_when(bytes);
+            self.asked = Some(left);
+        }
+    }
+
+    /// What the peer says to that, once.
+    pub fn crossed(&mut self) -> Option<Crossed> {
+        let left = self.asked?;
+        let told = self.writer.took()?;
+        self.asked = None;
+        // Nothing was taken before it left or in the future, and no thread spends more than there is.
+        let at = told.at.clamp(left, nanos(ClockId::Monotonic).max(left));
+        let most = if self.spent.at == 0 { 0 } else { (at + TELL_EVERY).saturating_sub(self.spent.at) };
+        let spent = told.spent.saturating_sub(self.spent.spent).min(most);
+        self.spent = Took { at, spent: told.spent };
+        Some(Crossed { took: Span(at - left), spent: Span(spent) })
     }
 
     /// Has the peer taken everything and gone to sleep?
@@ -244,6 +296,12 @@ impl Endpoint {
     pub fn is_gone(&self) -> bool {
         self.gone
     }
+}
+
+/// What a clock says.
+fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
 fn timespec(nanos: u64) -> Timespec {

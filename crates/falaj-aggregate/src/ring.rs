@@ -14,8 +14,11 @@
 //! | `TAIL` | writer | up to where there are strings |
 //! | `ROOM` | writer | wake me when you are there: there is room then |
 //! | `IDLE` | writer | wake me if you sleep there: I hold something back until you do |
+//! | `PROBE` | writer | tell me when you have taken all before this |
 //! | `HEAD` | reader | up to where they were taken |
 //! | `ASLEEP` | reader | wake me if there is something behind this |
+//! | `TOOK`, `TOOK_AT` | reader | I have, and when |
+//! | `SPENT` | reader | what processor time I have needed until then |
 //!
 //! A wake-up is never lost: each side writes its word, passes a fence and then
 //! reads the other's, so that one of the two sees what the other wrote. It is
@@ -32,8 +35,12 @@ pub const CONTROL: usize = 32;
 const TAIL: usize = 0;
 const ROOM: usize = 1;
 const IDLE: usize = 2;
+const PROBE: usize = 3;
 const HEAD: usize = 16;
 const ASLEEP: usize = 17;
+const TOOK: usize = 18;
+const TOOK_AT: usize = 19;
+const SPENT: usize = 20;
 
 /// Bytes of a word.
 const WORD: usize = 8;
@@ -105,6 +112,15 @@ pub enum Popped {
     Quiet,
     /// No.
     Empty,
+}
+
+/// What a reader tells of a string that it was asked about. It may be anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Took {
+    /// When it was taken.
+    pub at: u64,
+    /// The processor time that the reader has needed until then.
+    pub spent: u64,
 }
 
 /// What is to be done before sleeping.
@@ -249,6 +265,21 @@ impl<M: Memory> Writer<M> {
     }
 }
 
+impl<M: Memory> Writer<M> {
+    /// Asks when the next string will be taken, which has so many bytes.
+    pub fn ask_when(&mut self, bytes: usize) {
+        self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
+    }
+
+    /// What the reader says to that; `None` before it has taken it.
+    pub fn took(&self) -> Option<Took> {
+        let side = &self.0;
+        let asked = side.control(PROBE).load(Relaxed);
+        (side.control(TOOK).load(Acquire) == asked)
+            .then(|| Took { at: side.control(TOOK_AT).load(Relaxed), spent: side.control(SPENT).load(Relaxed) })
+    }
+}
+
 /// The side that reads.
 pub struct Reader<M> {
     side: Side<M>,
@@ -304,6 +335,20 @@ impl<M: Memory> Reader<M> {
         M::Word::fence();
         let wish = side.control(ROOM).load(Relaxed);
         Ok(if before < wish && wish <= side.own { Popped::Wake } else { Popped::Quiet })
+    }
+
+    /// Does the writer ask when the last string was taken?
+    #[inline]
+    pub fn is_asked(&self) -> bool {
+        self.side.control(PROBE).load(Relaxed) == self.side.own
+    }
+
+    /// Says it.
+    pub fn answer(&mut self, took: Took) {
+        let side = &self.side;
+        side.control(TOOK_AT).store(took.at, Relaxed);
+        side.control(SPENT).store(took.spent, Relaxed);
+        side.control(TOOK).store(side.own, Release);
     }
 
     /// Asks to be woken by the next string.

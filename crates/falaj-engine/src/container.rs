@@ -11,8 +11,10 @@
 //!
 //! [`Packer`] fills them, [`unload`] takes them apart and believes nothing that
 //! a container says. Neither knows a clock: both run in simulated time as well.
+//! A packer may be [tuned](Packer::tuned): then its policy follows the load.
 
 use crate::calendar::Calendar;
+use crate::tuning::{Choose, Tuning};
 use falaj_sched::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -121,6 +123,8 @@ pub struct Container<'a> {
     pub opened: Time,
     /// When it was to leave: at a timeout that instant, whenever that was noticed.
     pub left: Time,
+    /// What its packets waited until then, together.
+    pub waited: Span,
     /// Why.
     pub why: Left,
 }
@@ -130,6 +134,8 @@ struct Open {
     bytes: Vec<u8>,
     packets: u32,
     opened: Time,
+    /// How long after it was opened its packets came, together.
+    came: u64,
     /// Containers opened before it.
     number: u64,
 }
@@ -154,6 +160,7 @@ pub struct Packer {
     /// Where the last packet went: the next one often goes there too.
     recent: usize,
     opened: u64,
+    tuning: Option<Tuning>,
 }
 
 impl Packer {
@@ -168,7 +175,39 @@ impl Packer {
             due: Calendar::new(MOST_OPEN),
             recent: 0,
             opened: 0,
+            tuning: None,
         })
+    }
+
+    /// From now on its policy is chosen anew after each epoch of so many slots. Slots are for seeing bursts, and as
+    /// long as a burst that matters.
+    pub fn tuned(mut self, choose: Box<dyn Choose>, slot: Span, slots: u64) -> Packer {
+        self.tuning = Some(Tuning::new(choose, slot, slots));
+        self
+    }
+
+    /// Is its policy chosen anew after each epoch?
+    pub fn is_tuned(&self) -> bool {
+        self.tuning.is_some()
+    }
+
+    /// For whoever chooses policies: a container was taken on the other side so long after it had left.
+    pub fn crossed(&mut self, took: Span) {
+        if let Some(tuning) = &mut self.tuning {
+            tuning.crossed(took);
+        }
+    }
+
+    /// For whoever chooses policies: the other side spent so much more processor time on containers.
+    pub fn spent(&mut self, more: Span) {
+        if let Some(tuning) = &mut self.tuning {
+            tuning.spent(more);
+        }
+    }
+
+    /// Bytes of a packet before its destination.
+    pub fn before(&self) -> usize {
+        self.before
     }
 
     /// The policy now.
@@ -180,17 +219,25 @@ impl Packer {
     pub fn change(&mut self, policy: Policy, now: Time, out: &mut impl FnMut(Container<'_>)) -> Result<(), Nonsense> {
         let policy = policy.check()?;
         self.poll(now, out);
+        self.take_over(policy, now, out);
+        Ok(())
+    }
+
+    /// Another policy, when all that was due by `now` has left.
+    fn take_over(&mut self, policy: Policy, now: Time, out: &mut impl FnMut(Container<'_>)) {
         self.policy = policy;
         for slot in self.oldest_first() {
             let open = &self.open[slot];
+            let due = open.opened + policy.timeout;
             if open.packets >= policy.packets || open.bytes.len() > policy.bytes as usize {
                 self.close(slot, now, Left::Full, out);
+            } else if due <= now {
+                // Not before: its last packets came later than that.
+                self.close(slot, now, Left::Timeout, out);
             } else {
-                self.due.set(slot, open.opened + policy.timeout);
+                self.due.set(slot, due);
             }
         }
-        self.poll(now, out);
-        Ok(())
     }
 
     /// Puts a packet into its container. What leaves because of it, or was due before, goes to `out`.
@@ -203,6 +250,9 @@ impl Packer {
         let said = u16::try_from(length).map_err(|_| Unfit::Long)?;
         if ADDRESS + LENGTH + length > largest {
             return Err(Unfit::Long);
+        }
+        if let Some(tuning) = &mut self.tuning {
+            tuning.packet(packet.len(), now);
         }
         let mut slot = self.slot(*to, now, out);
         if self.open[slot].packets > 0 && self.open[slot].bytes.len() + LENGTH + length > largest {
@@ -218,6 +268,7 @@ impl Packer {
         open.bytes.extend_from_slice(head);
         open.bytes.extend_from_slice(tail);
         open.packets += 1;
+        open.came += now.since(open.opened).0;
         if open.packets >= self.policy.packets {
             self.close(slot, now, Left::Full, out);
         }
@@ -238,11 +289,11 @@ impl Packer {
                     self.close(oldest, now, Left::Flushed, out);
                 }
                 let slot = self.free.pop().unwrap_or_else(|| {
-                    self.open.push(Open { bytes: Vec::new(), packets: 0, opened: now, number: 0 });
+                    self.open.push(Open { bytes: Vec::new(), packets: 0, opened: now, came: 0, number: 0 });
                     self.open.len() - 1
                 });
                 let open = &mut self.open[slot];
-                (open.opened, open.number) = (now, self.opened);
+                (open.opened, open.came, open.number) = (now, 0, self.opened);
                 open.bytes.extend_from_slice(&to);
                 self.opened += 1;
                 self.by_address.insert(to, slot);
@@ -255,7 +306,12 @@ impl Packer {
 
     fn close(&mut self, slot: usize, left: Time, why: Left, out: &mut impl FnMut(Container<'_>)) {
         let open = &mut self.open[slot];
-        out(Container { bytes: &open.bytes, packets: open.packets, opened: open.opened, left, why });
+        let long = left.since(open.opened);
+        let waited = (long * u64::from(open.packets)).saturating_sub(Span(open.came));
+        if let Some(tuning) = &mut self.tuning {
+            tuning.left(open.packets, waited, long);
+        }
+        out(Container { bytes: &open.bytes, packets: open.packets, opened: open.opened, left, waited, why });
         if let Some(to) = open.bytes.first_chunk::<ADDRESS>() {
             self.by_address.remove(to);
         }
@@ -265,13 +321,31 @@ impl Packer {
         self.free.push(slot);
     }
 
-    /// When the next timeout is over; `Time::NEVER` without one.
+    /// When the next timeout is over, or may be after a change of the policy; `Time::NEVER` without one.
     pub fn next_due(&self) -> Time {
-        self.due.first().map_or(Time::NEVER, |(_, due)| due)
+        let due = self.due.first().map_or(Time::NEVER, |(_, due)| due);
+        match &self.tuning {
+            Some(tuning) if !self.is_empty() => due.min(tuning.ends()),
+            _ => due,
+        }
     }
 
     /// Lets go what was due by `now`.
     pub fn poll(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
+        while let Some(ends) = self.tuning.as_ref().map(Tuning::ends).filter(|&ends| ends <= now) {
+            self.timeouts(ends, out);
+            let empty = self.is_empty();
+            if let Some(tuning) = &mut self.tuning {
+                let next = tuning.end(self.policy, empty);
+                if next != self.policy && next.check().is_ok() {
+                    self.take_over(next, ends, out);
+                }
+            }
+        }
+        self.timeouts(now, out);
+    }
+
+    fn timeouts(&mut self, now: Time, out: &mut impl FnMut(Container<'_>)) {
         while let Some((first, due)) = self.due.first().filter(|&(_, due)| due <= now) {
             // Of equals the older one: places are given anew in any order.
             let equals = |open: &Open| open.packets > 0 && open.opened + self.policy.timeout == due;

@@ -12,7 +12,7 @@
 //! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
 //! | [`each`] | masks: a queue or a link of its own for each value |
 //! | [`impair`] | what a link does to packets: loss, copies, wrong bits, jitter, reordering |
-//! | [`container`] | packets that cross a boundary together |
+//! | [`container`], [`tuning`] | packets that cross a boundary together; what is counted for whoever chooses how |
 //! | [`ecn`] | which packets may be marked instead of dropped, and how |
 //! | [`account`] | which layer's bytes a rate counts |
 //! | [`framing`] | what a packet costs on the link beyond that |
@@ -41,6 +41,7 @@ pub mod pipe;
 pub mod rules;
 pub mod table;
 pub mod term;
+pub mod tuning;
 
 pub use change::Prepared;
 pub use engine::{Corrupt, Dropped, Emit, Engine, Mark, Output, PipeId, Unfit, Why};

@@ -9,7 +9,7 @@ use crate::port::{self, Port, Received, mark, turn};
 use crate::tap::Tap;
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_engine::container::Policy;
+use falaj_engine::container::Packer;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_sched::time::{Span, Time};
@@ -21,6 +21,8 @@ use std::process::{Child, Command};
 
 /// Bytes of a ring each way.
 const RING: usize = 1 << 20;
+/// Bytes of a unit before its destination, for its packer.
+pub const BEFORE: usize = Tap::VNET_HEADER;
 /// Units that the guest moves before it looks the other way.
 const TURN: usize = 64;
 
@@ -35,15 +37,14 @@ pub struct Guest {
 
 impl Guest {
     /// Starts the guest, a command that calls [`serve`] with its standard input, and gives it the TAP.
-    /// It ends when this side does.
-    pub fn start(mut command: Command, tap: &Tap, policy: Policy) -> io::Result<(Guest, Child)> {
+    /// Units go to it as the packer packs them, which is one for units with [`BEFORE`]. It ends when this side does.
+    pub fn start(mut command: Command, tap: &Tap, packer: Packer) -> io::Result<(Guest, Child)> {
         let [ours, theirs] = line()?;
         // Ctrl-C is for the link, which ends the guest.
         let child = command.stdin(theirs).process_group(0).spawn()?;
         drop(command);
         let endpoint = Endpoint::create(ours, RING, &[tap.as_fd()])?;
-        let crossing = Crossing::new(endpoint, policy, Tap::VNET_HEADER).map_err(io::Error::other)?;
-        Ok((Guest { crossing }, child))
+        Ok((Guest { crossing: Crossing::new(endpoint, packer) }, child))
     }
 
     /// As a port of the link.
@@ -127,13 +128,14 @@ impl Port for GuestPort {
 }
 
 /// The guest: between the TAP that comes over the line and the rings, until the other side ends.
-pub fn serve(line: OwnedFd, policy: Policy) -> io::Result<()> {
+/// Units go back as the packer packs them, as in [`Guest::start`].
+pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
     let (endpoint, more) = Endpoint::accept(line)?;
     let Some(tap) = more.into_iter().next() else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "no TAP came with the rings"));
     };
     let tap = Tap::adopt(tap);
-    let mut crossing = Crossing::new(endpoint, policy, Tap::VNET_HEADER).map_err(io::Error::other)?;
+    let mut crossing = Crossing::new(endpoint, packer);
     let mut unit = vec![0; Tap::MAX_UNIT];
     let mut watch = Watch::default();
     let fds = [tap.as_fd(), crossing.as_fd()].map(|fd| fd.try_clone_to_owned());

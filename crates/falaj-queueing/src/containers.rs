@@ -11,6 +11,15 @@ pub struct Policy {
     pub timeout: Option<f64>,
 }
 
+/// What is kept below the delay that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measure {
+    /// The mean over packets.
+    Mean,
+    /// What this part of the packets does not exceed.
+    Percentile(f64),
+}
+
 /// What packets that come at random find.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fill {
@@ -48,21 +57,78 @@ impl Policy {
         let Some(timeout) = self.timeout else {
             return Ok(Fill { size: k, wait: (k - 1.0) / (2.0 * rate), full: 1.0 });
         };
+        let steps = (self.size - 1) as f64;
         let mean = rate * timeout;
-        // Tails of the Poisson distribution, from above, so that small ones keep their digits.
-        let probabilities = crate::matrix::poisson(mean);
-        let mut more = vec![0.0; probabilities.len() + 1];
-        for m in (0..probabilities.len()).rev() {
-            more[m] = more[m + 1] + probabilities[m];
+        // So late that nobody ever waits for it.
+        if mean - spread(mean) > steps {
+            return Ok(Fill { size: k, wait: steps / (2.0 * rate), full: 1.0 });
         }
-        let within = |j: usize| more.get(j).copied().unwrap_or(0.0);
-        let last = (self.size - 1).min(probabilities.len());
-        let (mut size, mut waits) = (1.0, 0.0);
-        for j in 1..=last {
-            size += within(j);
-            waits += j as f64 * within(j);
+        Ok(Filling::new(rate, timeout)?.at(self.size))
+    }
+}
+
+/// How far from its mean a Poisson number never is: with less than 1e-18.
+fn spread(mean: f64) -> f64 {
+    10.0 * mean.sqrt() + 40.0
+}
+
+/// [`Policy::fill`] for containers of any size, with one rate and one timeout.
+#[derive(Clone, Debug)]
+pub struct Filling {
+    rate: f64,
+    /// So many more packets always come within the timeout.
+    always: usize,
+    /// `P(always + 1)` and so on.
+    within: Vec<f64>,
+    /// Sums of `P(j)` and of `j P(j)` over `1` to `always + i`.
+    sizes: Vec<f64>,
+    waits: Vec<f64>,
+}
+
+impl Filling {
+    /// For Poisson packets of this rate.
+    pub fn new(rate: f64, timeout: f64) -> Result<Filling, Refused> {
+        let rate = positive("the rate of packets", rate)?;
+        let mean = rate * positive("the timeout of a container", timeout)?;
+        let always = (mean - spread(mean)).max(0.0) as usize;
+        let last = (mean + spread(mean)) as usize;
+        // Poisson probabilities over that of the likeliest number, from there to both sides.
+        let likeliest = mean as usize;
+        let mut weights = vec![1.0; last - always + 1];
+        for m in likeliest + 1..=last {
+            weights[m - always] = weights[m - always - 1] * mean / m as f64;
         }
-        let full = if self.size == 1 { 1.0 } else { within(self.size - 1) };
-        Ok(Fill { size, wait: waits / rate / size, full })
+        for m in (always..likeliest).rev() {
+            weights[m - always] = weights[m - always + 1] * (m + 1) as f64 / mean;
+        }
+        let sum: f64 = weights.iter().sum();
+        // From above, so that small tails keep their digits.
+        let mut tail = 0.0;
+        for weight in weights.iter_mut().rev() {
+            tail += *weight / sum;
+            *weight = tail;
+        }
+        let within = weights.split_off(1);
+        let known = always as f64;
+        let (mut sizes, mut waits) = (vec![known], vec![known * (known + 1.0) / 2.0]);
+        for (i, p) in within.iter().enumerate() {
+            sizes.push(sizes[i] + p);
+            waits.push(waits[i] + (always + i + 1) as f64 * p);
+        }
+        Ok(Filling { rate, always, within, sizes, waits })
+    }
+
+    /// What packets find whose containers have `size` packets at most.
+    pub fn at(&self, size: usize) -> Fill {
+        let last = size.saturating_sub(1);
+        let (more, waits, full) = match last.checked_sub(self.always) {
+            None => (last as f64, last as f64 * (last + 1) as f64 / 2.0, 1.0),
+            Some(0) => (self.sizes[0], self.waits[0], 1.0),
+            Some(i) => {
+                let known = i.min(self.within.len());
+                (self.sizes[known], self.waits[known], self.within.get(i - 1).copied().unwrap_or(0.0))
+            }
+        };
+        Fill { size: 1.0 + more, wait: waits / self.rate / (1.0 + more), full }
     }
 }

@@ -3,20 +3,11 @@
 //! Small containers cost too much for each packet, and the server cannot carry them; large ones take long to fill. In
 //! between the delay has a least value, and a delay that is asked for is kept between two sizes, not below one.
 
-use crate::containers::Policy;
-use crate::line::{self, Ask, Line, Service, Shape};
+use crate::containers::{Measure, Policy};
+use crate::line::{self, Ask, Line, Service, Shape, Stream};
 use crate::refused::{Refused, not_negative};
-use crate::superposed::{Effort, Stream, Superposed};
+use crate::superposed::{Effort, Superposed};
 use std::collections::BTreeMap;
-
-/// What is kept below the delay that is asked for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Measure {
-    /// The mean over packets.
-    Mean,
-    /// What this part of the packets does not exceed.
-    Percentile(f64),
-}
 
 /// How a delay was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -20,31 +20,55 @@
 //! | `containers`, `line` | filling with a timeout, in closed form; containers before a server, simulated |
 //! | `forward` | the whole way through a machine and back, packet by packet |
 //! | `dimension` | the sizes that keep a delay, and how many machines fit |
+//! | `tune`, `tuner` | size and timeout for a delay at the least processor time; the same while packets come |
+//!
+//! Without the feature `matrices` there are `containers`, `line`, `forward`, `tune` and `tuner` alone.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "matrices")]
 mod arrivals;
 mod containers;
+#[cfg(feature = "matrices")]
 mod dimension;
 mod forward;
 mod line;
+#[cfg(feature = "matrices")]
 mod matrix;
+#[cfg(feature = "matrices")]
 mod phase;
+#[cfg(feature = "matrices")]
 mod printed;
+#[cfg(feature = "matrices")]
 mod qbd;
+#[cfg(feature = "matrices")]
 mod queue;
 mod refused;
+#[cfg(feature = "matrices")]
 mod renewal;
+#[cfg(feature = "matrices")]
 mod superposed;
+mod tune;
+mod tuner;
 
+#[cfg(feature = "matrices")]
 pub use arrivals::Arrivals;
-pub use containers::{Fill, Policy};
-pub use dimension::{Dimensions, Feasible, How, Measure, Point, System, most_that_fit};
+pub use containers::{Fill, Filling, Measure, Policy};
+#[cfg(feature = "matrices")]
+pub use dimension::{Dimensions, Feasible, How, Point, System, most_that_fit};
 pub use forward::{Forwarded, Machine, forward};
-pub use line::{Ask, Line, Service, Shape, Simulated, load};
+pub use line::{Ask, Line, Service, Shape, Simulated, Stream, load};
+#[cfg(feature = "matrices")]
 pub use phase::PhaseType;
+#[cfg(feature = "matrices")]
 pub use printed::Printed;
+#[cfg(feature = "matrices")]
 pub use qbd::{Method, Qbd, Solved};
+#[cfg(feature = "matrices")]
 pub use queue::{Queue, process};
 pub use refused::Refused;
+#[cfg(feature = "matrices")]
 pub use renewal::renewal_wait;
-pub use superposed::{Effort, Mean, Stream, Superposed};
+#[cfg(feature = "matrices")]
+pub use superposed::{Effort, Mean, Superposed};
+pub use tune::{Choice, Cost, Limits, Load, Tuned, Wanted, choose, expect};
+pub use tuner::Tuner;

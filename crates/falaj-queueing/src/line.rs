@@ -5,10 +5,18 @@
 
 use crate::containers::{Fill, Policy};
 use crate::refused::{Refused, not_negative, positive, stable};
-use crate::superposed::Stream;
 use falaj_engine::chance::Chance;
 use falaj_traffic::interval::Estimate;
 use rand_distr::{Beta, Distribution, Exp1, Gamma, Poisson, StandardUniform};
+
+/// Streams of packets that are alike.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stream {
+    /// How many.
+    pub count: usize,
+    /// Packets of each of them for each unit of time.
+    pub rate: f64,
+}
 
 /// How services vary around their mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

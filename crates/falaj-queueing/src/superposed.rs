@@ -11,20 +11,12 @@
 //! half powers. It is continued with them and without, and with a size less; by how much these differ is the error.
 
 use crate::arrivals::Arrivals;
+use crate::line::Stream;
 use crate::phase::PhaseType;
 use crate::printed::{self, Printed};
 use crate::queue::Queue;
 use crate::refused::{Refused, positive, stable};
 use faer::Mat;
-
-/// Streams of packets that are alike.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Stream {
-    /// How many.
-    pub count: usize,
-    /// Packets of each of them for each unit of time.
-    pub rate: f64,
-}
 
 /// Containers of one size from several streams, served one after another, exponentially.
 #[derive(Clone, Debug, PartialEq)]
