@@ -2,7 +2,7 @@
 //! the shared memory; two sides that wake each other.
 
 use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_aggregate::ring::{CONTROL, Memory, Popped, Pushed, Reader, Writer};
+use falaj_aggregate::ring::{CONTROL, Memory, Popped, Pushed, Reader, Took, Writer};
 use falaj_sched::time::Span;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -91,7 +91,7 @@ fn hostile(bytes: &[u8]) {
     let mut choices = bytes.iter().copied();
     while let Some(choice) = choices.next() {
         let argument = choices.next().unwrap_or(0);
-        match choice % 8 {
+        match choice % 10 {
             0..3 => {
                 // Near what is there, near the ends of all numbers, or anything.
                 let at = usize::from(argument) % words.0.len();
@@ -116,8 +116,44 @@ fn hostile(bytes: &[u8]) {
                     assert!(out.len() <= writer.longest());
                 }
             }
-            _ => drop(reader.rest()),
+            7 => drop(reader.rest()),
+            8 => {
+                writer.ask_when(argument.into());
+                let _ = writer.took();
+            }
+            _ => {
+                if reader.is_asked() {
+                    reader.answer(Took { at: 1, spent: 2 });
+                }
+            }
         }
+    }
+}
+
+/// Of one string in three it is asked when it was taken, and nothing is said before or of another.
+#[test]
+fn a_reader_says_when_it_took_what() {
+    let words = Words::new(64);
+    let mut writer = Writer::new(words.clone(), 0, 64).unwrap();
+    let mut reader = Reader::new(words, 0, 64).unwrap();
+    let mut out = Vec::new();
+    for round in 1..50u64 {
+        for i in 0..3 {
+            let bytes = string(round, 7 * i);
+            if i == 1 {
+                writer.ask_when(bytes.len());
+            }
+            writer.push(&bytes).unwrap();
+        }
+        for i in 0..3 {
+            assert_eq!(writer.took().is_some(), i == 2, "{round} {i}");
+            reader.pop(&mut out).unwrap();
+            assert_eq!(reader.is_asked(), i == 1);
+            if reader.is_asked() {
+                reader.answer(Took { at: round, spent: 2 * round });
+            }
+        }
+        assert_eq!(writer.took(), Some(Took { at: round, spent: 2 * round }));
     }
 }
 

@@ -5,9 +5,11 @@ use falaj_engine::chance::Chance;
 use falaj_engine::container::{
     ADDRESS, Container, LENGTH, Left, MOST_OPEN, Malformed, Nonsense, Packer, Policy, Unfit, unload,
 };
+use falaj_engine::tuning::{Choose, Seen};
 use falaj_sched::time::{Span, Time};
 use proptest::prelude::*;
 use rand_core::Rng;
+use std::sync::{Arc, Mutex};
 
 /// A container that left, with what is in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,6 +121,21 @@ fn policies() -> impl Strategy<Value = Policy> {
         .prop_filter("it leaves some time", |policy| policy.check().is_ok())
 }
 
+/// One policy after the other, and what was seen.
+#[derive(Debug)]
+struct InTurn {
+    policies: Vec<Policy>,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl Choose for InTurn {
+    fn choose(&mut self, seen: &Seen, _: Policy) -> Policy {
+        let mut all = self.seen.lock().unwrap();
+        all.push(*seen);
+        self.policies[all.len() % self.policies.len()]
+    }
+}
+
 proptest! {
     #[test]
     fn the_packer_does_what_a_naive_one_does(policy in policies(), steps in steps(), before in 0usize..13) {
@@ -208,6 +225,43 @@ proptest! {
         came.sort();
         offered.sort();
         prop_assert_eq!(came, offered);
+    }
+
+    /// The same where the policy is chosen anew after each epoch: whenever it is polled, the epochs have seen the same,
+    /// each packet and each container once, and containers leave at the same instants.
+    #[test]
+    fn epochs_do_not_depend_on_polling(
+        choices in prop::collection::vec(policies(), 1..5), gaps in prop::collection::vec(0u64..400, 1..80), polls in any::<u64>(),
+    ) {
+        let run = |polled: bool| {
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let chooser = InTurn { policies: choices.clone(), seen: Arc::clone(&seen) };
+            let mut packer = Packer::new(choices[0], 0).unwrap().tuned(Box::new(chooser), Span(7), 10);
+            let (mut out, mut offered, mut now) = (Vec::new(), 0, Time::ZERO);
+            for (i, gap) in gaps.iter().enumerate() {
+                for step in 0..*gap {
+                    if polled && polls >> ((i as u64 + step) % 64) & 1 == 1 {
+                        packer.poll(now + Span(step), &mut |c| out.push((gone(c, 0), c.waited)));
+                    }
+                }
+                now += Span(*gap);
+                let taken = packer.offer(&[(i % 3) as u8; 14], now, &mut |c| out.push((gone(c, 0), c.waited)));
+                offered += u64::from(taken.is_ok());
+            }
+            packer.flush(now, &mut |c| out.push((gone(c, 0), c.waited)));
+            // The last epoch ends, and then there are no more.
+            packer.poll(now + Span(1000), &mut |_| unreachable!("nothing is left"));
+            let seen = seen.lock().unwrap().clone();
+            (out, seen, offered)
+        };
+        let (out, seen, offered) = run(false);
+        let sum = |of: fn(&Seen) -> u64| seen.iter().map(of).sum::<u64>();
+        prop_assert_eq!(sum(|s| s.packets), offered);
+        prop_assert_eq!(sum(|s| s.bytes), 14 * offered);
+        prop_assert_eq!((sum(|s| s.carried), sum(|s| s.containers)), (offered, out.len() as u64));
+        prop_assert_eq!(sum(|s| s.waited.0), out.iter().map(|(_, waited)| waited.0).sum::<u64>());
+        prop_assert!(seen.iter().all(|s| s.slots == 10 && s.span == Span(70) && s.squares >= s.packets));
+        prop_assert_eq!((out, seen, offered), run(true));
     }
 
     /// Whatever bytes a container has, taking it apart ends, and no packet has bytes from elsewhere.

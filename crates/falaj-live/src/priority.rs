@@ -1,6 +1,8 @@
 //! What the operating system may give a thread that must be on time.
 
 use nix::libc;
+use nix::sched::CpuSet;
+use nix::unistd::Pid;
 
 /// Who is to be on time. The link comes first: a receiver that is late makes
 /// its own stamps late, a link that is late makes everybody's. A sender that is
@@ -32,6 +34,20 @@ fn stay_in_memory() {
     if setrlimit(Resource::RLIMIT_MEMLOCK, nix::libc::RLIM_INFINITY, nix::libc::RLIM_INFINITY).is_ok() {
         let on_fault = MlockAllFlags::from_bits_retain(libc::MCL_ONFAULT);
         let _ = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE | on_fault);
+    }
+}
+
+/// Which processors this thread may use.
+pub fn processors() -> Vec<usize> {
+    let may = nix::sched::sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    (0..CpuSet::count()).filter(|&cpu| may.is_set(cpu).unwrap_or(false)).collect()
+}
+
+/// Keeps this thread on one of them. Where that fails, it goes where the kernel likes.
+pub fn stay_on(processor: usize) {
+    let mut set = CpuSet::new();
+    if set.set(processor).is_ok() {
+        let _ = nix::sched::sched_setaffinity(Pid::from_raw(0), &set);
     }
 }
 

@@ -92,7 +92,7 @@ impl Tuned {
 const FULL: f64 = 0.95;
 /// Timeouts that are tried, in parts of what is left of the delay. Two of them hold most containers of many packets
 /// until they are full; four, those of few.
-const TIMEOUTS: [f64; 8] = [1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0];
+const TIMEOUTS: [f64; 11] = [0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0];
 /// A shorter timeout is worth so much: it holds when the load falls.
 const WORTH: f64 = 1.01;
 
@@ -284,7 +284,7 @@ impl Found {
                 beyond = size;
                 break;
             }
-            size = (size + 1).max(size + size / 4);
+            size += 1 + size / 16;
         }
         let Some(mut kept) = kept else { return Ok(()) };
         while beyond - kept > 1 {

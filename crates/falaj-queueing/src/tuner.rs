@@ -83,9 +83,23 @@ fn span(seconds: f64) -> Span {
 
 impl Sums {
     fn fade(&mut self) {
-        let Sums { packets, span, slots, in_slots, squares, containers, carried, open, open_span, waited, computed, bytes } =
-            self;
-        for sum in [packets, span, slots, in_slots, squares, containers, carried, open, open_span, waited, computed, bytes] {
+        let Sums {
+            packets,
+            span,
+            slots,
+            in_slots,
+            squares,
+            containers,
+            carried,
+            open,
+            open_span,
+            waited,
+            computed,
+            bytes,
+        } = self;
+        for sum in
+            [packets, span, slots, in_slots, squares, containers, carried, open, open_span, waited, computed, bytes]
+        {
             *sum *= KEPT;
         }
     }
@@ -232,7 +246,9 @@ impl Tuner {
         let mean = Wanted { measure: Measure::Mean, ..self.wanted };
         let Ok(Some(expected)) = expect(&mean, &load, &cost, size(now), now.when_idle) else { return };
         if !now.when_idle && now.packets > 1 {
-            let fill = expected.delay - expected.queued - cost.waking
+            let fill = expected.delay
+                - expected.queued
+                - cost.waking
                 - cost.per_container
                 - cost.per_packet * load.rate / expected.containers;
             self.sums.computed += fill.max(0.0) * seen.carried as f64;

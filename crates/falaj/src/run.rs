@@ -64,8 +64,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) pace: Pace,
     /// The far end is another process, and packets cross to it and back in containers: of so many packets, for so long
-    /// at most, or until the reader is idle.
-    #[arg(long, value_name = "62,200us|62,idle")]
+    /// at most, or until the reader is idle; or of as many as a delay allows.
+    #[arg(long, value_name = "62,200us|62,idle|adaptive,delay=200us")]
     pub(crate) aggregate: Option<aggregate::Asked>,
     /// The far end is in this network namespace, which is there: a name under /run/netns, or the number of a process in
     /// it, such as a container's first. It gets the link's interface as long as the link is there.

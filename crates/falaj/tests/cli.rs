@@ -894,6 +894,21 @@ fn packets_cross_in_containers() {
     assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
 }
 
+/// What the tuner and the others did, in full; who is better is for a machine that is not busy.
+#[test]
+fn containers_follow_the_load() {
+    let args = ["--delay", "5ms", "--rates", "5e3", "--each", "40ms", "--step", "1", "--json"];
+    let ran = falaj(&[&["-q", "aggregate", "tune"], &args[..]].concat());
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let json = ran.json();
+    let rate = &json["rates"][0];
+    assert_eq!((rate["tried"].as_array().unwrap().len(), json["steps"].as_array().unwrap().len()), (35, 0));
+    assert!(number(&rate["tuned"]["changes"]) >= 1.0, "it begins with what keeps any delay: {json}");
+    for row in rate["tried"].as_array().unwrap().iter().chain([&rate["tuned"]]) {
+        assert!(number(&row["delay"]) > 0.0 && number(&row["cpu"]) > 0.0, "{row}");
+    }
+}
+
 #[test]
 fn containers_that_cannot_be_are_refused() {
     for (args, said) in [
@@ -903,6 +918,9 @@ fn containers_that_cannot_be_are_refused() {
         (&["bench", "--cost", "1us"], "two times with a comma between"),
         (&["bench", "--rates", "-5"], "packets a second are a number"),
         (&["guest", "62"], "would stay for ever"),
+        (&["tune", "--delay", "0s"], "--delay is above zero"),
+        (&["tune", "--delay", "1ms", "--percentile", "50"], "a percentile is 90 or above, and below 100"),
+        (&["tune", "--delay", "1ms", "--rates", "0"], "--rates: at least one above zero"),
         (&["consumer"], "this command is for falaj's own use"),
     ] {
         let ran = falaj(&[&["aggregate"], args].concat());
@@ -910,6 +928,8 @@ fn containers_that_cannot_be_are_refused() {
     }
     let ran = falaj(&["run", "--aggregate", "0,200us", "--", "true"]);
     assert!(ran.status == Some(2) && ran.err.contains("a container holds one packet at least"), "{ran:?}");
+    let ran = falaj(&["run", "--aggregate", "adaptive", "--", "true"]);
+    assert!(ran.status == Some(2) && ran.err.contains("adaptive,delay=200us or adaptive,delay=1ms,p99"), "{ran:?}");
 }
 
 /// `UPDATE_EXPECT=1 cargo test -p falaj` writes the page.

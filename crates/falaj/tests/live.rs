@@ -882,7 +882,7 @@ fn tcp(users: &Users) {
 }
 
 fn guest(users: &Users) {
-    for how in ["1", "62,200us", "62,idle"] {
+    for how in ["1", "62,200us", "62,idle", "adaptive,delay=1ms", "adaptive,delay=2ms,p99"] {
         let echo = format!("{} --probe echo 10.77.0.2", me());
         let flags = ["--aggregate", how, "--delay", "5ms", "--peer", &echo];
         let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "ask", "10.77.0.2", "5"]].concat());

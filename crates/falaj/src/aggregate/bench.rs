@@ -1,14 +1,14 @@
 //! `falaj aggregate bench`: the ways in which packets cross from one process to
 //! another, in turns within one run, so that a busy machine slows all.
 
-use super::formula::fill;
-use super::producer::{Load, Outcome, Way, run};
+use super::producer::{Load, Outcome, Way, apart, run};
 use super::{Cost, cost};
 use crate::bench::median;
 use crate::show::{self, say};
 use anyhow::{Result, ensure};
 use falaj_engine::container::{ADDRESS, LENGTH, Policy};
 use falaj_live::priority::{self, Rank};
+use falaj_queueing::Policy as Filled;
 use falaj_scenario::{parse_size, parse_span};
 use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
@@ -22,7 +22,8 @@ use std::time::Duration;
 #[command(after_help = "\
 Two processes: this one gives packets away, another takes them. CPU is each thread's own and changes
 little on a busy machine; delays and packets a second do, so that ratios within one run count. Where
-that is allowed, both run in the class SCHED_FIFO. The sender looks at the clock all the time.
+that is allowed, both run in the class SCHED_FIFO, and each on a processor of its own, if there are two. The
+sender looks at the clock all the time.
 
 Delay is from a packet's arrival to the end of its crossing. Waited is the part of it in the container,
 and beside it stands what the formula says for Poisson arrivals. Late is how much after its timeout a
@@ -65,7 +66,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-fn per_second(text: &str) -> Result<f64, String> {
+pub(super) fn per_second(text: &str) -> Result<f64, String> {
     match text.trim().parse::<f64>() {
         Ok(rate) if rate.is_finite() && (0.0..=1e8).contains(&rate) => Ok(rate),
         _ => Err("packets a second are a number up to 1e8: 200e3".into()),
@@ -102,12 +103,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     rates.retain(|rate| *rate > 0.0);
     let loads: Vec<Option<f64>> = std::iter::once(None).chain(rates.into_iter().map(Some)).collect();
     priority::be_punctual(Rank::Sender);
+    let apart = apart();
     let mut turns: Vec<Vec<Outcome>> = loads.iter().flat_map(|_| &ways).map(|_| Vec::new()).collect();
     let bar = show::progress(args.repeat * turns.len() as u64, "measuring");
     for turn in 0..args.repeat {
         let all = loads.iter().flat_map(|&rate| ways.iter().map(move |(_, way)| (rate, *way)));
         for ((rate, way), outcomes) in all.zip(&mut turns) {
-            let load = Load { rate, size: args.size as usize, long: args.each, cost: args.cost, seed: turn };
+            let size = args.size as usize;
+            let (long, cost) = (args.each, args.cost);
+            let load = Load { rate, step: None, size, long, skip: Span::ZERO, part: 0.99, cost, seed: turn, apart };
             outcomes.push(run(way, &load)?);
             // Whoever else is there gets something too, before the kernel makes sure of it.
             sleep(Duration::from_nanos(args.each.0 / 8));
@@ -116,7 +120,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     let all = loads.iter().flat_map(|&rate| ways.iter().map(move |way| (rate, way)));
-    let rows: Vec<Row> = all.zip(&turns).map(|((rate, way), outcomes)| row(args, rate, way, outcomes)).collect();
+    let rows = all.zip(&turns).map(|((rate, way), outcomes)| row(args, rate, way, outcomes));
+    let rows = rows.collect::<Result<Vec<Row>>>()?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&serde_json::json!({ "rows": rows }))?);
     } else {
@@ -136,7 +141,7 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
     );
     let bytes = args.bytes as u32;
     let filled = Policy { packets: args.packets, bytes, timeout: args.timeout, when_idle: false };
-    let way = |policy, always_ring| Way { policy, always_ring };
+    let way = |policy, always_ring| Way { policy, always_ring, tuned: None };
     Ok(vec![
         ("one by one, each rings".into(), way(Policy::one_by_one(bytes), true)),
         ("one by one".into(), way(Policy::one_by_one(bytes), false)),
@@ -145,7 +150,7 @@ fn ways(args: &Args) -> Result<Vec<(String, Way)>> {
     ])
 }
 
-fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[Outcome]) -> Row {
+fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[Outcome]) -> Result<Row> {
     let sum = |f: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>();
     let sent = sum(&|o| o.packets as f64);
     let counted = sum(&|o| o.report.packets as f64).max(1.0);
@@ -156,9 +161,10 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
     let most = way.policy.packets.min(room as u32);
     // By the rate that there was.
     let came = sent / sum(&|o| o.nanos as f64).max(1.0);
-    let formula = (most > 1 && !way.policy.when_idle).then(|| fill(came, most, way.policy.timeout.0 as f64).wait);
+    let filled = Filled { size: most as usize, timeout: Some(way.policy.timeout.0 as f64) };
+    let formula = (most > 1 && !way.policy.when_idle).then(|| filled.fill(came)).transpose()?.map(|fill| fill.wait);
     let delays = || outcomes.iter().filter_map(|o| Some((o.report.delay?, o.report.packets as f64)));
-    Row {
+    Ok(Row {
         way: name.clone(),
         asked: rate,
         rate: counted / sum(&|o| o.report.nanos as f64).max(1.0) * 1e9,
@@ -171,7 +177,7 @@ fn row(args: &Args, rate: Option<f64>, (name, way): &(String, Way), outcomes: &[
         waited: rate.map(|_| each(sum(&|o| o.waited as f64), sent)),
         formula: rate.and(formula),
         late: late.quantile(0.999).map(|late| late.0 as f64),
-    }
+    })
 }
 
 fn tell(args: &Args, rows: &[Row]) {

@@ -6,6 +6,7 @@ use falaj_aggregate::endpoint::Endpoint;
 use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority::{self, Rank};
+use falaj_scenario::parse_span;
 use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::{Deserialize, Serialize};
@@ -24,6 +25,26 @@ pub(crate) struct Args {
     /// Packets tell when they were given away.
     #[arg(long)]
     stamped: bool,
+    /// From when on it is counted, after the first container.
+    #[arg(long, value_parser = parse_span, default_value = "0s")]
+    skip: Span,
+    /// Which part of the packets the delay that is told besides the mean keeps.
+    #[arg(long, default_value_t = 0.99)]
+    part: f64,
+    /// Where it is to run.
+    #[arg(long)]
+    processor: Option<usize>,
+}
+
+/// How long a [`Piece`] is.
+pub(super) const PIECE: Span = Span::from_millis(20);
+
+/// Packets that were given away in a piece of the time.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Piece {
+    pub(super) packets: u64,
+    /// Their delays, together.
+    pub(super) delay: u64,
 }
 
 /// What came.
@@ -41,13 +62,16 @@ pub(super) struct Report {
     pub(super) rung: u64,
     /// The stamps' sum, so that every packet was read.
     pub(super) sum: u64,
-    /// Delays in nanoseconds: mean, and 99th percentile.
+    /// Delays in nanoseconds: mean, and what the part of the packets keeps that was asked for.
     pub(super) delay: Option<(f64, u64)>,
+    /// Where packets tell when they were given away: all of the time, one piece after another.
+    pub(super) pieces: Vec<Piece>,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let line = io::stdin().as_fd().try_clone_to_owned()?;
     let (mut endpoint, _) = Endpoint::accept(line).context("this command is for falaj's own use")?;
+    args.processor.into_iter().for_each(priority::stay_on);
     priority::be_punctual(Rank::Receiver);
     println!("{}", serde_json::to_string(&consume(&mut endpoint, args)?)?);
     Ok(ExitCode::SUCCESS)
@@ -61,12 +85,20 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
             endpoint.wait(None)?;
         }
     }
-    let (began, cpu) = (monotonic(), thread_cpu());
+    let first = monotonic();
+    let (mut began, mut cpu, mut skips) = (first, thread_cpu(), args.skip != Span::ZERO);
     let mut ended = began;
     loop {
         let before = report.containers;
         while endpoint.receive(&mut bytes)? {
-            take(&bytes, args, &mut report, &mut delays);
+            take(&bytes, args, first, &mut report, &mut delays);
+        }
+        if skips && monotonic() >= first + args.skip.0 {
+            skips = false;
+            (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
+            ended = began;
+            report = Report { pieces: report.pieces, malformed: report.malformed, ..Report::default() };
+            continue;
         }
         if report.containers > before {
             ended = monotonic();
@@ -80,12 +112,12 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
     }
     report.nanos = ended - began;
     report.rung = endpoint.rung();
-    report.delay = delays.mean_nanos().zip(delays.quantile(0.99)).map(|(mean, q)| (mean, q.0));
+    report.delay = delays.mean_nanos().zip(delays.quantile(args.part)).map(|(mean, q)| (mean, q.0));
     Ok(report)
 }
 
 /// Takes a container apart, after what it is declared to cost.
-fn take(bytes: &[u8], args: &Args, report: &mut Report, delays: &mut Meter) {
+fn take(bytes: &[u8], args: &Args, first: u64, report: &mut Report, delays: &mut Meter) {
     let began = monotonic_if(args.cost != Cost::default());
     report.containers += 1;
     let Ok(packets) = container::unload(bytes) else {
@@ -111,7 +143,14 @@ fn take(bytes: &[u8], args: &Args, report: &mut Report, delays: &mut Meter) {
         let now = monotonic();
         for packet in packets.flatten() {
             if let Some(stamp) = stamp(&packet) {
-                delays.record(Span(now.saturating_sub(stamp)));
+                let delay = now.saturating_sub(stamp);
+                delays.record(Span(delay));
+                let piece = (stamp.saturating_sub(first) / PIECE.0) as usize;
+                if piece >= report.pieces.len() {
+                    report.pieces.resize(piece + 1, Piece::default());
+                }
+                report.pieces[piece].packets += 1;
+                report.pieces[piece].delay += delay;
             }
         }
     }

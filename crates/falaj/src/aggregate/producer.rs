@@ -2,11 +2,14 @@
 //! sends them.
 
 use super::Cost;
+use super::adaptive::Watched;
 use super::consumer::{Report, STAMP};
 use anyhow::{Context, Result, ensure};
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_engine::container::{Container, Left, Packer, Policy};
 use falaj_live::clock::{monotonic, thread_cpu};
+use falaj_live::priority;
+use falaj_queueing::Wanted;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -24,6 +27,8 @@ pub(super) struct Way {
     pub(super) policy: Policy,
     /// Each container wakes the reader, as if it could not be seen to be awake.
     pub(super) always_ring: bool,
+    /// The delay for which the policy is chosen anew; the one above is where it begins.
+    pub(super) tuned: Option<Wanted>,
 }
 
 /// What is sent.
@@ -31,10 +36,30 @@ pub(super) struct Way {
 pub(super) struct Load {
     /// Packets a second; `None`: as many as go.
     pub(super) rate: Option<f64>,
+    /// In the middle third of the time it is so many times as much.
+    pub(super) step: Option<f64>,
     pub(super) size: usize,
     pub(super) long: Span,
+    /// From when on the reader counts.
+    pub(super) skip: Span,
+    /// The part of the packets whose longest delay it tells.
+    pub(super) part: f64,
     pub(super) cost: Cost,
     pub(super) seed: u64,
+    /// Where the reader is to run.
+    pub(super) apart: Option<usize>,
+}
+
+/// A processor for each side, if there are two: a reader that is woken where the sender runs stops it, and is a part of
+/// what it measures.
+pub(super) fn apart() -> Option<usize> {
+    let processors = priority::processors();
+    let (&ours, &theirs) = processors.first().zip(processors.last())?;
+    if ours == theirs {
+        return None;
+    }
+    priority::stay_on(ours);
+    Some(theirs)
 }
 
 /// What was seen on both sides.
@@ -50,6 +75,11 @@ pub(super) struct Outcome {
     pub(super) waited: u128,
     /// How much later than its timeout a container left.
     pub(super) late: Meter,
+    /// Of a way that was tuned: the last policy, and how often it was changed.
+    pub(super) last: Policy,
+    pub(super) changes: u64,
+    /// Does the model say that the delay is kept?
+    pub(super) kept: bool,
 }
 
 /// The ring and what is known of what went into it.
@@ -57,6 +87,8 @@ struct Sender {
     endpoint: Endpoint,
     /// Reads the clock for each container.
     timed: bool,
+    /// Asks when containers are taken.
+    tuned: bool,
     timeout: Span,
     /// Sum of the instants at which the packets of the open container came.
     came: u128,
@@ -74,6 +106,9 @@ impl Sender {
             if container.why == Left::Timeout {
                 self.late.record(Time(now).since(container.opened + self.timeout));
             }
+        }
+        if self.tuned {
+            self.endpoint.ask_when(container.bytes.len(), container.left.0);
         }
         if let Err(error) = self.hand_over(container.bytes) {
             self.failed.get_or_insert(error);
@@ -102,7 +137,10 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     let mut command = Command::new(program);
     command.args(["aggregate", "consumer", "--cost", &cost]).stdin(theirs).stdout(Stdio::piped());
     if load.rate.is_some() {
-        command.arg("--stamped");
+        command.arg("--stamped").args(["--skip", &load.skip.to_string(), "--part", &load.part.to_string()]);
+    }
+    if let Some(processor) = load.apart {
+        command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;
     // With it the descriptor of the other side, so that its end is seen.
@@ -113,8 +151,13 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     }
     let timed = load.rate.is_some();
     let late = Meter::new();
-    let mut sender = Sender { endpoint, timed, timeout: way.policy.timeout, came: 0, waited: 0, late, failed: None };
-    let mut packer = Packer::new(way.policy, 0)?;
+    let (timeout, tuned) = (way.policy.timeout, way.tuned.is_some());
+    let mut sender = Sender { endpoint, timed, tuned, timeout, came: 0, waited: 0, late, failed: None };
+    let watched = way.tuned.map(Watched::new);
+    let mut packer = match &watched {
+        None => Packer::new(way.policy, 0)?,
+        Some(watched) => watched.packer(way.policy.bytes, 0)?,
+    };
     let (began, cpu) = (monotonic(), thread_cpu());
     let packets = match load.rate {
         None => flood(&mut sender, &mut packer, load)?,
@@ -129,7 +172,8 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
         return Err(error).context("cannot send to the reading process");
     }
     ensure!(report.malformed == 0, "{} containers arrived malformed", report.malformed);
-    Ok(Outcome { report, packets, nanos, cpu, rung, waited, late })
+    let (changes, kept) = watched.map_or((0, true), |watched| (watched.changes(), watched.keeps()));
+    Ok(Outcome { report, packets, nanos, cpu, rung, waited, late, last: packer.policy(), changes, kept })
 }
 
 fn report(child: Child) -> Result<Report> {
@@ -166,19 +210,32 @@ fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
     Ok(sent)
 }
 
+/// Packets at random, in one piece or in three.
 fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Result<u64> {
-    let mut packet = packet(load.size);
-    let bits = load.size as f64 * 8.0 * rate;
-    let began = monotonic();
-    let spec = SourceSpec {
-        model: Model::Poisson,
-        rate: Rate(bits.round() as u64),
-        sizes: Sizes::Fixed(load.size as u32),
-        start: Time(began),
-        stop: Time(began) + load.long,
+    let began = Time(monotonic());
+    let pieces = match load.step {
+        None => vec![rate],
+        Some(step) => vec![rate, rate * step, rate],
     };
-    let stop = spec.stop;
-    let mut source = Source::new(spec, load.seed, 0);
+    let mut sent = 0;
+    for (i, rate) in pieces.iter().enumerate() {
+        let at = |i: usize| began + Span((load.long.0 as u128 * i as u128 / pieces.len() as u128) as u64);
+        let bits = load.size as f64 * 8.0 * rate;
+        let spec = SourceSpec {
+            model: Model::Poisson,
+            rate: Rate(bits.round() as u64),
+            sizes: Sizes::Fixed(load.size as u32),
+            start: at(i),
+            stop: at(i + 1),
+        };
+        sent += piece(sender, packer, load.size, at(i + 1), Source::new(spec, load.seed, i as u64));
+    }
+    packer.flush(Time(monotonic()), &mut |c| sender.send(c));
+    Ok(sent)
+}
+
+fn piece(sender: &mut Sender, packer: &mut Packer, size: usize, stop: Time, mut source: Source) -> u64 {
+    let mut packet = packet(size);
     let mut next = source.next();
     let mut sent = 0;
     while sender.failed.is_none() {
@@ -194,12 +251,18 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
             sent += 1;
             next = source.next();
+            // Not at each turn: the other side writes these words.
+            if sender.tuned
+                && let Some(crossed) = sender.endpoint.crossed()
+            {
+                packer.crossed(crossed.took);
+                packer.spent(crossed.spent);
+            }
         }
         if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.peer_is_idle() {
             packer.idle(Time(now), &mut |c| sender.send(c));
         }
         std::hint::spin_loop();
     }
-    packer.flush(Time(monotonic()), &mut |c| sender.send(c));
-    Ok(sent)
+    sent
 }
