@@ -5,7 +5,7 @@
 
 use crate::containers::{Measure, Policy};
 use crate::line::{self, Ask, Line, Service, Shape, Stream};
-use crate::refused::{Refused, not_negative};
+use crate::refused::{Refused, not_negative, positive};
 use crate::superposed::{Effort, Superposed};
 use std::collections::BTreeMap;
 
@@ -77,6 +77,29 @@ pub struct Dimensions {
     /// Where the delay that was asked for is kept; empty if it is nowhere.
     pub feasible: Vec<Feasible>,
 }
+
+/// A size and a timeout.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pair {
+    /// How long after its first packet a container leaves in any case.
+    pub timeout: f64,
+    /// The size, and what it gives with that.
+    pub point: Point,
+}
+
+/// Sizes and timeouts for a delay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pairs {
+    /// The one that keeps it with the fewest containers; of those as few, within 1 %, the one with the shortest timeout.
+    pub best: Option<Pair>,
+    /// The one with the least delay of all that were looked at.
+    pub least: Pair,
+}
+
+/// Timeouts that are looked at, in parts of the delay: beyond the last hardly any container leaves by it.
+const TIMEOUTS: [f64; 9] = [0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0];
+/// Containers as few as others, though not fewer.
+const AS_FEW: f64 = 1.01;
 
 /// Containers of a simulation, and its seed: equal for all sizes, so that their differences are no accidents.
 const ASK: Ask = Ask { containers: 200_000, seed: 1, percentile: 0.5, longer_than: 0.0 };
@@ -167,6 +190,64 @@ impl System {
         let least = known.least()?;
         let feasible = asked.map_or(Ok(Vec::new()), |asked| known.feasible(asked, smallest, largest))?;
         Ok(Dimensions { stable: (smallest, largest), curve: known.points.into_values().collect(), least, feasible })
+    }
+}
+
+impl System {
+    /// Sizes up to `largest` with timeouts: which keeps the delay `asked` with the fewest containers. The system's own
+    /// timeout does not count.
+    pub fn pairs(&self, asked: f64, largest: usize) -> Result<Pairs, Refused> {
+        let asked = positive("the delay that is asked for", asked)?;
+        let (mut kept, mut least) = (Vec::new(), None::<Pair>);
+        let mut refused = Refused::Unstable { load: self.load(largest)? };
+        for part in TIMEOUTS {
+            let timeout = asked * part;
+            let system = System { timeout: Some(timeout), ..self.clone() };
+            let smallest = match system.smallest(largest) {
+                Ok(smallest) => smallest,
+                // A longer one may fill containers more.
+                Err(unstable @ Refused::Unstable { .. }) => {
+                    refused = unstable;
+                    continue;
+                }
+                Err(other) => return Err(other),
+            };
+            let mut look = |size: usize| -> Result<bool, Refused> {
+                let pair = Pair { timeout, point: system.point(size)? };
+                if least.is_none_or(|least| pair.point.delay < least.point.delay) {
+                    least = Some(pair);
+                }
+                let keeps = pair.point.delay <= asked;
+                if keeps {
+                    kept.push(pair);
+                }
+                Ok(keeps)
+            };
+            // More packets than that come within the timeout in no container.
+            let fastest = self.streams.first().map_or(0.0, |stream| stream.rate) * timeout;
+            let (mut high, mut size) = (largest + 1, largest.min((2.0 + fastest + 5.0 * fastest.sqrt()) as usize));
+            size = size.max(smallest);
+            let mut low = None;
+            loop {
+                if look(size)? {
+                    low = Some(size);
+                    break;
+                }
+                high = size;
+                if size == smallest {
+                    break;
+                }
+                size = (size * 4 / 5).max(smallest);
+            }
+            while let Some(keeps) = low.filter(|low| high - low > 1 && high <= largest) {
+                let middle = keeps + (high - keeps) / 2;
+                if look(middle)? { low = Some(middle) } else { high = middle }
+            }
+        }
+        let least = least.ok_or(refused)?;
+        let few = kept.iter().map(|pair| pair.point.containers).fold(f64::INFINITY, f64::min) * AS_FEW;
+        let as_few = kept.into_iter().filter(|pair| pair.point.containers <= few);
+        Ok(Pairs { best: as_few.min_by(|a, b| a.timeout.total_cmp(&b.timeout)), least })
     }
 }
 

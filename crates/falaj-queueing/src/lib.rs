@@ -54,7 +54,7 @@ mod tuner;
 pub use arrivals::Arrivals;
 pub use containers::{Fill, Filling, Measure, Policy};
 #[cfg(feature = "matrices")]
-pub use dimension::{Dimensions, Feasible, How, Point, System, most_that_fit};
+pub use dimension::{Dimensions, Feasible, How, Pair, Pairs, Point, System, most_that_fit};
 pub use forward::{Forwarded, Machine, forward};
 pub use line::{Ask, Line, Service, Shape, Simulated, Stream, load};
 #[cfg(feature = "matrices")]

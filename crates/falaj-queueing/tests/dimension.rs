@@ -27,6 +27,35 @@ fn a_delay_has_two_sizes_and_a_least() {
     assert!(never.feasible.is_empty() && never.least.delay > 250e-6);
 }
 
+/// Beside all sizes with all of many timeouts there is hardly a better pair.
+#[test]
+fn a_delay_has_a_size_and_a_timeout() {
+    let service = Service { per_container: 5e-6, per_packet: 0.5e-6, shape: Shape::Deterministic };
+    for (rate, measure) in [(100e3, Measure::Mean), (400e3, Measure::Percentile(0.99))] {
+        let system = System { streams: vec![Stream { count: 2, rate }], service, timeout: None, measure };
+        let best = system.pairs(200e-6, 500).unwrap().best.unwrap();
+        assert!(best.point.delay <= 200e-6);
+        let mut fewest = f64::INFINITY;
+        for timeout in (1..=8).map(|i| 80e-6 * f64::from(i)) {
+            let system = System { timeout: Some(timeout), ..system.clone() };
+            for size in (4..100).step_by(6) {
+                let point = system.point(size).unwrap();
+                if point.delay <= 200e-6 {
+                    fewest = fewest.min(point.containers);
+                }
+            }
+        }
+        assert!(best.point.containers <= 1.05 * fewest, "{best:?}: {fewest}");
+    }
+    // Nothing carries so many.
+    let system =
+        System { streams: vec![Stream { count: 2, rate: 4e6 }], service, timeout: None, measure: Measure::Mean };
+    assert!(matches!(system.pairs(200e-6, 500), Err(Refused::Unstable { load }) if load > 1.0));
+    let slow = System { streams: vec![Stream { count: 2, rate: 1e4 }], ..system };
+    let none = slow.pairs(5.6e-6, 500).unwrap();
+    assert!(none.best.is_none() && none.least.point.delay > 5.6e-6);
+}
+
 #[test]
 fn an_unstable_system_says_its_load() {
     let mut system = paper(Measure::Mean);

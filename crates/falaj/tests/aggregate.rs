@@ -37,6 +37,22 @@ fn a_delay_has_two_sizes() {
 }
 
 #[test]
+fn a_delay_has_a_size_and_a_timeout() {
+    let args = "--rate 200k --per-container 5us --per-packet 500ns --service deterministic --delay 200us --any-timeout";
+    let ran = plan(&format!("{args} --json"));
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    let best = &json["best"];
+    assert!(number(&best["delay_ns"]) <= 200e3 && number(&best["timeout_ns"]) > number(&best["fill_ns"]), "{json}");
+    // Half of what comes within 340 us or so.
+    assert!((20.0..80.0).contains(&(200e3 / number(&best["containers_per_s"]))), "{json}");
+    assert!(number(&json["least"]["delay_ns"]) < number(&best["delay_ns"]), "{json}");
+    let never = plan("--rate 20k --per-container 15us --delay 20us --any-timeout");
+    assert_eq!(never.status, Some(1), "{never:?}");
+    assert!(never.out.contains("INFEASIBLE: a mean delay of 20.0 us is asked for"), "{never:?}");
+}
+
+#[test]
 fn a_size_has_three_answers() {
     let json = plan("--rate 1M --per-container 128us --size 160 --back 0 --json").json();
     assert!((number(&json["load"]) - 0.8).abs() < 1e-9);

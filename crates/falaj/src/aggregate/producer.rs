@@ -90,8 +90,6 @@ struct Sender {
     /// Asks when containers are taken.
     tuned: bool,
     timeout: Span,
-    /// Sum of the instants at which the packets of the open container came.
-    came: u128,
     waited: u128,
     late: Meter,
     failed: Option<io::Error>,
@@ -101,8 +99,8 @@ impl Sender {
     fn send(&mut self, container: Container<'_>) {
         if self.timed {
             let now = monotonic();
-            self.waited += u128::from(now) * u128::from(container.packets) - self.came;
-            self.came = 0;
+            let late = Time(now).since(container.left).0;
+            self.waited += u128::from(container.waited.0) + u128::from(late) * u128::from(container.packets);
             if container.why == Left::Timeout {
                 self.late.record(Time(now).since(container.opened + self.timeout));
             }
@@ -152,7 +150,7 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     let timed = load.rate.is_some();
     let late = Meter::new();
     let (timeout, tuned) = (way.policy.timeout, way.tuned.is_some());
-    let mut sender = Sender { endpoint, timed, tuned, timeout, came: 0, waited: 0, late, failed: None };
+    let mut sender = Sender { endpoint, timed, tuned, timeout, waited: 0, late, failed: None };
     let watched = way.tuned.map(Watched::new);
     let mut packer = match &watched {
         None => Packer::new(way.policy, 0)?,
@@ -247,7 +245,6 @@ fn piece(sender: &mut Sender, packer: &mut Packer, size: usize, stop: Time, mut 
         packer.poll(Time(now), &mut |c| sender.send(c));
         if next.is_some_and(|next| next.at <= Time(now)) {
             packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
-            sender.came += u128::from(now);
             let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
             sent += 1;
             next = source.next();

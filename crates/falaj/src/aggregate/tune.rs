@@ -176,7 +176,7 @@ impl Run<'_> {
         let (mean, high) = outcome.report.delay.unwrap_or((f64::INFINITY, u64::MAX));
         let skipped = (self.skip().0 / PIECE.0) as usize;
         let delay = match self.wanted.measure {
-            Measure::Mean => middle(outcome.report.pieces.get(skipped..).unwrap_or(&[])),
+            Measure::Mean => outcome.report.pieces.get(skipped..).and_then(middle).unwrap_or(mean),
             Measure::Percentile(_) => high as f64,
         };
         let cpu = outcome.report.cpu as f64 / outcome.report.packets.max(1) as f64;
@@ -220,23 +220,24 @@ impl Run<'_> {
         let pieces = &outcome.report.pieces;
         let part = |i: usize| &pieces[(i * thirds).min(pieces.len())..((i + 1) * thirds).min(pieces.len())];
         let settled = [0, 1, 2].map(|i| settles(part(i), self.args.delay.0 as f64));
-        let means = [0, 1, 2].map(|i| middle(&part(i)[settled[i].unwrap_or(0)..]));
+        let means = [0, 1, 2].map(|i| middle(&part(i)[settled[i].unwrap_or(0)..]).unwrap_or(f64::INFINITY));
         let time = |pieces: usize| pieces as u64 * PIECE.0;
         let (up, down) = (settled[1].map(time), settled[2].map(time));
         Ok(Step { from: rate, to: rate * self.args.step, up, down, means, changes: outcome.changes })
     }
 }
 
-/// The mean delay of the piece in the middle.
-fn middle(pieces: &[Piece]) -> f64 {
+/// The mean delay of the piece in the middle; `None` where nothing came.
+fn middle(pieces: &[Piece]) -> Option<f64> {
     let with_packets = pieces.iter().filter(|piece| piece.packets > 0);
     let means: Vec<f64> = with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
-    if means.is_empty() { f64::INFINITY } else { median(means) }
+    (!means.is_empty()).then(|| median(means))
 }
 
 /// From which piece on the delay is kept.
 fn settles(pieces: &[Piece], delay: f64) -> Option<usize> {
-    (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| middle(&pieces[i..i + SETTLED]) <= 1.1 * delay)
+    let kept = |pieces: &[Piece]| middle(pieces).is_some_and(|found| found <= 1.1 * delay);
+    (0..pieces.len().saturating_sub(SETTLED - 1)).find(|&i| kept(&pieces[i..i + SETTLED]))
 }
 
 fn policy(row: &Row) -> String {

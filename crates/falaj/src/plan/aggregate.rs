@@ -4,8 +4,8 @@ use crate::file::parse_duration;
 use crate::show::{self, DASH, nanos, say};
 use anyhow::{Context, Result, bail, ensure};
 use falaj_queueing::{
-    Ask, Dimensions, Effort, Feasible, How, Line, Measure, Point, Policy, Refused, Service, Shape, Stream, Superposed,
-    System, most_that_fit,
+    Ask, Dimensions, Effort, Feasible, How, Line, Measure, Pair, Pairs, Point, Policy, Refused, Service, Shape, Stream,
+    Superposed, System, most_that_fit,
 };
 use falaj_sched::time::Span;
 use serde_json::{Value, json};
@@ -56,6 +56,9 @@ pub(crate) struct Args {
     /// How long after its first packet a container leaves in any case. Without one, only full containers leave.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     timeout: Option<Span>,
+    /// Looks for the timeout as well: the pair that keeps the delay with the fewest containers.
+    #[arg(long, requires = "delay", conflicts_with_all = ["timeout", "size", "fit_vms"])]
+    any_timeout: bool,
     /// The delay that is asked for, one way.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     delay: Option<Span>,
@@ -187,6 +190,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let back = args.back.unwrap_or(args.rate);
     let told = if args.fit_vms {
         fit(args, back)
+    } else if args.any_timeout {
+        pairs(args, &args.system(args.vms, args.rate, back))
     } else if let Some(size) = args.size {
         one(args, &args.system(args.vms, args.rate, back), size)
     } else {
@@ -332,6 +337,46 @@ fn dimension(args: &Args, system: &System) -> Result<ExitCode> {
             ),
             Some(best) => told(&measured, asked, &feasible, best),
         }
+    }
+    Ok(exit)
+}
+
+/// A size and a timeout.
+fn pairs(args: &Args, system: &System) -> Result<ExitCode> {
+    let asked = seconds(args.delay.context("--any-timeout needs --delay")?);
+    let Pairs { best, least } = system.pairs(asked, args.max_size)?;
+    let measured = args.measured();
+    let exit = ExitCode::from(u8::from(best.is_none()));
+    if args.json {
+        let pair = |pair: Pair| {
+            let mut value = point_json(pair.point);
+            value["timeout_ns"] = json!(pair.timeout * 1e9);
+            value
+        };
+        let value = json!({
+            "feasible": best.is_some(), "measure": measured, "asked_ns": asked * 1e9,
+            "best": best.map(pair), "least": pair(least),
+            "missed_by_ns": best.is_none().then_some((least.point.delay - asked) * 1e9),
+        });
+        say!("{}", serde_json::to_string_pretty(&value)?);
+        return Ok(exit);
+    }
+    let row = |what: &str, pair: Pair| [point_row(what, pair.point), vec![time(pair.timeout)]].concat();
+    let rows = std::iter::once(row("least delay", least)).chain(best.map(|best| row("fewest containers", best)));
+    say!("{}", show::table(&[&HEADER[..], &["timeout"]].concat(), rows));
+    match best {
+        Some(best) => say!(
+            "a {measured} delay of {} is kept with containers of {} packets that leave after {}",
+            time(asked),
+            best.point.size,
+            time(best.timeout)
+        ),
+        None => say!(
+            "INFEASIBLE: a {measured} delay of {} is asked for, the least is {}: {} more",
+            time(asked),
+            time(least.point.delay),
+            time(least.point.delay - asked)
+        ),
     }
     Ok(exit)
 }
