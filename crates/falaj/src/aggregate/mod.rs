@@ -196,7 +196,7 @@ mod tests {
     fn a_delay_in_words() {
         let of = |delay, measure| Ok(How::Adaptive(Wanted { delay, measure }));
         assert_eq!(how("adaptive,delay=200us"), of(200e-6, Measure::Mean));
-        assert_eq!(how("adaptive, p99.9, delay=1ms"), of(1e-3, Measure::Percentile(0.999)));
+        assert_eq!(how("adaptive, p99, delay=1ms"), of(1e-3, Measure::Percentile(0.99)));
         assert_eq!(how("1"), policy("1").map(How::Fixed));
         for (wrong, told) in [
             ("adaptive", "adaptive,delay=200us"),
