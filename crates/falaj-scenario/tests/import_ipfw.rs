@@ -225,6 +225,327 @@ fn chains_and_tables() {
 }
 
 #[test]
+fn policies_and_fair_queues() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn\n\
+         ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02\n\
+         ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn\n\
+         ipfw pipe 4 config bw 2Mbit/s plr 0.001,0.01,0.5,0.2\n\
+         ipfw sched 4 config type fq_codel target 4ms flows 64 noecn\n\
+         ipfw queue 1 config sched 4\n\
+         ipfw pipe 5 config bw 3Mbit/s\n\
+         ipfw sched 5 config type rr mask src-ip 0xffffffff\n\
+         ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts\n\
+         ipfw add pipe 1 udp from any to any out\nipfw add pipe 2 icmp from any to any out\n\
+         ipfw add pipe 3 ip from any to any 22 in\nipfw add queue 1 tcp from any to any out\nipfw add queue 2 tcp from any to any in",
+        expect![[r##"
+            # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
+            [link.pipe1]
+            rate = "1mbit"
+
+            [link.pipe1.flow.all]
+            match = "any"
+            queue = { limit = "60p", policy = "red", min = "5p", max = "15p", probability = "10%", weight = "0.2%", ecn = "yes" }
+
+            # ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02
+            [link.pipe2]
+            rate = "1mbit"
+
+            [link.pipe2.flow.all]
+            match = "any"
+            queue = { limit = "60KiB", policy = "gred", min = "5kB", max = "15kB", probability = "2%", weight = "0.2%" }
+
+            # ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn
+            [link.pipe3]
+            rate = "1mbit"
+
+            [link.pipe3.flow.all]
+            match = "any"
+            queue = { limit = "50p", policy = "codel", target = "10ms", interval = "200ms", ecn = "yes" }
+
+            # ipfw pipe 4 config bw 2Mbit/s plr 0.001,0.01,0.5,0.2
+            # ipfw sched 4 config type fq_codel target 4ms flows 64 noecn
+            [link.pipe4]
+            rate = "2mbit"
+            loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "20%", loss-bad = "50%", loss-good = "0.1%" }
+            scheduler = { kind = "fq_codel", target = "4ms", queues = 64 }
+
+            # ipfw queue 1 config sched 4
+            [link.pipe4.flow.queue1]
+            match = "tcp"
+
+            # ipfw pipe 5 config bw 3Mbit/s
+            # ipfw sched 5 config type rr mask src-ip 0xffffffff
+            [link.pipe5]
+            rate = "3mbit"
+            each = "src"
+            scheduler = { kind = "drr" }
+
+            # ipfw queue 2 config sched 5 weight 2 pie target 20ms tupdate 30 max_burst 100ms capdrop ts
+            [link.pipe5.flow.queue2]
+            match = "tcp"
+            queue = { limit = "50p", policy = "pie", target = "20ms", update = "30ms", burst = "100ms" }
+            quantum = "3028B"
+
+            # ipfw add pipe 1 udp from any to any out
+            [[rule]]
+            name = "100"
+            match = "udp"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 2 icmp from any to any out
+            [[rule]]
+            name = "200"
+            match = "icmp"
+            direction = "up"
+            to = "pipe2"
+
+            # ipfw add pipe 3 ip from any to any 22 in
+            [[rule]]
+            name = "300"
+            match = "dport 22"
+            direction = "down"
+            to = "pipe3"
+
+            # ipfw add queue 1 tcp from any to any out
+            [[rule]]
+            name = "400"
+            match = "tcp"
+            direction = "up"
+            to = "pipe4"
+
+            # ipfw add queue 2 tcp from any to any in
+            [[rule]]
+            name = "500"
+            match = "tcp"
+            direction = "down"
+            to = "pipe5"
+        "##]],
+    );
+    becomes(
+        "ipfw pipe 1 config red 5/15\n\
+         ipfw pipe 1 config codel alpha 1\n\
+         ipfw pipe 1 config pie alpha 2\n\
+         ipfw pipe 1 config pie onoff\n\
+         ipfw sched 1 config type fq_pie\n\
+         ipfw pipe 1 config plr 0.1,0.2\n\
+         ipfw pipe 1 config mask queue 1\n\
+         ipfw pipe 1 config ecn",
+        expect![[r#"
+            error: `5/15` is not four numbers
+             --> ipfw.sh:1:24
+              |
+            1 | ipfw pipe 1 config red 5/15
+              |                        ^^^^
+              |
+              = help: w_q/min_th/max_th/max_p, as in `red 0.002/5/15/0.1`
+
+            error: `alpha` is not a parameter of codel
+             --> ipfw.sh:2:26
+              |
+            2 | ipfw pipe 1 config codel alpha 1
+              |                          ^^^^^
+              |
+              = help: one of `target`, `interval`, `ecn`, `noecn`
+
+            error: `alpha 2` has no equal here
+             --> ipfw.sh:3:30
+              |
+            3 | ipfw pipe 1 config pie alpha 2
+              |                              ^
+              |
+              = help: it is 0.125, as RFC 8033 has it
+
+            error: `onoff` has no equal here
+             --> ipfw.sh:4:24
+              |
+            4 | ipfw pipe 1 config pie onoff
+              |                        ^^^^^
+              |
+              = help: PIE is as RFC 8033 has it: its probability is capped and spread, and it is always on
+
+            error: `fq_pie` has no equal here
+             --> ipfw.sh:5:26
+              |
+            5 | ipfw sched 1 config type fq_pie
+              |                          ^^^^^^
+              |
+              = help: queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`
+
+            error: `0.1,0.2` is no loss
+             --> ipfw.sh:6:24
+              |
+            6 | ipfw pipe 1 config plr 0.1,0.2
+              |                        ^^^^^^^
+              |
+              = help: a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`
+
+            error: `mask queue` has no equal here
+             --> ipfw.sh:7:25
+              |
+            7 | ipfw pipe 1 config mask queue 1
+              |                         ^^^^^
+              |
+              = help: the queues of a pipe are its flows, each apart
+
+            error: ecn goes with a policy
+             --> ipfw.sh:8:20
+              |
+            8 | ipfw pipe 1 config ecn
+              |                    ^^^
+              |
+              = help: as in `red 0.002/5/15/0.1 ecn`"#]],
+    );
+}
+
+#[test]
+fn rules_look_at_what_ipfw_looks_at() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw table 7 add 10.0.0.0/8\n\
+         ipfw add pipe 1 { tcp or udp } from 10.0.0.0:255.0.0.0 to any out via em0\n\
+         ipfw add pipe 1 ip from any to any { dst-port 80,443 or src-port 22 } in recv em0\n\
+         ipfw add pipe 1 ip from any to any dscp ef,af41,be ipversion 4 frag out\n\
+         ipfw add pipe 1 ip from any to any not { proto icmp or proto 47 } lookup dst-ip 7 out\n\
+         ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in",
+        expect![[r##"
+            # note: 3: `em0` is the end of these links: rules need not name it
+            # ipfw pipe 1 config bw 1Mbit/s
+            [link.pipe1]
+            rate = "1mbit"
+            scheduler = { kind = "fifo", queue = "50p" }
+
+            [table.table7]
+            "10.0.0.0/8" = ""
+
+            # ipfw add pipe 1 { tcp or udp } from 10.0.0.0:255.0.0.0 to any out via em0
+            [[rule]]
+            name = "100"
+            match = "( tcp or udp ) src 10.0.0.0/8"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any { dst-port 80,443 or src-port 22 } in recv em0
+            [[rule]]
+            name = "200"
+            match = "( dport 80,443 or sport 22 )"
+            direction = "down"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any dscp ef,af41,be ipversion 4 frag out
+            [[rule]]
+            name = "300"
+            match = "( dscp ef or dscp af41 or dscp 0 ) ip ( fragment not first-fragment )"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 ip from any to any not { proto icmp or proto 47 } lookup dst-ip 7 out
+            [[rule]]
+            name = "400"
+            match = "( icmp or proto 47 ) dst table table7"
+            direction = "up"
+            to = "pipe1"
+
+            # ipfw add pipe 1 mac-type 0x0806 MAC any 02:00:00:00:00:01 in
+            [[rule]]
+            name = "500"
+            match = "( ether 0x0806 ) mac-src 02:00:00:00:00:01"
+            direction = "down"
+            to = "pipe1"
+        "##]],
+    );
+    becomes(
+        "ipfw add pipe 1 ip from any to any out via em0\nipfw add pipe 1 ip from any to any in via em1\nipfw pipe 1 config delay 1",
+        expect![[r#"
+            warning: `em0` is the end of these links: rules need not name it
+             --> ipfw.sh:1:44
+              |
+            1 | ipfw add pipe 1 ip from any to any out via em0
+              |                                            ^^^
+
+            error: `a second interface` has no equal here
+             --> ipfw.sh:2:43
+              |
+            2 | ipfw add pipe 1 ip from any to any in via em1
+              |                                           ^^^
+              |
+              = help: a link has two ends, of which `in` and `out` tell the direction"#]],
+    );
+    becomes(
+        "ipfw add count ip from any to any iptos lowdelay\n\
+         ipfw add count ip from any to any uid 0\n\
+         ipfw add reject ip from any to any\n\
+         ipfw add count ip from any to 1.2.3.0/24{1,7}\n\
+         ipfw add count ip from any to 1.2.3.4:255.0.255.0\n\
+         ipfw add count ip from any to any { in or out }\n\
+         ipfw add count ip from any to any via em*\n\
+         ipfw add count ip from any to any { dst-port 1",
+        expect![[r#"
+            error: `iptos` has no equal here
+             --> ipfw.sh:1:35
+              |
+            1 | ipfw add count ip from any to any iptos lowdelay
+              |                                   ^^^^^
+              |
+              = help: rules do not look at this field: `falaj explain match` tells at which they do
+
+            error: `uid` has no equal here
+             --> ipfw.sh:2:35
+              |
+            2 | ipfw add count ip from any to any uid 0
+              |                                   ^^^
+              |
+              = help: a packet on a link does not tell whose process sent it
+
+            error: `reject` has no equal here
+             --> ipfw.sh:3:10
+              |
+            3 | ipfw add reject ip from any to any
+              |          ^^^^^^
+              |
+              = help: nothing is answered in the place of the other end: `deny` drops
+
+            error: `a set of last bytes` has no equal here
+             --> ipfw.sh:4:31
+              |
+            4 | ipfw add count ip from any to 1.2.3.0/24{1,7}
+              |                               ^^^^^^^^^^^^^^^
+              |
+              = help: write the addresses apart, as a list or as prefixes
+
+            error: `this mask` has no equal here
+             --> ipfw.sh:5:31
+              |
+            5 | ipfw add count ip from any to 1.2.3.4:255.0.255.0
+              |                               ^^^^^^^^^^^^^^^^^^^
+              |
+              = help: a mask has ones and then zeros, such as `:255.255.0.0`
+
+            error: `a block with these` has no equal here
+             --> ipfw.sh:6:37
+              |
+            6 | ipfw add count ip from any to any { in or out }
+              |                                     ^^
+              |
+              = help: directions and interfaces hold for a whole rule: write two rules
+
+            error: `this choice of interfaces` has no equal here
+             --> ipfw.sh:7:39
+              |
+            7 | ipfw add count ip from any to any via em*
+              |                                       ^^^
+              |
+              = help: a link has two ends, of which `in` and `out` tell the direction
+
+            error: `1` needs the end of the block, `}`
+             --> ipfw.sh:8:46
+              |
+            8 | ipfw add count ip from any to any { dst-port 1
+              |                                              ^"#]],
+    );
+}
+
+#[test]
 fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "ipfw pipe 1 config bw tun0\n\
@@ -234,15 +555,15 @@ fn what_has_no_equal_is_refused_line_by_line() {
          ipfw add pipe 1 ip from me to any\n\
          ipfw add pipe 1 ip from any to any keep-state\n\
          ipfw pipe 1 config mask src-ip 0xff00ff00\n\
-         ipfw pipe 2 config red 0.002/5/10/0.1\n",
+         ipfw pipe 2 config dre 1\n",
         expect![[r#"
-            error: `tun0` does not begin with a number
+            error: `a device as the clock of a pipe` has no equal here
              --> ipfw.sh:1:23
               |
             1 | ipfw pipe 1 config bw tun0
               |                       ^^^^
               |
-              = help: as in `1.5Mbit/s` or `300KByte/s`
+              = help: write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`
 
             error: `0` is out of range
              --> ipfw.sh:2:11
@@ -258,7 +579,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             3 | ipfw pipe 1 config bw 1Mbit/s dealy 10
               |                               ^^^^^ did you mean `delay`?
               |
-              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`
+              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`
 
             error: `fwd` has no equal here
              --> ipfw.sh:4:10
@@ -266,7 +587,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             4 | ipfw add fwd 10.0.0.1 ip from any to any
               |          ^^^
               |
-              = help: actions that can be imported: pipe, queue, allow, deny, count, skipto
+              = help: a link leads to its other end alone
 
             error: `me` has no equal here
              --> ipfw.sh:5:25
@@ -282,7 +603,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             6 | ipfw add pipe 1 ip from any to any keep-state
               |                                    ^^^^^^^^^^
               |
-              = help: options that can be imported: in, out, via, recv, xmit, src-port, dst-port, src-ip, dst-ip, src-ip6, dst-ip6, proto, iplen, ipttl, dscp, tcpflags, setup, established, frag, layer2, bridged, not, //
+              = help: rules know packets, and no connections
 
             error: `this mask` has no equal here
              --> ipfw.sh:7:32
@@ -292,13 +613,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
               |
               = help: a mask has ones and then zeros, such as `0xffffff00` or `/24`
 
-            error: `red` has no equal here
+            error: `dre` is not an option that can be imported
              --> ipfw.sh:8:20
               |
-            8 | ipfw pipe 2 config red 0.002/5/10/0.1
+            8 | ipfw pipe 2 config dre 1
               |                    ^^^
               |
-              = help: write it into the scenario: `falaj explain queue`"#]],
+              = help: one of `bw`, `delay`, `queue`, `burst`, `plr`, `mask`, `flow_mask`, `sched_mask`, `buckets`, `profile`, `weight`, `pipe`, `sched`, `type`, `droptail`, `noerror`, `lmax`, `pri`, `red`, `gred`, `codel`, `pie`"#]],
     );
     becomes(
         "ipfw pipe 1 config bw 1Mbit/s\nipfw add pipe 9 ip from any to any out",
@@ -325,6 +646,7 @@ proptest! {
     fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
         prop_oneof![
             "ipfw|dnctl|add|pipe|queue|sched|table|config|1|2|100|prob|0\\.5|bw|1Mbit/s|delay|10|plr|mask|all|src-ip|0xffff|weight|type|qfq",
+            "red|gred|codel|pie|fq_codel|ecn|target|5ms|0\\.002/5/15/0\\.1|0\\.1,0\\.2,0\\.3,0\\.4|via|em0|mac-type|lookup|dscp|ef|frag|ipversion|4|burst|queue|50|profile",
             "ip|udp|from|to|any|10\\.0\\.0\\.0/8|table\\(1\\)|in|out|not|skipto|allow|deny|\n|;|'|\\$x|\\{|\\}|or|tablearg",
             "\\PC{0,5}",
         ], 0..40))

@@ -168,6 +168,7 @@ fn classes_and_their_filters() {
          tc filter add dev eth0 parent 1: prio 1 flower ip_proto tcp dst_port 22 classid 1:1",
         &host,
         expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
             # note: 1: no filter sends to 1:3: it is left out
             # what eth0 sends goes up
             [link.eth0]
@@ -226,6 +227,324 @@ fn classes_and_their_filters() {
 }
 
 #[test]
+fn token_buckets_and_their_classes() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: htb default 30 r2q 10\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit ceil 10mbit burst 15k cburst 15k\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 htb rate 2mbit ceil 10mbit prio 0 quantum 1514\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 htb rate 5mbit burst 6k\n\
+         tc class add dev eth0 parent 1:1 classid 1:30 htb rate 1mbit ceil 10mbit prio 7\n\
+         tc qdisc add dev eth0 parent 1:10 handle 10: fq_codel limit 600 flows 256 noecn\n\
+         tc qdisc add dev eth0 parent 1:20 handle 20: sfq perturb 10\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dport 5004 0xffff flowid 1:10\n\
+         tc filter add dev eth0 parent 1: protocol ip prio 2 u32 match ip dport 80 0xffff flowid 1:20",
+        expect![[r##"
+            # note: 7: as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 30 r2q 10
+            [link.eth0.up]
+            rate = "10mbit"
+            burst = "15KiB"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-10]
+            match = "ip dport 5004"
+            rate = "2mbit"
+            ceil = "10mbit"
+            prio = 0
+            scheduler = { kind = "fq_codel", limit = 600, queues = 256 }
+
+            [link.eth0.up.flow.1-10.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-20]
+            match = "ip dport 80"
+            rate = "5mbit"
+            ceil = "5mbit"
+            burst = "6KiB"
+            scheduler = { kind = "fq_codel", limit = 127, queues = 1024, target = "3s", interval = "4s" }
+
+            [link.eth0.up.flow.1-20.flow.all]
+            match = "any"
+
+            [link.eth0.up.flow.1-30]
+            match = "any"
+            rate = "1mbit"
+            ceil = "10mbit"
+            prio = 7
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn fair_service_curves() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc default 12\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:11 hfsc sc umax 1500b dmax 10ms rate 500kbit ul rate 2mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:12 hfsc ls m1 2mbit d 20ms m2 1mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 5060 0xffff flowid 1:11\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 22 0xffff flowid 1:13",
+        expect![[r#"
+            error: flow `1-13`: it is the first piece of a curve that has no second
+             --> tc.sh:5:1
+              |
+            5 | tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: give it a `share` too: what the curve rises by after the first slope"#]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc ul rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:2 hfsc sc m1 1mbit rate 1mbit\n\
+         tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit",
+        expect![[r#"
+            error: a class of hfsc needs a curve
+             --> tc.sh:2:1
+              |
+            2 | tc class add dev eth0 parent 1: classid 1:1 hfsc ul rate 1mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: one of `rt`, `ls` and `sc`
+
+            error: a curve has `m1` with `d`, or `umax` with `dmax`
+             --> tc.sh:3:50
+              |
+            3 | tc class add dev eth0 parent 1: classid 1:2 hfsc sc m1 1mbit rate 1mbit
+              |                                                  ^^
+              |
+              = help: as in `m1 2mbit d 10ms m2 1mbit`, or `umax 1500b dmax 20ms rate 1mbit`
+
+            error: a limit of nothing that is shared
+             --> tc.sh:4:1
+              |
+            4 | tc class add dev eth0 parent 1: classid 1:3 hfsc rt rate 1mbit ul rate 2mbit
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: `ul` goes with `ls` or `sc`"#]],
+    );
+}
+
+#[test]
+fn queues_that_are_kept_short() {
+    becomes(
+        "tc qdisc add dev a root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
+         tc qdisc add dev a parent 1:1 red limit 400000 min 30000 max 90000 avpkt 1000 burst 55 ecn harddrop bandwidth 10mbit\n\
+         tc qdisc add dev b root codel limit 500 target 4ms interval 30ms ecn\n\
+         tc qdisc add dev c root handle 1: netem rate 1mbit delay 10ms\n\
+         tc qdisc add dev c parent 1: pie limit 200 target 20ms tupdate 30ms alpha 2 beta 20 ecn\n\
+         tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k\n\
+         tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb",
+        expect![[r##"
+            # note: 7: the memory of the kernel does not count here: `limit` is the one that holds
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root handle 1: tbf rate 10mbit burst 10k limit 100k
+            # tc qdisc add dev a parent 1:1 red limit 400000 min 30000 max 90000 avpkt 1000 burst 55 ecn harddrop bandwidth 10mbit
+            [link.a.up]
+            rate = "10mbit"
+            burst = "10KiB"
+
+            [link.a.up.flow.all]
+            match = "any"
+            queue = { limit = "400kB", policy = "red", min = "30kB", max = "90kB", probability = "2%", weight = "3.125%", ecn = "yes" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b root codel limit 500 target 4ms interval 30ms ecn
+            [link.b.up]
+
+            [link.b.up.flow.all]
+            match = "any"
+            queue = { limit = "500p", policy = "codel", target = "4ms", interval = "30ms", ecn = "yes" }
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root handle 1: netem rate 1mbit delay 10ms
+            # tc qdisc add dev c parent 1: pie limit 200 target 20ms tupdate 30ms alpha 2 beta 20 ecn
+            [link.c.up]
+            rate = "1mbit"
+            delay = "10ms"
+
+            [link.c.up.flow.all]
+            match = "any"
+            queue = { limit = "200p", policy = "pie", target = "20ms", update = "30ms", ecn = "yes" }
+
+            # what d sends goes up
+            [link.d]
+            rate = "unlimited"
+
+            # tc qdisc add dev d root handle 1: tbf rate 10mbit burst 10k limit 100k
+            # tc qdisc add dev d parent 1: fq_codel target 3ms quantum 300 memory_limit 32mb
+            [link.d.up]
+            rate = "10mbit"
+            burst = "10KiB"
+            scheduler = { kind = "fq_codel", ecn = "yes", target = "3ms", quantum = "300B" }
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive\n\
+         tc qdisc add dev a root red limit 400000\n\
+         tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3\n\
+         tc qdisc add dev a root pie alpha 5\n\
+         tc qdisc add dev a root codel ce_threshold 1ms\n\
+         tc qdisc add dev a root fq maxrate 1mbit\n\
+         tc qdisc add dev a root sfq depth 10",
+        expect![[r#"
+            error: `adaptive` has no equal here
+             --> tc.sh:1:53
+              |
+            1 | tc qdisc add dev a root red limit 400000 avpkt 1000 adaptive
+              |                                                     ^^^^^^^^
+              |
+              = help: the probability is the one that is said; `codel` and `pie` find theirs by themselves
+
+            error: red needs an `avpkt`
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev a root red limit 400000
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            error: a burst of 3 packets is too small for this `min` and `avpkt`
+             --> tc.sh:3:1
+              |
+            3 | tc qdisc add dev a root red limit 400000 avpkt 1000 burst 3
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: at least 34
+
+            error: `alpha 5` has no equal here
+             --> tc.sh:4:35
+              |
+            4 | tc qdisc add dev a root pie alpha 5
+              |                                   ^
+              |
+              = help: it is 2, as RFC 8033 has it
+
+            error: `ce_threshold` has no equal here
+             --> tc.sh:5:31
+              |
+            5 | tc qdisc add dev a root codel ce_threshold 1ms
+              |                               ^^^^^^^^^^^^
+              |
+              = help: marks by a threshold are for scalable connections: `scheduler = { kind = "dualpi2", … }`
+
+            error: `fq` has no equal here
+             --> tc.sh:6:25
+              |
+            6 | tc qdisc add dev a root fq maxrate 1mbit
+              |                         ^^
+              |
+              = help: it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn
+
+            error: `depth of sfq` has no equal here
+             --> tc.sh:7:29
+              |
+            7 | tc qdisc add dev a root sfq depth 10
+              |                             ^^^^^
+              |
+              = help: the fattest queue makes room, and none has a limit of its own"#]],
+    );
+}
+
+#[test]
+fn classes_within_classes() {
+    let host = Host { rate: Some(falaj_scenario::parse_rate("100mbit").unwrap()), down: None };
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:1 drr\n\
+         tc class add dev eth0 parent 1: classid 1:2 drr\n\
+         tc qdisc add dev eth0 parent 1:1 handle 10: prio bands 2\n\
+         tc filter add dev eth0 parent 1: u32 match ip src 10.1.0.0/16 flowid 1:1\n\
+         tc filter add dev eth0 parent 1: matchall flowid 1:2\n\
+         tc filter add dev eth0 parent 10: u32 match ip dport 22 0xffff flowid 10:1",
+        &host,
+        expect![[r##"
+            # note: 4: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "100mbit"
+
+            # tc qdisc add dev eth0 root handle 1: drr
+            [link.eth0.up]
+            scheduler = { kind = "drr" }
+
+            [link.eth0.up.flow.1-1]
+            match = "src 10.1.0.0/16"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-1.flow.10-1]
+            match = "ip dport 22"
+            priority = 0
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-1.flow.10-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            queue = "1000p"
+        "##]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: prio bands 3\n\
+         tc qdisc add dev eth0 parent 1:1 cbs idleslope 20000 sendslope -80000 hicredit 30 locredit -1000\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 5004 0xffff flowid 1:1",
+        &Host::default(),
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: no filter sends to 1:3: it is left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: prio bands 3
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "cbs" }
+
+            [link.eth0.up.flow.1-1]
+            match = "ip dport 5004"
+            idle-slope = "20mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-2]
+            match = "any"
+            queue = "1000p"
+        "##]],
+    );
+    becomes_at(
+        "tc qdisc add dev eth0 root handle 1: drr\n\
+         tc class add dev eth0 parent 1: classid 1:1 drr\n\
+         tc filter add dev eth0 parent 1: matchall flowid 1:1\n\
+         tc qdisc add dev eth0 parent 1:1 handle 1: drr",
+        &host,
+        expect![[r#"
+            error: it stands below itself
+             --> tc.sh:4:1
+              |
+            4 | tc qdisc add dev eth0 parent 1:1 handle 1: drr
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: give each discipline a handle of its own"#]],
+    );
+}
+
+#[test]
 fn what_has_no_equal_is_refused_line_by_line() {
     becomes(
         "tc qdisc add dev eth0 root netem delay 10\n\
@@ -259,7 +578,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
             3 | tc qdisc add dev eth0 root cake bandwidth 10mbit
               |                            ^^^^
               |
-              = help: `falaj explain` tells which disciplines there are
+              = help: it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near
 
             error: which device? `dev NAME` is missing
              --> tc.sh:4:1
@@ -306,15 +625,16 @@ fn what_has_no_equal_is_refused_line_by_line() {
               = help: as in `delay 10ms reorder 25%`"#]],
     );
     becomes(
-        "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr",
+        "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr\n\
+         tc filter add dev a parent 1: matchall flowid 1:1",
         expect![[r#"
-        error: nothing says how fast a is, and `drr` divides the time of a link
-         --> tc.sh:1:1
-          |
-        1 | tc qdisc add dev a root handle 1: drr
-          | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-          |
-          = help: add `--rate RATE`"#]],
+            error: no filter sends to any of its classes
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: drr
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: add `tc filter add … flowid CLASS`, or `default` where there is one"#]],
     );
     becomes(
         "",
@@ -332,6 +652,7 @@ proptest! {
     fn any_text_is_a_scenario_or_refused(words in proptest::collection::vec(
         prop_oneof![
             "tc|qdisc|class|filter|add|del|dev|eth0|root|parent|handle|1:|1:1|10:|netem|tbf|prio|drr|qfq|ets|delay|loss|rate|limit|burst|latency",
+            "htb|hfsc|red|codel|pie|fq_codel|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
             "10ms|1%|1mbit|1500|u32|match|ip|dport|80|0xffff|flowid|quantum|weight|bands|3|strict|quanta|\n|\\\\|'|\\$x|;|protocol|flower",
             "\\PC{0,5}",
         ], 0..40))

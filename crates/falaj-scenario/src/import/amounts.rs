@@ -3,7 +3,7 @@
 use super::lines::Word;
 use crate::diagnostics::Problem;
 use crate::nearest;
-use crate::units::{quoted, split};
+use crate::units::{parse_fraction, quoted, split};
 
 /// A kind of amount: what its units are worth.
 struct Units {
@@ -124,6 +124,19 @@ pub(super) fn tc_percent(word: &Word) -> Result<String, Problem> {
         .map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))
 }
 
+/// From a part of 1 to percent; none: never.
+pub(super) fn part_of_one(word: &Word) -> Result<Option<String>, Problem> {
+    let fraction = parse_fraction(&word.text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
+    let (whole, decimals) = word.text.split_once('.').unwrap_or((&word.text, ""));
+    let digits = format!("{whole}{decimals:0<2}");
+    let (percent, rest) = digits.split_at(whole.len() + 2);
+    let percent = percent.trim_start_matches('0');
+    let rest = rest.trim_end_matches('0');
+    let point = if rest.is_empty() { "" } else { "." };
+    let zero = if percent.is_empty() { "0" } else { "" };
+    Ok((fraction != falaj_sched::probability::Probability::NEVER).then(|| format!("{zero}{percent}{point}{rest}%")))
+}
+
 /// A whole number.
 pub(super) fn whole(word: &Word) -> Result<u64, Problem> {
     let (digits, base) = match word.text.strip_prefix("0x").or_else(|| word.text.strip_prefix("0X")) {
@@ -189,6 +202,17 @@ mod tests {
         for bad in ["", "0x", "-1", "+1", "1.5"] {
             assert!(whole(&word(bad)).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn parts_of_one_are_percent() {
+        for (text, percent) in
+            [("0.01", "1%"), ("0.3", "30%"), ("1", "100%"), ("0.0005", "0.05%"), ("0.125", "12.5%"), ("1.0", "100%")]
+        {
+            assert_eq!(part_of_one(&word(text)), Ok(Some(percent.to_owned())), "{text}");
+        }
+        assert_eq!(part_of_one(&word("0")), Ok(None));
+        assert!(part_of_one(&word("1.5")).is_err());
     }
 
     #[test]

@@ -28,6 +28,11 @@ impl Table {
         }
     }
 
+    /// Takes a key out again.
+    pub(super) fn unset(&mut self, key: &str) {
+        self.keys.retain(|(k, _)| k != key);
+    }
+
     /// Sets a key to a text.
     pub(super) fn text(&mut self, key: &str, value: impl fmt::Display) {
         self.set(key, quote(&value.to_string()));

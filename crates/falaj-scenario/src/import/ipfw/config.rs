@@ -1,11 +1,12 @@
 //! `pipe N config …`, `queue N config …`, `sched N config …`.
 
-use super::super::amounts::{self, whole};
+use super::super::amounts::{self, part_of_one, whole};
 use super::super::args::{Args, no_equal, unknown};
-use super::super::draft::quote;
+use super::super::draft::{inline, quote};
 use super::super::lines::Word;
+use super::policy::{self, Keys};
 use crate::diagnostics::Problem;
-use crate::units::{parse_fraction, quoted, split};
+use crate::units::{quoted, split};
 use std::ops::Range;
 
 /// What is configured.
@@ -24,11 +25,14 @@ pub(super) struct Configured {
     pub(super) link: Vec<(&'static str, String)>,
     /// The limit of its queue.
     pub(super) queue: Option<String>,
+    /// What its queue does before it is full.
+    pub(super) policy: Keys,
     pub(super) weight: Option<u64>,
     /// The pipe or scheduler that a queue belongs to.
     pub(super) of: Option<u64>,
-    /// The discipline, as a scenario calls it.
+    /// The discipline, as a scenario calls it, and its keys.
     pub(super) scheduler: Option<&'static str>,
+    pub(super) own: Keys,
     /// Fields for `each`: of a queue its own, of a pipe or a scheduler those of the link.
     pub(super) each: Vec<String>,
     pub(super) at: Range<usize>,
@@ -54,6 +58,10 @@ const WORDS: &[&str] = &[
     "noerror",
     "lmax",
     "pri",
+    "red",
+    "gred",
+    "codel",
+    "pie",
 ];
 
 /// Reads all that stands behind `config`.
@@ -62,44 +70,43 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         number,
         link: Vec::new(),
         queue: None,
+        policy: Vec::new(),
         weight: None,
         of: None,
         scheduler: None,
+        own: Vec::new(),
         each: Vec::new(),
         at: args.all(),
         line: args.line(),
     };
+    let mut early = None;
     while let Some(word) = args.next() {
         match word.text.as_str() {
             "bw" | "bandwidth" => {
                 let bits = bandwidth(args.value("a bandwidth")?)?;
                 made.link.push(("rate", quote(&amounts::rate(bits))));
             }
-            "delay" => made.link.push(("delay", quote(&delay(args.value("milliseconds")?)?))),
+            "delay" => made.link.push(("delay", quote(&milliseconds(args.value("milliseconds")?)?))),
             "burst" => {
                 let size = size(args.value("a size")?)?;
                 if size > 0 {
                     made.link.push(("burst", quote(&amounts::size(size))));
                 }
             }
-            "plr" => {
-                let word = args.value("a probability")?;
-                made.link.extend(probability(word)?.map(|p| ("loss", quote(&p))));
-                if let Some(more) = args.number() {
-                    return Err(no_equal(
-                        more.at.clone(),
-                        "plr of several numbers",
-                        "write `loss = { kind = \"gilbert-elliott\", … }` for losses in bursts",
-                    ));
-                }
-            }
+            "plr" => made.link.extend(loss(args.value("a probability")?)?.map(|loss| ("loss", loss))),
             "profile" => made.link.push(("profile", quote(&args.value("a file")?.text))),
             "queue" => made.queue = Some(limit(args.value("a limit")?)?),
             "weight" => made.weight = Some(whole(args.value("a number")?)?),
             "pipe" | "sched" | "flowset" if kind == Kind::Queue => made.of = Some(whole(args.value("a number")?)?),
-            "type" if kind == Kind::Sched => made.scheduler = Some(scheduler(args.value("a type")?)?),
+            "type" if kind == Kind::Sched => {
+                let of = scheduler(args.value("a type")?)?;
+                made.scheduler = Some(of);
+                if of == "fq_codel" {
+                    made.own = policy::fq_codel(args)?;
+                }
+            }
             "mask" | "flow_mask" | "sched_mask" => {
-                if kind == Kind::Sched && word.text != "sched_mask" {
+                if kind == Kind::Sched && word.text == "flow_mask" {
                     return Err(no_equal(
                         word.at.clone(),
                         "a mask of a scheduler's flows",
@@ -110,12 +117,24 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             // How they keep what they keep; nothing here depends on it.
             "buckets" | "lmax" | "maxlen" | "pri" => _ = whole(args.value("a number")?)?,
-            "droptail" | "noerror" => {}
-            "red" | "gred" | "ecn" | "codel" | "pie" | "fq_codel" | "fq_pie" => {
-                return Err(no_equal(word.at.clone(), &word.text, "write it into the scenario: `falaj explain queue`"));
+            "droptail" => (made.policy, early) = (Vec::new(), None),
+            "noerror" => {}
+            // Whether thresholds are slots or bytes is known when all is read.
+            "red" | "gred" => {
+                let numbers = args.clone();
+                args.value("its four numbers")?;
+                early = Some((word, numbers, args.take("ecn").is_some()));
             }
+            "codel" => made.policy = policy::codel(args)?,
+            "pie" => made.policy = policy::pie(args)?,
+            "ecn" => return Err(Problem::error(word.at.clone(), "ecn goes with a policy").help("as in `red 0.002/5/15/0.1 ecn`")),
             _ => return Err(unknown(word, "an option that can be imported", WORDS)),
         }
+    }
+    if let Some((name, mut numbers, ecn)) = early {
+        let slots = made.queue.as_ref().is_none_or(|limit| limit.ends_with('p'));
+        made.policy = policy::red(name, &mut numbers, slots)?;
+        made.policy.extend(ecn.then(|| ("ecn", quote("yes"))));
     }
     if kind == Kind::Queue && made.of.is_none() {
         return Err(Problem::error(args.all(), "which pipe is this queue of? `pipe NUMBER` is missing"));
@@ -125,6 +144,13 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
 
 /// `1.5Mbit/s` is 1,500,000 bits a second.
 pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
+    if word.text.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err(no_equal(
+            word.at.clone(),
+            "a device as the clock of a pipe",
+            "write a bandwidth, as in `1.5Mbit/s` or `300KByte/s`",
+        ));
+    }
     let wrong = |what: String, help: &str| Problem::error(word.at.clone(), what).help(help.to_owned());
     let help = "as in `1.5Mbit/s` or `300KByte/s`";
     let (number, unit) = split(&word.text, "1Mbit/s").map_err(|e| wrong(e.what, help))?;
@@ -143,7 +169,7 @@ pub(super) fn bandwidth(word: &Word) -> Result<u64, Problem> {
 }
 
 /// Milliseconds, or with a unit.
-pub(super) fn delay(word: &Word) -> Result<String, Problem> {
+pub(super) fn milliseconds(word: &Word) -> Result<String, Problem> {
     let bare = word.text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let text = if bare { format!("{}ms", word.text) } else { word.text.clone() };
     let span = crate::parse_span(&text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
@@ -162,23 +188,29 @@ fn size(word: &Word) -> Result<u64, Problem> {
     number.times(bytes, &word.text, "bytes", |n| n.to_string()).map_err(|e| wrong(e.what))
 }
 
+/// A probability, or `K,p,H,r`: losses in the good state, into the bad one, losses there, and back. None: nothing is lost.
+fn loss(word: &Word) -> Result<Option<String>, Problem> {
+    let parts: Vec<&str> = word.text.split(',').collect();
+    let part =
+        |text: &str| Ok(part_of_one(&Word { text: text.to_owned(), at: word.at.clone() })?.unwrap_or("0%".to_owned()));
+    match parts[..] {
+        [_] => Ok(part_of_one(word)?.map(|p| quote(&p))),
+        [good, to_bad, bad, to_good] => Ok(Some(inline(&[
+            ("kind", quote("gilbert-elliott")),
+            ("to-bad", quote(&part(to_bad)?)),
+            ("to-good", quote(&part(to_good)?)),
+            ("loss-bad", quote(&part(bad)?)),
+            ("loss-good", quote(&part(good)?)),
+        ]))),
+        _ => Err(Problem::error(word.at.clone(), format!("{} is no loss", quoted(&word.text)))
+            .help("a probability, `0.01`, or K,p,H,r of two states, `0.001,0.01,0.5,0.2`")),
+    }
+}
+
 /// Slots, or a size.
 fn limit(word: &Word) -> Result<String, Problem> {
     let slots = word.text.bytes().all(|b| b.is_ascii_digit());
     Ok(if slots { format!("{}p", whole(word)?.max(1)) } else { amounts::size(size(word)?) })
-}
-
-/// From a part of 1 to percent; none: never.
-pub(super) fn probability(word: &Word) -> Result<Option<String>, Problem> {
-    let fraction = parse_fraction(&word.text).map_err(|e| Problem::error(word.at.clone(), e.what).help(e.help))?;
-    let (whole, decimals) = word.text.split_once('.').unwrap_or((&word.text, ""));
-    let digits = format!("{whole}{decimals:0<2}");
-    let (percent, rest) = digits.split_at(whole.len() + 2);
-    let percent = percent.trim_start_matches('0');
-    let rest = rest.trim_end_matches('0');
-    let point = if rest.is_empty() { "" } else { "." };
-    let zero = if percent.is_empty() { "0" } else { "" };
-    Ok((fraction != falaj_sched::probability::Probability::NEVER).then(|| format!("{zero}{percent}{point}{rest}%")))
 }
 
 fn scheduler(word: &Word) -> Result<&'static str, Problem> {
@@ -188,10 +220,12 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
         "rr" => "drr",
         "qfq" => "qfq",
         "prio" => "priority",
-        "fq_codel" | "fq_pie" => {
-            return Err(no_equal(word.at.clone(), &word.text, "write it into the scenario: `falaj explain scheduler`"));
+        "fq_codel" => "fq_codel",
+        "fq_pie" => {
+            let why = "queues by a hash have CoDel here, `type fq_codel`; PIE is for the queue of a flow, also one for each: `mask all … pie`";
+            return Err(no_equal(word.at.clone(), &word.text, why));
         }
-        _ => return Err(unknown(word, "a type of scheduler", &["fifo", "wf2q+", "rr", "qfq", "prio"])),
+        _ => return Err(unknown(word, "a type of scheduler", &["fifo", "wf2q+", "rr", "qfq", "prio", "fq_codel"])),
     })
 }
 
@@ -213,6 +247,9 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
             "dst-port" => ("dport", 16),
             "proto" => ("proto", 8),
             "flow-id" => ("flow-label", 20),
+            "queue" if fields.is_empty() => {
+                return Err(no_equal(word.at.clone(), "mask queue", "the queues of a pipe are its flows, each apart"));
+            }
             _ => break,
         };
         args.next();
@@ -271,17 +308,10 @@ mod tests {
         assert_eq!(bandwidth(&word("300KByte/s")), Ok(2_400_000));
         assert_eq!(bandwidth(&word("64000")), Ok(64_000));
         assert!(bandwidth(&word("tun0")).is_err());
-        assert_eq!(delay(&word("50")), Ok("50ms".to_owned()));
-        assert_eq!(delay(&word("0.25")), Ok("250us".to_owned()));
+        assert_eq!(milliseconds(&word("50")), Ok("50ms".to_owned()));
+        assert_eq!(milliseconds(&word("0.25")), Ok("250us".to_owned()));
         assert_eq!(limit(&word("50")), Ok("50p".to_owned()));
         assert_eq!(limit(&word("30KBytes")), Ok("30KiB".to_owned()));
-        for (text, percent) in
-            [("0.01", "1%"), ("0.3", "30%"), ("1", "100%"), ("0.0005", "0.05%"), ("0.125", "12.5%"), ("1.0", "100%")]
-        {
-            assert_eq!(probability(&word(text)), Ok(Some(percent.to_owned())), "{text}");
-        }
-        assert_eq!(probability(&word("0")), Ok(None));
-        assert!(probability(&word("1.5")).is_err());
         assert_eq!(
             [leading(&word("0xffffff00"), 32), leading(&word("/16"), 32), leading(&word("0xffff"), 16)],
             [Ok(24), Ok(16), Ok(16)]

@@ -1,10 +1,12 @@
 //! The links and rules that dummynet's objects amount to.
 
+use super::super::args::no_equal;
 use super::super::draft::{Draft, Table, inline, key, quote};
 use super::Firewall;
 use super::config::Configured;
 use super::rule::{Action, Rule};
 use crate::diagnostics::Problem;
+use crate::units::quoted;
 
 /// What a table is called.
 pub(super) fn table_name(number: &str) -> String {
@@ -24,6 +26,7 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
         problems.push(Problem::error(0..0, "there is no `pipe N config` in it, and so no link"));
         return;
     }
+    interfaces(all, problems);
     tables(all, draft, problems);
     for (n, rule) in all.rules.iter().enumerate() {
         match made(all, &numbers, rule, all.rules.get(n + 1..).unwrap_or(&[])) {
@@ -35,6 +38,21 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
         // As it is of no use without rules, all that passes goes through the first one.
         let what = "no `ipfw add` sends packets to these pipes: they pass the first one";
         problems.push(Problem::warning(0..0, what));
+    }
+}
+
+/// The one that is named stands for the end of the links; a second one would be another.
+fn interfaces(all: &Firewall, problems: &mut Vec<Problem>) {
+    let mut named = all.rules.iter().filter_map(|r| r.interface.as_ref());
+    let Some(first) = named.next() else { return };
+    let what = format!("{} is the end of these links: rules need not name it", quoted(&first.text));
+    problems.push(Problem::warning(first.at.clone(), what));
+    if let Some(other) = named.find(|w| w.text != first.text) {
+        problems.push(no_equal(
+            other.at.clone(),
+            "a second interface",
+            "a link has two ends, of which `in` and `out` tell the direction",
+        ));
     }
 }
 
@@ -57,12 +75,22 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     // Their slots are 50 unless it is said otherwise.
     let limit = pipe.as_ref().and_then(|p| p.queue.clone()).unwrap_or_else(|| "50p".to_owned());
     if queues.is_empty() {
-        table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(&limit))]));
-        draft.tables.push(table);
+        let policy = pipe.iter().chain(&sched).flat_map(|c| c.policy.clone()).collect::<Vec<_>>();
+        if policy.is_empty() {
+            table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(&limit))]));
+            draft.tables.push(table);
+            return;
+        }
+        let mut flow = Table::new(format!("[{header}.flow.all]"), table.at.clone());
+        flow.text("match", "any");
+        flow.set("queue", queue_of(&limit, &policy));
+        draft.tables.extend([table, flow]);
         return;
     }
     let kind = sched.as_ref().and_then(|s| s.scheduler).unwrap_or("wf2q+");
-    table.set("scheduler", inline(&[("kind", quote(kind))]));
+    let own = sched.iter().flat_map(|s| s.own.clone());
+    let keys: Vec<(&str, String)> = [("kind", quote(kind))].into_iter().chain(own).collect();
+    table.set("scheduler", inline(&keys));
     draft.tables.push(table);
     let first = |q: &&Configured| all.rules.iter().position(|r| r.action == Action::Queue(q.number));
     let mut ordered = queues.clone();
@@ -77,10 +105,12 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         let mut flow = Table::new(format!("[{header}.flow.queue{}]", queue.number), queue.at.clone());
         flow.comments.push(queue.line.clone());
         flow.set("match", if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) });
-        flow.text("queue", queue.queue.as_deref().unwrap_or("50p"));
+        if kind != "fq_codel" {
+            flow.set("queue", queue_of(queue.queue.as_deref().unwrap_or("50p"), &queue.policy));
+        }
         let weight = queue.weight.unwrap_or(1);
         match kind {
-            "fifo" => {}
+            "fifo" | "fq_codel" => {}
             "priority" => flow.set("priority", weight.to_string()),
             // A visit's quantum is so many steps of 1500 bytes there.
             "drr" => flow.text("quantum", format!("{}B", weight * 1514)),
@@ -91,6 +121,15 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         }
         draft.tables.push(flow);
     }
+}
+
+/// A limit, and what the queue does before it is reached.
+fn queue_of(limit: &str, policy: &[(&'static str, String)]) -> String {
+    if policy.is_empty() {
+        return quote(limit);
+    }
+    let keys: Vec<(&str, String)> = [("limit", quote(limit))].into_iter().chain(policy.iter().cloned()).collect();
+    inline(&keys)
 }
 
 fn tables(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Problem>) {

@@ -3,11 +3,13 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `config` | `pipe`, `queue` and `sched`, with their options |
+//! | `policy` | what a queue does before it is full |
 //! | `rule` | `add`: which packets, and what becomes of them |
 //! | `link` | the links and rules that they amount to |
 
 mod config;
 mod link;
+mod policy;
 mod rule;
 
 use super::amounts::whole;

@@ -1,9 +1,8 @@
 //! `add [NUMBER] [prob P] ACTION PROTOCOL from SOURCE to DESTINATION [OPTIONS]`.
 
-use super::super::amounts::whole;
+use super::super::amounts::{part_of_one, whole};
 use super::super::args::{Args, no_equal, unknown};
 use super::super::lines::Word;
-use super::config::probability;
 use crate::diagnostics::Problem;
 use crate::units::quoted;
 use std::ops::Range;
@@ -34,6 +33,8 @@ pub(super) struct Rule {
     pub(super) direction: Option<&'static str>,
     /// The table whose value counts, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,
+    /// The interface that it names.
+    pub(super) interface: Option<Word>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
@@ -48,7 +49,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
     let action = loop {
         let word = args.value("an action")?;
         match word.text.as_str() {
-            "prob" => chance = probability(args.value("a probability")?)?.or(Some("0%".to_owned())),
+            "prob" => chance = part_of_one(args.value("a probability")?)?.or(Some("0%".to_owned())),
             "set" => _ = whole(args.value("a number")?)?,
             "pipe" | "queue" if args.take("tablearg").is_some() => break Action::PipeOfTable,
             "pipe" => break Action::Pipe(whole(args.value("a number")?)?),
@@ -57,13 +58,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
             "deny" | "drop" => break Action::Deny,
             "count" => break Action::Count,
             "skipto" => break Action::SkipTo(whole(args.value("a number")?)?),
-            _ => {
-                return Err(no_equal(
-                    word.at.clone(),
-                    &word.text,
-                    "actions that can be imported: pipe, queue, allow, deny, count, skipto",
-                ));
-            }
+            _ => return Err(no_action(word)),
         }
     };
     for word in ["log", "logamount"] {
@@ -93,6 +88,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         matches,
         direction: body.direction,
         table: body.table,
+        interface: body.interface,
         at: args.all(),
         line: args.line(),
     })
@@ -104,13 +100,20 @@ struct Body {
     terms: Vec<String>,
     direction: Option<&'static str>,
     table: Option<(String, &'static str)>,
+    interface: Option<Word>,
 }
 
 impl Body {
     fn read(&mut self, args: &mut Args<'_>) -> Result<(), Problem> {
-        if let Some(protocol) = args.peek().filter(|w| !OPTIONS.contains(&w.text.as_str())) {
+        let begins = |w: &Word| OPTIONS.contains(&w.text.as_str()) || w.text == "not";
+        if let Some(first) = args.peek().filter(|w| !begins(w)) {
             args.next();
-            self.protocol(protocol)?;
+            if opens(first) {
+                let sides = sides(args, |word, _, body| body.protocol(word, false))?;
+                self.block(false, sides);
+            } else {
+                self.protocol(first, false)?;
+            }
             if args.take("from").is_some() {
                 self.end(args, "src", "sport")?;
                 if args.take("to").is_none() {
@@ -125,22 +128,30 @@ impl Body {
         Ok(())
     }
 
+    /// Sides of which one holds.
+    fn block(&mut self, not: bool, sides: Vec<String>) {
+        // What takes all packets says nothing.
+        if !sides.iter().any(String::is_empty) {
+            self.term(not, format!("( {} )", sides.join(" or ")));
+        }
+    }
+
     fn term(&mut self, not: bool, text: impl AsRef<str>) {
         let not = if not { "not " } else { "" };
         self.terms.push(format!("{not}{}", text.as_ref()));
     }
 
-    fn protocol(&mut self, word: &Word) -> Result<(), Problem> {
+    fn protocol(&mut self, word: &Word, not: bool) -> Result<(), Problem> {
         match word.text.as_str() {
-            "all" | "ip" => {}
-            "ip4" | "ipv4" => self.term(false, "ip"),
-            "ip6" | "ipv6" => self.term(false, "ip6"),
-            "ipv6-icmp" | "icmp6" => self.term(false, "icmp6"),
-            "tcp" | "udp" | "icmp" => self.term(false, &word.text),
+            "all" | "ip" if !not => {}
+            "ip4" | "ipv4" => self.term(not, "ip"),
+            "ip6" | "ipv6" => self.term(not, "ip6"),
+            "ipv6-icmp" | "icmp6" => self.term(not, "icmp6"),
+            "tcp" | "udp" | "icmp" => self.term(not, &word.text),
             _ => {
                 let number = whole(word)
                     .map_err(|_| unknown(word, "a protocol", &["ip", "ip4", "ip6", "tcp", "udp", "icmp", "icmp6"]))?;
-                self.term(false, format!("proto {number}"));
+                self.term(not, format!("proto {number}"));
             }
         }
         Ok(())
@@ -167,10 +178,13 @@ impl Body {
             return Err(Problem::error(word.at.clone(), "`not any` takes no packet"));
         }
         let list = |w: &&Word| w.text.starts_with(|c: char| c.is_ascii_digit());
-        let not = args.take("not").is_some();
-        if let Some(ports) = args.peek().filter(list) {
-            args.next();
+        // What else `not` may be of, an option reads.
+        let mut ahead = args.clone();
+        let not = ahead.take("not").is_some();
+        if let Some(ports) = ahead.peek().filter(list) {
+            ahead.next();
             self.term(not, format!("{port} {}", ports.text));
+            *args = ahead;
         }
         Ok(())
     }
@@ -188,7 +202,12 @@ impl Body {
         if word.text.starts_with("me") {
             return Err(no_equal(word.at.clone(), &word.text, "write the address: a scenario knows no host"));
         }
-        let all: Vec<String> = word.text.split(',').map(|a| format!("{side} {a}")).collect();
+        if word.text.contains('{') {
+            let why = "write the addresses apart, as a list or as prefixes";
+            return Err(no_equal(word.at.clone(), "a set of last bytes", why));
+        }
+        let all = word.text.split(',').map(|a| Ok(format!("{side} {}", prefix(a, word)?)));
+        let all: Vec<String> = all.collect::<Result<_, Problem>>()?;
         Ok(Some(if all.len() == 1 { all.concat() } else { format!("( {} )", all.join(" or ")) }))
     }
 
@@ -198,13 +217,19 @@ impl Body {
         if not {
             word = args.value("what")?;
         }
+        if opens(word) {
+            let sides = sides(args, |word, args, body| body.option(word, args))?;
+            self.block(not, sides);
+            return Ok(());
+        }
         match word.text.as_str() {
+            "or" => {
+                return Err(Problem::error(word.at.clone(), "`or` stands in a block")
+                    .help("as in `{ dst-port 80 or dst-port 443 }`"));
+            }
             "in" => self.direction = Some(if not { "up" } else { "down" }),
             "out" => self.direction = Some(if not { "down" } else { "up" }),
-            "via" | "recv" | "xmit" => {
-                let name = args.value("an interface")?;
-                self.term(not, format!("in {}", name.text));
-            }
+            "via" | "recv" | "xmit" => self.interface(args.value("an interface")?, not)?,
             "src-port" | "dst-port" => {
                 let port = if word.text == "src-port" { "sport" } else { "dport" };
                 self.term(not, format!("{port} {}", args.value("ports")?.text));
@@ -218,27 +243,159 @@ impl Body {
             }
             "proto" => {
                 let protocol = args.value("a protocol")?;
-                self.protocol(protocol)?;
+                self.protocol(protocol, not)?;
+            }
+            "ipversion" => match args.value("a version")? {
+                version if version.text == "4" => self.term(not, "ip"),
+                version if version.text == "6" => self.term(not, "ip6"),
+                version => return Err(unknown(version, "a version of IP", &["4", "6"])),
+            },
+            "lookup" => {
+                let key = args.value("a field")?;
+                let side = match key.text.as_str() {
+                    "src-ip" => "src",
+                    "dst-ip" => "dst",
+                    _ => return Err(no_equal(key.at.clone(), &key.text, "addresses can be looked up: src-ip, dst-ip")),
+                };
+                let name = args.value("a table")?.text.clone();
+                self.term(not, format!("{side} table {}", super::link::table_name(&name)));
+                self.table.get_or_insert((name, side));
+            }
+            "mac" | "MAC" => {
+                for side in ["mac-dst", "mac-src"] {
+                    let address = args.value("an address")?;
+                    if address.text != "any" {
+                        self.term(not, format!("{side} {}", address.text));
+                    }
+                }
+            }
+            "mac-type" => {
+                let types = args.value("a type")?;
+                let list: Vec<String> = types.text.split(',').map(|t| format!("ether {}", ether(t))).collect();
+                self.block(not, list);
             }
             "iplen" => self.term(not, format!("length {}", args.value("a length")?.text)),
             "ipttl" => self.term(not, format!("ttl {}", args.value("a number")?.text)),
-            "dscp" => self.term(not, format!("dscp {}", args.value("a number")?.text)),
+            "dscp" => {
+                let points = args.value("a number")?;
+                let list: Vec<String> = points.text.split(',').map(|p| format!("dscp {}", dscp(p))).collect();
+                self.block(not, list);
+            }
             "tcpflags" => self.term(not, format!("flags {}", args.value("flags")?.text)),
             "setup" => self.term(not, "flags syn,!ack"),
             "established" => self.term(not, "( flags ack or flags rst )"),
-            "frag" => self.term(not, "fragment"),
+            // Not the first piece.
+            "frag" => self.term(not, "( fragment not first-fragment )"),
             "layer2" | "bridged" => {}
             "//" => while args.next().is_some() {},
-            _ => {
-                return Err(no_equal(
-                    word.at.clone(),
-                    &word.text,
-                    format!("options that can be imported: {}", OPTIONS.join(", ")).as_str(),
-                ));
-            }
+            _ => return Err(no_option(word)),
         }
         Ok(())
     }
+
+    /// Links have two ends and no interfaces: the one that all rules name is left out.
+    fn interface(&mut self, word: &Word, not: bool) -> Result<(), Problem> {
+        if not || word.text.starts_with("table(") || word.text.contains('*') {
+            let why = "a link has two ends, of which `in` and `out` tell the direction";
+            return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
+        }
+        if word.text != "any" {
+            self.interface = Some(word.clone());
+        }
+        Ok(())
+    }
+}
+
+fn opens(word: &Word) -> bool {
+    matches!(word.text.as_str(), "{" | "(")
+}
+
+/// What stands in a block, up to its end.
+fn sides<'a>(
+    args: &mut Args<'a>,
+    mut read: impl FnMut(&'a Word, &mut Args<'a>, &mut Body) -> Result<(), Problem>,
+) -> Result<Vec<String>, Problem> {
+    let mut sides = Vec::new();
+    let mut side = Body::default();
+    loop {
+        let word = args.value("the end of the block, `}`")?;
+        match word.text.as_str() {
+            "}" | ")" => break,
+            "or" => sides.push(std::mem::take(&mut side).terms.join(" ")),
+            "in" | "out" | "via" | "recv" | "xmit" => {
+                let why = "directions and interfaces hold for a whole rule: write two rules";
+                return Err(no_equal(word.at.clone(), "a block with these", why));
+            }
+            _ if opens(word) => return Err(Problem::error(word.at.clone(), "a block within a block")),
+            _ => read(word, args, &mut side)?,
+        }
+    }
+    sides.push(side.terms.join(" "));
+    Ok(sides)
+}
+
+/// `10.0.0.0:255.0.0.0` is `10.0.0.0/8`.
+fn prefix(address: &str, word: &Word) -> Result<String, Problem> {
+    let Some((base, mask)) = address.split_once(':').filter(|(base, _)| base.contains('.')) else {
+        return Ok(address.to_owned());
+    };
+    let bits = mask.parse::<std::net::Ipv4Addr>().map(u32::from).ok();
+    match bits.filter(|bits| bits.leading_ones() + bits.trailing_zeros() == 32) {
+        Some(bits) => Ok(format!("{base}/{}", bits.leading_ones())),
+        None => Err(no_equal(word.at.clone(), "this mask", "a mask has ones and then zeros, such as `:255.255.0.0`")),
+    }
+}
+
+/// A type of Ethernet; some have names.
+fn ether(text: &str) -> &str {
+    match text {
+        "ip" | "ipv4" => "0x0800",
+        "ipv6" => "0x86dd",
+        text => text,
+    }
+}
+
+/// `be` is what has none.
+fn dscp(text: &str) -> &str {
+    if text == "be" { "0" } else { text }
+}
+
+/// An action that has no equal, and why.
+fn no_action(word: &Word) -> Problem {
+    let why = match word.text.as_str() {
+        "check-state" => "rules know packets, and no connections",
+        "divert" | "tee" | "ngtee" | "netgraph" => "packets stay in the link; `--capture` writes copies of them",
+        "fwd" | "forward" | "setfib" => "a link leads to its other end alone",
+        "nat" | "nat64lsn" | "nat64stl" | "nat64clat" | "nptv6" => "packets arrive as they were sent",
+        "reject" | "unreach" | "unreach6" | "reset" | "reset6" | "abort" | "abort6" => {
+            "nothing is answered in the place of the other end: `deny` drops"
+        }
+        "call" | "return" => "rules are tried from the top: `skipto` leads further down",
+        "setdscp" | "tcp-setmss" | "setmark" => "packets arrive as they were sent",
+        "reass" => "fragments pass as they are; rules see what each has",
+        _ => "actions that can be imported: pipe, queue, allow, deny, count, skipto",
+    };
+    no_equal(word.at.clone(), &word.text, why)
+}
+
+/// An option that has no equal, and why.
+fn no_option(word: &Word) -> Problem {
+    let why = match word.text.as_str() {
+        "keep-state" | "limit" | "record-state" | "set-limit" | "defer-action" | "defer-immediate-action" => {
+            "rules know packets, and no connections"
+        }
+        "uid" | "gid" | "jail" | "sockarg" => "a packet on a link does not tell whose process sent it",
+        "tagged" | "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" | "mark" => {
+            "a packet on a link has nothing of what the kernel noted beside it"
+        }
+        "antispoof" | "verrevpath" | "versrcreach" => "a link knows no routes",
+        "icmptypes" | "icmp6types" | "ipoptions" | "ipid" | "ipprecedence" | "iptos" | "tcpack" | "tcpdatalen"
+        | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id" | "flow" => {
+            "rules do not look at this field: `falaj explain match` tells at which they do"
+        }
+        _ => return no_equal(word.at.clone(), &word.text, &format!("options that can be imported: {}", OPTIONS.join(", "))),
+    };
+    no_equal(word.at.clone(), &word.text, why)
 }
 
 /// What may stand behind the addresses.
@@ -255,6 +412,11 @@ const OPTIONS: &[&str] = &[
     "src-ip6",
     "dst-ip6",
     "proto",
+    "ipversion",
+    "lookup",
+    "mac",
+    "MAC",
+    "mac-type",
     "iplen",
     "ipttl",
     "dscp",

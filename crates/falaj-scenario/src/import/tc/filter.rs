@@ -1,4 +1,4 @@
-//! Which packets go to which class: `u32`, `flower`, `fw`, `matchall`.
+//! Which packets go to which class: `u32`, `flower`, `matchall`.
 
 use super::super::amounts::whole;
 use super::super::args::{Args, no_equal, unknown};
@@ -54,20 +54,17 @@ pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Resul
     match kind.text.as_str() {
         "u32" | "flower" | "matchall" => {}
         "fw" => {
-            let Some(mark) = place.handle else {
-                return Err(Problem::error(at, "which mark? `handle NUMBER` is missing"));
-            };
-            rule.version = None;
-            rule.term(format!("mark {}", mark.major));
+            let why = "marks are noted beside packets by the kernel: say in a `match` what those packets are like";
+            return Err(no_equal(kind.at.clone(), "fw", why));
         }
         "basic" | "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
             return Err(no_equal(
                 kind.at.clone(),
                 &kind.text,
-                "filters of kind u32, flower, fw and matchall can be imported",
+                "filters of kind u32, flower and matchall can be imported",
             ));
         }
-        _ => return Err(unknown(kind, "a filter that can be imported", &["u32", "flower", "fw", "matchall"])),
+        _ => return Err(unknown(kind, "a filter that can be imported", &["u32", "flower", "matchall"])),
     }
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -80,7 +77,7 @@ pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Resul
                 return Err(no_equal(
                     word.at.clone(),
                     &word.text,
-                    "a filter looks at addresses, protocol, ports, type of service and marks",
+                    "a filter looks at addresses, protocol, ports and type of service",
                 ));
             }
         }

@@ -4,9 +4,10 @@ use super::super::amounts::{rate, size};
 use super::super::args::no_equal;
 use super::super::draft::{Draft, Table, inline, key, quote};
 use super::Host;
+use super::aqm::Managed;
 use super::device::{Device, Devices, Handle, Node};
-use super::filter::Filter;
-use super::qdisc::{Class, Qdisc};
+use super::qdisc::Qdisc;
+use super::tree::Tree;
 use crate::diagnostics::Problem;
 use std::ops::Range;
 
@@ -36,10 +37,12 @@ pub(super) fn links(devices: &Devices, host: &Host, draft: &mut Draft, problems:
                 flows: Vec::new(),
                 rated: false,
                 host,
+                notes: Vec::new(),
+                seen: 0,
             };
             match made.make() {
-                Ok(notes) => {
-                    problems.extend(notes);
+                Ok(()) => {
+                    problems.extend(made.notes);
                     draft.tables.push(made.table);
                     draft.tables.extend(made.flows);
                 }
@@ -60,30 +63,33 @@ struct Direction<'a> {
     flows: Vec<Table>,
     rated: bool,
     host: &'a Host,
+    notes: Vec<Problem>,
+    /// Disciplines so far.
+    seen: usize,
 }
 
 impl Direction<'_> {
     /// From the root down, as far as there is one discipline below the other; then its classes.
-    fn make(&mut self) -> Result<Vec<Problem>, Problem> {
-        let mut notes = Vec::new();
+    fn make(&mut self) -> Result<(), Problem> {
         let mut below = None;
         while let Some(node) = self.of.qdiscs.iter().find(|q| match below {
             None => q.parent.is_none(),
             Some(major) => q.parent.is_some_and(|p| p.major == major),
         }) {
+            self.deeper(node)?;
             self.table.comments.push(node.line.split_whitespace().collect::<Vec<_>>().join(" "));
             let only = match &node.what {
                 Qdisc::Netem(netem) => {
                     if netem.rate.is_some() {
-                        self.takes_rate(node)?;
+                        self.takes_rate(&node.at)?;
                         self.fifo(&format!("{}p", netem.limit));
                     }
                     netem.keys.iter().for_each(|(key, value)| self.table.set(key, value.clone()));
-                    notes.extend(netem.notes.iter().cloned());
+                    self.notes.extend(netem.notes.iter().cloned());
                     true
                 }
                 Qdisc::Tbf { rate: bits, burst, limit, overhead, atm } => {
-                    self.takes_rate(node)?;
+                    self.takes_rate(&node.at)?;
                     self.table.text("rate", rate(*bits));
                     self.table.text("burst", size(*burst));
                     if let Some(overhead) = overhead {
@@ -100,8 +106,28 @@ impl Direction<'_> {
                     limit.iter().for_each(|limit| self.fifo(limit));
                     false
                 }
+                Qdisc::Managed(managed) => {
+                    let queue = self.managed(managed);
+                    self.table.unset("scheduler");
+                    self.only_flow(node, &[("queue", queue)]);
+                    false
+                }
+                Qdisc::Fair(fair) => {
+                    self.needs_rate(node, "fq_codel")?;
+                    self.notes.extend(fair.notes.iter().cloned());
+                    self.table.set("scheduler", inline(&fair.scheduler));
+                    false
+                }
+                Qdisc::Cbs(cbs) => {
+                    self.takes_rate(&node.at)?;
+                    self.table.text("rate", rate(cbs.port));
+                    self.table.set("scheduler", inline(&[("kind", quote("cbs"))]));
+                    let slope = quote(&rate(cbs.idle));
+                    self.only_flow(node, &[("idle-slope", slope), ("queue", quote("1000p"))]);
+                    false
+                }
                 _ => {
-                    self.classes(node, &mut notes)?;
+                    self.classful(node)?;
                     false
                 }
             };
@@ -110,18 +136,42 @@ impl Direction<'_> {
                 None => break,
             }
         }
-        Ok(notes)
+        Ok(())
+    }
+
+    /// A discipline stands below another once; handles that are given twice lead in a circle.
+    fn deeper(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
+        self.seen += 1;
+        if self.seen > self.of.qdiscs.len() {
+            return Err(Problem::error(node.at.clone(), "it stands below itself").help("give each discipline a handle of its own"));
+        }
+        Ok(())
     }
 
     fn fifo(&mut self, limit: &str) {
         self.table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
     }
 
+    /// The flow of all packets.
+    fn only_flow(&mut self, node: &Node<Qdisc>, keys: &[(&'static str, String)]) {
+        let mut flow = Table::new(format!("[{}.flow.all]", self.header), node.at.clone());
+        flow.text("match", "any");
+        keys.iter().for_each(|(key, value)| flow.set(key, value.clone()));
+        self.flows.push(flow);
+    }
+
+    /// A queue as TOML has it.
+    fn managed(&mut self, managed: &Managed) -> String {
+        self.notes.extend(managed.notes.iter().cloned());
+        let limit = [("limit", quote(&managed.limit))].into_iter();
+        inline(&limit.chain(managed.policy.iter().cloned()).collect::<Vec<_>>())
+    }
+
     /// One rate in a direction.
-    fn takes_rate(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
+    fn takes_rate(&mut self, at: &Range<usize>) -> Result<(), Problem> {
         if std::mem::replace(&mut self.rated, true) {
             return Err(no_equal(
-                node.at.clone(),
+                at.clone(),
                 "a second rate below the first",
                 "write two links, one behind the other, by a `[[rule]]`",
             ));
@@ -129,124 +179,91 @@ impl Direction<'_> {
         Ok(())
     }
 
-    /// The bands or classes of a discipline: a flow each.
-    fn classes(&mut self, node: &Node<Qdisc>, notes: &mut Vec<Problem>) -> Result<(), Problem> {
-        let band = |number: u64, own| Band { minor: number as u16 + 1, own, at: node.at.clone() };
-        let mut bands: Vec<Band> = Vec::new();
-        let mut rest: Option<u16> = None;
-        let kind = match &node.what {
-            Qdisc::Prio { bands: many, of_best_effort } => {
-                bands.extend((0..*many).map(|b| band(b, Some(("priority", b.to_string())))));
-                rest = Some(*of_best_effort as u16 + 1);
-                "priority"
-            }
-            Qdisc::Ets { bands: many, strict, quanta, of_best_effort } => {
-                bands.extend((0..*many).map(|b| match b.checked_sub(*strict) {
-                    None => band(b, Some(("priority", b.to_string()))),
-                    Some(n) => band(b, quanta.get(n as usize).map(|q| ("quantum", quote(&size(*q))))),
-                }));
-                rest = Some(*of_best_effort as u16 + 1);
-                "ets"
-            }
-            Qdisc::Drr => "drr",
-            Qdisc::Qfq => "qfq",
-            Qdisc::Netem(_) | Qdisc::Tbf { .. } | Qdisc::Fifo { .. } => return Ok(()),
-        };
-        let major = node.handle.map_or(0, |h| h.major);
-        for class in &self.of.classes {
-            let Some(handle) = class.handle.filter(|h| h.major == major) else { continue };
-            let own = match &class.what {
-                Class::Drr { quantum } => quantum.map(|q| ("quantum", quote(&size(q)))),
-                Class::Qfq { weight } => Some(("weight", weight.to_string())),
-            };
-            bands.push(Band { minor: handle.minor, own, at: class.at.clone() });
+    /// What divides the time of a link has to know how fast it is.
+    fn needs_rate(&self, node: &Node<Qdisc>, kind: &str) -> Result<(), Problem> {
+        if self.rated || self.host.rate.is_some() {
+            return Ok(());
         }
-        if bands.is_empty() {
-            let what = format!("`{kind}` without classes sends nothing");
-            return Err(Problem::error(node.at.clone(), what).help("add its `tc class add …` lines"));
-        }
-        if !self.rated && self.host.rate.is_none() {
-            let what = format!("nothing says how fast {} is, and `{kind}` divides the time of a link", self.of.name);
-            return Err(Problem::error(node.at.clone(), what).help("add `--rate RATE`"));
-        }
-        self.table.set("scheduler", inline(&[("kind", quote(kind))]));
-        self.flows(major, &bands, rest, notes)
+        let what = format!("nothing says how fast {} is, and `{kind}` divides the time of a link", self.of.name);
+        Err(Problem::error(node.at.clone(), what).help("add `--rate RATE`"))
     }
 
-    /// In the order in which filters are tried; the one that takes the rest comes last.
-    fn flows(
-        &mut self,
-        major: u16,
-        bands: &[Band],
-        rest: Option<u16>,
-        notes: &mut Vec<Problem>,
-    ) -> Result<(), Problem> {
-        let of = |f: &&Filter| f.parent.is_some_and(|p| p.major == major);
-        let mut filters: Vec<(u16, &Filter)> = Vec::new();
-        for filter in self.of.filters.iter().filter(of) {
-            let Some(to) = filter.to.filter(|to| bands.iter().any(|b| b.minor == to.minor)) else {
-                return Err(Problem::error(filter.at.clone(), "it sends to a class that is not there"));
-            };
-            filters.push((to.minor, filter));
+    /// The classes of the discipline that stands at the link.
+    fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
+        let mut tree = Tree::of(node, self.of, true)?;
+        if let Some((bits, burst)) = tree.rate {
+            self.takes_rate(&node.at)?;
+            self.table.text("rate", rate(bits));
+            burst.iter().for_each(|burst| self.table.text("burst", size(*burst)));
         }
-        filters.sort_by_key(|(_, f)| f.prio);
-        let mut order: Vec<u16> = Vec::new();
-        for (minor, filter) in &filters {
-            if order.last() == Some(minor) {
-                continue;
-            }
-            if order.contains(minor) {
-                let what = "filters of other classes stand before this one; here the rules of a flow stay together";
-                notes.push(Problem::warning(filter.at.clone(), what));
-            } else {
-                order.push(*minor);
-            }
-        }
-        order.retain(|minor| Some(*minor) != rest);
-        order.extend(rest);
-        for band in bands.iter().filter(|b| !order.contains(&b.minor)) {
-            let what = format!("no filter sends to {major:x}:{:x}: it is left out", band.minor);
-            notes.push(Problem::warning(band.at.clone(), what));
-        }
-        for minor in order {
-            let Some(band) = bands.iter().find(|b| b.minor == minor) else { continue };
-            let name = key(&format!("{major:x}-{minor:x}"));
-            let mut table = Table::new(format!("[{}.flow.{name}]", self.header), band.at.clone());
-            let rules: Vec<String> = match rest == Some(minor) {
-                true => vec![quote("any")],
-                false => filters.iter().filter(|(to, _)| *to == minor).map(|(_, f)| quote(&f.rule)).collect(),
-            };
+        self.needs_rate(node, tree.kind)?;
+        self.notes.append(&mut tree.notes);
+        self.table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
+        let header = self.header.to_owned();
+        self.level(&tree, 0, &header, false)
+    }
+
+    /// The flows of the classes below one of them, in the order in which filters are tried; the one that takes the rest comes last.
+    /// Within a flow the last takes what is left of it.
+    fn level(&mut self, tree: &Tree, parent: u16, header: &str, within: bool) -> Result<(), Problem> {
+        let bands = tree.below(parent);
+        for (n, band) in bands.iter().enumerate() {
+            let name = key(&format!("{:x}-{:x}", tree.major, band.minor));
+            let header = format!("{header}.flow.{name}");
+            let mut table = Table::new(format!("[{header}]"), band.at.clone());
+            let all = tree.takes_rest(band.minor) || (within && n + 1 == bands.len());
+            let rules = if all { vec![quote("any")] } else { tree.rules(band.minor) };
             table.set("match", if rules.len() == 1 { rules.concat() } else { format!("[{}]", rules.join(", ")) });
-            if let Some((name, value)) = &band.own {
+            for (name, value) in &band.own {
                 table.set(name, value.clone());
             }
-            table.text("queue", self.queue(Handle { major, minor })?);
-            self.flows.push(table);
+            if tree.is_leaf(band.minor) {
+                self.leaf(table, Handle { major: tree.major, minor: band.minor }, &header)?;
+            } else {
+                table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
+                self.flows.push(table);
+                self.level(tree, band.minor, &header, true)?;
+            }
         }
         Ok(())
     }
 
-    /// The limit of the queue below a class.
-    fn queue(&self, class: Handle) -> Result<String, Problem> {
-        let below = self.of.qdiscs.iter().find(|q| q.parent == Some(class));
+    /// What is below a class that has none of its own: a queue, or a discipline that divides it.
+    fn leaf(&mut self, mut table: Table, class: Handle, header: &str) -> Result<(), Problem> {
+        let of = self.of;
+        let below = of.qdiscs.iter().find(|q| q.parent == Some(class));
         match below.map(|q| (q, &q.what)) {
-            None | Some((_, Qdisc::Fifo { packets: None, bytes: None })) => Ok("1000p".to_owned()),
-            Some((_, Qdisc::Fifo { packets: Some(n), .. })) => Ok(format!("{n}p")),
-            Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => Ok(size(*n)),
-            Some((node, _)) => {
+            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => table.text("queue", "1000p"),
+            Some((_, Qdisc::Fifo { packets: Some(n), .. })) => table.text("queue", format!("{n}p")),
+            Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => table.text("queue", size(*n)),
+            Some((_, Qdisc::Managed(managed))) => {
+                let queue = self.managed(managed);
+                table.set("queue", queue);
+            }
+            Some((node, Qdisc::Fair(fair))) => {
+                self.notes.extend(fair.notes.iter().cloned());
+                table.set("scheduler", inline(&fair.scheduler));
+                let mut part = Table::new(format!("[{header}.flow.all]"), node.at.clone());
+                part.text("match", "any");
+                self.flows.extend([table, part]);
+                return Ok(());
+            }
+            Some((node, Qdisc::Netem(_) | Qdisc::Tbf { .. })) => {
                 let why = "a class has a queue; what a link does stands above its classes";
-                Err(no_equal(node.at.clone(), "this discipline below a class", why))
+                return Err(no_equal(node.at.clone(), "this discipline below a class", why));
+            }
+            Some((node, _)) => {
+                self.deeper(node)?;
+                let mut tree = Tree::of(node, of, false)?;
+                self.notes.append(&mut tree.notes);
+                table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
+                self.flows.push(table);
+                return self.level(&tree, 0, header, true);
             }
         }
+        self.flows.push(table);
+        Ok(())
     }
-}
-
-/// What will be a flow.
-struct Band {
-    minor: u16,
-    /// The discipline's key for it.
-    own: Option<(&'static str, String)>,
-    at: Range<usize>,
 }
 
 /// Where a device is spoken of first.

@@ -5,14 +5,20 @@
 //! | `device` | the tree of a device, as the commands make it |
 //! | `netem` | netem, which a link has keys for |
 //! | `qdisc` | the other disciplines and their classes |
+//! | `aqm` | those that keep queues short, and those with a queue for each connection |
+//! | `classes` | classes of htb and hfsc; cbs |
 //! | `filter` | which packets go to which class |
+//! | `tree` | the classes of a discipline, and which packets go to them |
 //! | `link` | the link that a device's tree amounts to |
 
+mod aqm;
+mod classes;
 mod device;
 mod filter;
 mod link;
 mod netem;
 mod qdisc;
+mod tree;
 
 use super::args::{Args, unknown};
 use super::draft::Draft;

@@ -3,6 +3,9 @@
 use super::super::amounts::{tc_rate, tc_size, tc_time, whole};
 use super::super::args::{Args, no_equal, unknown};
 use super::super::lines::Word;
+use super::super::draft::quote;
+use super::aqm::{self, Fair, Managed};
+use super::classes::{self, Cbs, Hfsc, Htb};
 use super::device::stray;
 use super::netem::{self, Netem};
 use crate::diagnostics::Problem;
@@ -24,6 +27,14 @@ pub(super) enum Qdisc {
         packets: Option<u64>,
         bytes: Option<u64>,
     },
+    /// A queue that does something before it is full.
+    Managed(Managed),
+    /// A queue for each connection.
+    Fair(Fair),
+    Cbs(Cbs),
+    /// Classes of a tree, and the one that takes the rest.
+    Htb(Option<u16>),
+    Hfsc(Option<u16>),
     /// Bands by number.
     Prio {
         bands: u64,
@@ -44,29 +55,77 @@ pub(super) enum Qdisc {
 pub(super) enum Class {
     Drr { quantum: Option<u64> },
     Qfq { weight: u64 },
+    Htb(Htb),
+    Hfsc(Hfsc),
 }
 
 /// All that are known, for messages.
-const KINDS: &[&str] = &["netem", "tbf", "pfifo", "bfifo", "pfifo_head_drop", "prio", "ets", "drr", "qfq", "noqueue"];
+const KINDS: &[&str] = &[
+    "netem",
+    "tbf",
+    "pfifo",
+    "bfifo",
+    "pfifo_head_drop",
+    "red",
+    "codel",
+    "pie",
+    "fq_codel",
+    "sfq",
+    "cbs",
+    "prio",
+    "ets",
+    "drr",
+    "qfq",
+    "htb",
+    "hfsc",
+    "noqueue",
+];
 
 /// Reads what stands behind the kind.
 pub(super) fn read(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     match kind.text.as_str() {
         "netem" => netem::read(args).map(Qdisc::Netem),
         "tbf" => tbf(args),
-        "pfifo" | "bfifo" => fifo(kind, args),
+        "pfifo" | "bfifo" | "pfifo_head_drop" => fifo(kind, args),
         // What a device has by itself: a queue of 1000 packets.
         "pfifo_fast" | "noqueue" | "mq" => Ok(Qdisc::Fifo { packets: None, bytes: None }),
+        "red" => aqm::red(args).map(Qdisc::Managed),
+        "codel" => aqm::codel(args).map(Qdisc::Managed),
+        "pie" => aqm::pie(args).map(Qdisc::Managed),
+        "fq_codel" => aqm::fq_codel(args).map(Qdisc::Fair),
+        "sfq" => aqm::sfq(args, kind).map(Qdisc::Fair),
+        "cbs" => classes::cbs(args).map(Qdisc::Cbs),
         "prio" => prio(args),
         "ets" => ets(args),
         "drr" => nothing_more(args, "drr").map(|()| Qdisc::Drr),
         "qfq" => nothing_more(args, "qfq").map(|()| Qdisc::Qfq),
-        "cake" | "sfb" | "choke" | "hhf" | "cbq" | "dsmark" | "atm" | "multiq" | "skbprio" | "gred" | "mqprio"
-        | "plug" | "teql" => {
-            Err(no_equal(kind.at.clone(), &kind.text, "`falaj explain` tells which disciplines there are"))
-        }
-        _ => Err(unknown(kind, "a discipline that can be imported", KINDS)),
+        "htb" => classes::htb_qdisc(args).map(Qdisc::Htb),
+        "hfsc" => classes::hfsc_qdisc(args).map(Qdisc::Hfsc),
+        other => match without_equal(other) {
+            Some(why) => Err(no_equal(kind.at.clone(), other, why)),
+            None => Err(unknown(kind, "a discipline that can be imported", KINDS)),
+        },
     }
+}
+
+/// What exists there and not here, and why.
+fn without_equal(kind: &str) -> Option<&'static str> {
+    Some(match kind {
+        "cake" => "it is many things in one: a `rate`, `overhead`, and `fq_codel` below a `tbf` or a class come near",
+        "fq" => "it paces as sockets ask for it: `shaper` holds each connection to a rate, `sfq` gives each its turn",
+        "fq_pie" => "queues by a hash have CoDel here: `fq_codel`",
+        "sfb" | "choke" | "gred" => "a queue is kept short by `red`, `codel` or `pie`",
+        "hhf" => "it tells heavy connections apart: `fq_codel` gives each its turn",
+        "cbq" => "kernels have it no more: `htb` and `hfsc` do what it did",
+        "dsmark" => "packets keep their DSCP",
+        "atm" => "cells are for links: `netem rate … 48 5`",
+        "mqprio" | "multiq" | "etf" | "taprio" => {
+            "it is for the queues of a card; of time-aware gates there is `scheduler = { kind = \"tas\", … }`"
+        }
+        "skbprio" => "it reads priorities that the kernel notes beside packets: `prio` with filters",
+        "plug" | "teql" | "blackhole" => "a link sends what it has, by itself",
+        _ => return None,
+    })
 }
 
 fn nothing_more(args: &mut Args<'_>, kind: &str) -> Result<(), Problem> {
@@ -127,13 +186,19 @@ fn fifo(kind: &Word, args: &mut Args<'_>) -> Result<Qdisc, Problem> {
     let mut limit = None;
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "limit" if kind.text == "pfifo" => limit = Some(whole(args.value("a number of packets")?)?),
+            "limit" if kind.text != "bfifo" => limit = Some(whole(args.value("a number of packets")?)?),
             "limit" => limit = Some(tc_size(args.value("a size")?)?),
             _ => return Err(stray(word, &kind.text, &["limit"])),
         }
     }
     Ok(match kind.text.as_str() {
         "pfifo" => Qdisc::Fifo { packets: limit, bytes: None },
+        // The packet that waits longest goes where there is no room.
+        "pfifo_head_drop" => Qdisc::Managed(Managed {
+            limit: format!("{}p", limit.unwrap_or(1000)),
+            policy: vec![("policy", quote("head"))],
+            notes: Vec::new(),
+        }),
         _ => Qdisc::Fifo { packets: None, bytes: limit },
     })
 }
@@ -216,6 +281,8 @@ pub(super) fn class(kind: &Word, args: &mut Args<'_>) -> Result<Class, Problem> 
             }
             Ok(Class::Qfq { weight })
         }
+        "htb" => classes::htb(args).map(Class::Htb),
+        "hfsc" => classes::hfsc(args).map(Class::Hfsc),
         _ => Err(unknown(kind, "a discipline whose classes can be imported", &["drr", "qfq", "htb", "hfsc"])),
     }
 }
