@@ -358,7 +358,7 @@ fn curve(
         return refused(time, "it lasts too long", "at most 3600s: it is for a burst at the start of a backlog");
     }
     let Some(second) = second else {
-        let given = if slope.is_some() { Some(first) } else { lasts.map(|_| time) };
+        let given = if slope.is_some() { Some(first) } else { lasts.filter(|l| *l > Span::ZERO).map(|_| time) };
         return match given {
             Some(param) => {
                 let help = format!("give it a `{rate}` too: what the curve rises by after the first slope");

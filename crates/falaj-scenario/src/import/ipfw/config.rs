@@ -127,7 +127,11 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             }
             "codel" => made.policy = policy::codel(args)?,
             "pie" => made.policy = policy::pie(args)?,
-            "ecn" => return Err(Problem::error(word.at.clone(), "ecn goes with a policy").help("as in `red 0.002/5/15/0.1 ecn`")),
+            "ecn" => {
+                return Err(
+                    Problem::error(word.at.clone(), "ecn goes with a policy").help("as in `red 0.002/5/15/0.1 ecn`")
+                );
+            }
             _ => return Err(unknown(word, "an option that can be imported", WORDS)),
         }
     }

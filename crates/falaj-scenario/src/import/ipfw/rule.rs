@@ -393,7 +393,13 @@ fn no_option(word: &Word) -> Problem {
         | "tcpseq" | "tcpwin" | "tcpmss" | "tcpoptions" | "ext6hdr" | "flow-id" | "flow" => {
             "rules do not look at this field: `falaj explain match` tells at which they do"
         }
-        _ => return no_equal(word.at.clone(), &word.text, &format!("options that can be imported: {}", OPTIONS.join(", "))),
+        _ => {
+            return no_equal(
+                word.at.clone(),
+                &word.text,
+                &format!("options that can be imported: {}", OPTIONS.join(", ")),
+            );
+        }
     };
     no_equal(word.at.clone(), &word.text, why)
 }

@@ -63,7 +63,9 @@ pub(super) fn red(args: &mut Args<'_>) -> Result<Managed, Problem> {
                 let why = "the probability is the one that is said; `codel` and `pie` find theirs by themselves";
                 return Err(no_equal(word.at.clone(), "adaptive", why));
             }
-            "qevent" => return Err(no_equal(word.at.clone(), "qevent", "nothing else happens to a packet that is dropped")),
+            "qevent" => {
+                return Err(no_equal(word.at.clone(), "qevent", "nothing else happens to a packet that is dropped"));
+            }
             _ => return Err(stray(word, "red", WORDS)),
         }
     }
@@ -104,11 +106,12 @@ fn weight(min: u64, burst: u64, packet: u64) -> Option<u32> {
     if room < 1.0 {
         return None;
     }
-    (1..32).find(|n| {
-        let part = 0.5f64.powi(*n);
-        room <= (1.0 - (1.0 - part).powf(burst as f64)) / part
-    })
-    .map(|n| n as u32)
+    (1..32)
+        .find(|n| {
+            let part = 0.5f64.powi(*n);
+            room <= (1.0 - (1.0 - part).powf(burst as f64)) / part
+        })
+        .map(|n| n as u32)
 }
 
 /// 2^-n in percent, with as many places as a probability takes.
@@ -117,7 +120,8 @@ fn half_powers(n: u32) -> String {
     let places = 16;
     let scaled = 10u128.pow(places + 2) >> n;
     let (whole, rest) = (scaled / 10u128.pow(places), scaled % 10u128.pow(places));
-    format!("{whole}.{rest:016}%").replace(".0000000000000000%", "%").trim_end_matches('%').trim_end_matches('0').to_owned() + "%"
+    let text = format!("{whole}.{rest:016}");
+    format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// `codel limit P target T interval T`.
@@ -172,7 +176,9 @@ pub(super) fn pie(args: &mut Args<'_>) -> Result<Managed, Problem> {
                     return Err(no_equal(value.at.clone(), &what, &format!("it is {usual}, as RFC 8033 has it")));
                 }
             }
-            "bytemode" => return Err(no_equal(word.at.clone(), "bytemode", "packets of all sizes are alike to PIE here")),
+            "bytemode" => {
+                return Err(no_equal(word.at.clone(), "bytemode", "packets of all sizes are alike to PIE here"));
+            }
             _ => return Err(stray(word, "pie", WORDS)),
         }
     }
@@ -227,8 +233,7 @@ pub(super) fn sfq(args: &mut Args<'_>, kind: &Word) -> Result<Fair, Problem> {
             _ => return Err(stray(word, "sfq", WORDS)),
         }
     }
-    let mut scheduler =
-        vec![("kind", quote("fq_codel")), ("limit", limit.to_string()), ("queues", queues.to_string())];
+    let mut scheduler = vec![("kind", quote("fq_codel")), ("limit", limit.to_string()), ("queues", queues.to_string())];
     scheduler.extend(quantum.map(|q| ("quantum", quote(&size(q)))));
     scheduler.extend([("target", quote("3s")), ("interval", quote("4s"))]);
     let what = "as `fq_codel` whose CoDel waits for seconds: where there is no room the packet that waits longest goes";

@@ -160,8 +160,9 @@ pub(super) fn hfsc(args: &mut Args<'_>) -> Result<Hfsc, Problem> {
         Hfsc { real_time: None, share: None, .. } => {
             Err(Problem::error(args.all(), "a class of hfsc needs a curve").help("one of `rt`, `ls` and `sc`"))
         }
-        Hfsc { share: None, limit: Some(_), .. } => Err(Problem::error(args.all(), "a limit of nothing that is shared")
-            .help("`ul` goes with `ls` or `sc`")),
+        Hfsc { share: None, limit: Some(_), .. } => {
+            Err(Problem::error(args.all(), "a limit of nothing that is shared").help("`ul` goes with `ls` or `sc`"))
+        }
         made => Ok(made),
     }
 }

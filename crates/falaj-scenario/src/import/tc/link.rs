@@ -143,7 +143,8 @@ impl Direction<'_> {
     fn deeper(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         self.seen += 1;
         if self.seen > self.of.qdiscs.len() {
-            return Err(Problem::error(node.at.clone(), "it stands below itself").help("give each discipline a handle of its own"));
+            return Err(Problem::error(node.at.clone(), "it stands below itself")
+                .help("give each discipline a handle of its own"));
         }
         Ok(())
     }
@@ -233,7 +234,9 @@ impl Direction<'_> {
         let of = self.of;
         let below = of.qdiscs.iter().find(|q| q.parent == Some(class));
         match below.map(|q| (q, &q.what)) {
-            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => table.text("queue", "1000p"),
+            None | Some((_, Qdisc::Fifo { packets: None, bytes: None } | Qdisc::Cbs(_))) => {
+                table.text("queue", "1000p")
+            }
             Some((_, Qdisc::Fifo { packets: Some(n), .. })) => table.text("queue", format!("{n}p")),
             Some((_, Qdisc::Fifo { bytes: Some(n), .. })) => table.text("queue", size(*n)),
             Some((_, Qdisc::Managed(managed))) => {

@@ -2,8 +2,8 @@
 
 use super::super::amounts::{tc_rate, tc_size, tc_time, whole};
 use super::super::args::{Args, no_equal, unknown};
-use super::super::lines::Word;
 use super::super::draft::quote;
+use super::super::lines::Word;
 use super::aqm::{self, Fair, Managed};
 use super::classes::{self, Cbs, Hfsc, Htb};
 use super::device::stray;

@@ -78,10 +78,13 @@ impl Tree {
             }
             Qdisc::Ets { bands, strict, quanta, of_best_effort } => {
                 for b in 0..*bands {
-                    band(b, match b.checked_sub(*strict) {
-                        None => Some(("priority", b.to_string())),
-                        Some(n) => quanta.get(n as usize).map(|q| ("quantum", quote(&size(*q)))),
-                    });
+                    band(
+                        b,
+                        match b.checked_sub(*strict) {
+                            None => Some(("priority", b.to_string())),
+                            Some(n) => quanta.get(n as usize).map(|q| ("quantum", quote(&size(*q)))),
+                        },
+                    );
                 }
                 self.rest = Some(*of_best_effort as u16 + 1);
                 self.kind = "ets";
@@ -129,7 +132,13 @@ impl Tree {
                 (Class::Drr { quantum }, "drr") => quantum.map(|q| ("quantum", quote(&size(q)))).into_iter().collect(),
                 (Class::Qfq { weight }, "qfq") => vec![("weight", weight.to_string())],
                 (Class::Htb(htb), "htb") => htb.keys(),
-                (Class::Hfsc(hfsc), "hfsc") => hfsc.keys(),
+                (Class::Hfsc(hfsc), "hfsc") => {
+                    if hfsc.share.is_none() {
+                        let what = "with `rt` alone a class shares what others leave too, by its rate";
+                        self.notes.push(Problem::warning(class.at.clone(), what));
+                    }
+                    hfsc.keys()
+                }
                 _ => {
                     let what = format!("a class of another discipline than its own, `{}`", self.kind);
                     return Err(Problem::error(class.at.clone(), what));
@@ -152,7 +161,9 @@ impl Tree {
         let is = |c: &&Node<Class>| c.handle.is_some_and(|h| h.major == self.major && h.minor == minor);
         match device.classes.iter().find(is).map(|c| &c.what) {
             Some(Class::Htb(Htb { ceil, ceil_burst, .. })) => self.rate = Some((*ceil, *ceil_burst)),
-            Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => self.rate = Some((limit.then, None)),
+            Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => {
+                self.rate = Some((limit.then, None))
+            }
             Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
                 let why = "the rate of a link is one: `ul rate R`, or `ul m2 R`";
                 return Err(no_equal(at, "an upper limit of two pieces above all classes", why));

@@ -1,0 +1,234 @@
+//! Packets through a scenario in simulated time: what is sent, and what must have become of it, in words.
+//!
+//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as links account them by
+//! default. Each such stream has a letter, in order: a, b, …
+//!
+//! | expectation | what it says |
+//! |---|---|
+//! | `due 1ms 2ms` | when each that arrives does so, to the nanosecond |
+//! | `order a b a` | whose they are, in the order in which they arrive |
+//! | `first 30 a 19..21` | how many of the first ones are of a stream |
+//! | `arrived`, `lost`, `dropped`, `refused`, `marked`, `copies`, `corrupted`, `overtaken` `5..15` | how many; `of a` at the end: of that stream |
+//! | `delay 8ms..12ms`, `mean 9.9ms..10.1ms`, `deviation 2ms..3ms` | of the time from a packet's start to its arrival; all delays within |
+//! | `gaps 1ms..2ms` | from one arrival to the next, within |
+
+use falaj_engine::classifier::Protocol;
+use falaj_engine::key::{Fragment, Key, Macs};
+use falaj_engine::network::{Network, Packet};
+use falaj_engine::{Output, Why};
+use falaj_scenario::{Scenario, parse_span};
+use falaj_sched::label::{Ecn, Label};
+use falaj_sched::time::{Span, Time};
+use std::net::{IpAddr, SocketAddr};
+
+struct Stream {
+    count: u64,
+    bytes: u32,
+    every: Span,
+    from: Span,
+    key: Key,
+    ecn: Ecn,
+    way: usize,
+}
+
+/// What a link accounts by default beside the IP packet.
+const ETHERNET: u32 = 14;
+
+impl Stream {
+    fn new(text: &str) -> Stream {
+        let mut words = text.split_whitespace();
+        let mut word = || words.next();
+        let span = |text: Option<&str>| parse_span(text.expect("a time")).unwrap_or_else(|e| panic!("{}", e.what));
+        let count = word().expect("a number").parse().expect("a number of packets");
+        assert_eq!(word(), Some("x"));
+        let bytes: u32 = word().expect("a size").strip_suffix('B').expect("bytes").parse().expect("bytes");
+        let of = |protocol| {
+            let near: (IpAddr, u16) = ([10, 77, 0, 1].into(), 4000);
+            let far: (IpAddr, u16) = ([10, 77, 0, 2].into(), 5000);
+            Key::of_ordinary(protocol, SocketAddr::from(near), SocketAddr::from(far), bytes - ETHERNET)
+        };
+        let (every, from, key) = (Span::ZERO, Span::ZERO, of(Protocol::UDP));
+        let mut made = Stream { count, bytes, every, from, key, ecn: Ecn::Not, way: 0 };
+        while let Some(name) = word() {
+            let key = &mut made.key;
+            let mut value = || word().unwrap_or_else(|| panic!("{name} of what: {text}"));
+            let number = |text: &str| text.parse::<u64>().unwrap_or_else(|_| panic!("{text}"));
+            match name {
+                "every" => made.every = span(Some(value())),
+                "from" => made.from = span(Some(value())),
+                "down" => made.way = 1,
+                "ecn" => (made.ecn, key.tos) = (Ecn::Ect0, Some(2)),
+                "udp" => *key = of(Protocol::UDP),
+                "tcp" => (*key, key.tcp) = (Key { tcp: Some(0x10), ..of(Protocol::TCP) }, Some(0x10)),
+                "syn" => key.tcp = Some(2),
+                "icmp" => (*key, key.ports) = (Key { ports: None, ..of(Protocol::ICMP) }, None),
+                "proto" => (key.protocol, key.ports) = (Some(Protocol(number(value()) as u8)), None),
+                "src" => key.src = value().parse().ok(),
+                "dst" => key.dst = value().parse().ok(),
+                "sport" => key.ports = key.ports.map(|(_, to)| (number(value()) as u16, to)),
+                "dport" => key.ports = key.ports.map(|(from, _)| (from, number(value()) as u16)),
+                "dscp" => key.tos = Some((number(value()) << 2) as u8),
+                "tos" => key.tos = Some(number(value()) as u8),
+                "ttl" => key.ttl = Some(number(value()) as u8),
+                "vlan" => key.vlan = Some(number(value()) as u16),
+                "ether" => *key = Key { ether: Some(number(value()) as u16), ..Key::default() },
+                "mac" => key.macs = Some(Macs { src: [2, 0, 0, 0, 0, number(value()) as u8], dst: [2, 0, 0, 0, 0, 9] }),
+                "fragment" => (key.fragment, key.ports) = (Fragment::Later, None),
+                "first-fragment" => key.fragment = Fragment::First,
+                _ => panic!("{name}: {text}"),
+            }
+        }
+        made
+    }
+}
+
+/// What became of all of them.
+pub(crate) struct Ran {
+    /// Stream and start of each packet, by its handle.
+    sent: Vec<(usize, Time)>,
+    /// In order: when, and who.
+    arrived: Vec<(Time, u32)>,
+    copies: Vec<u32>,
+    corrupted: Vec<u32>,
+    marked: Vec<u32>,
+    lost: Vec<u32>,
+    dropped: Vec<u32>,
+    refused: Vec<u32>,
+}
+
+impl Ran {
+    pub(crate) fn new(scenario: &Scenario, send: &[&str]) -> Ran {
+        let streams: Vec<Stream> = send.iter().map(|text| Stream::new(text)).collect();
+        let mut network = Network::new(&scenario.network()).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
+        let at = |s: &Stream, n: u64| Time::ZERO + s.from + s.every * n;
+        let mut all: Vec<(Time, usize)> = (0..streams.len())
+            .flat_map(|s| (0..streams[s].count).map(move |n| (s, n)))
+            .map(|(s, n)| (at(&streams[s], n), s))
+            .collect();
+        all.sort_by_key(|(at, _)| *at);
+        let mut ran = Ran {
+            sent: all.iter().map(|(at, s)| (*s, *at)).collect(),
+            arrived: Vec::new(),
+            copies: Vec::new(),
+            corrupted: Vec::new(),
+            marked: Vec::new(),
+            lost: Vec::new(),
+            dropped: Vec::new(),
+            refused: Vec::new(),
+        };
+        let mut out = Vec::new();
+        for (handle, (now, s)) in all.into_iter().enumerate() {
+            let Stream { bytes, key, ecn, way, .. } = &streams[s];
+            let length = bytes - ETHERNET;
+            match network.route(key, *way, length) {
+                Ok(entry) => {
+                    let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
+                    let packet = Packet { handle: handle as u32, length, label: Label { ecn: *ecn, connection } };
+                    network.enter(entry, key, packet, now, &mut out);
+                }
+                Err(_) => ran.refused.push(handle as u32),
+            }
+        }
+        network.poll(Time(Time::NEVER.0 - 1), &mut out);
+        for output in out {
+            match output {
+                Output::Emit(emit) => ran.arrived.push((emit.due, emit.handle)),
+                Output::Copy(copy) => ran.copies.push(copy.handle),
+                Output::Corrupt(corrupt) => ran.corrupted.push(corrupt.handle),
+                Output::Mark(mark) => ran.marked.push(mark.handle),
+                Output::Drop(dropped) if dropped.why == Why::Lost => ran.lost.push(dropped.handle),
+                Output::Drop(dropped) if dropped.why == Why::Rule => ran.refused.push(dropped.handle),
+                Output::Drop(dropped) => ran.dropped.push(dropped.handle),
+            }
+        }
+        ran.arrived.sort_by_key(|(due, _)| *due);
+        ran
+    }
+
+    fn stream(&self, handle: u32) -> usize {
+        self.sent[handle as usize].0
+    }
+
+    fn delays(&self, of: Option<usize>) -> Vec<f64> {
+        let own = self.arrived.iter().filter(|(_, h)| of.is_none_or(|s| self.stream(*h) == s));
+        own.map(|(due, h)| (*due - self.sent[*h as usize].1).0 as f64).collect()
+    }
+
+    /// In which way it is not as was said.
+    pub(crate) fn differs(&self, then: &str) -> Option<String> {
+        let words: Vec<&str> = then.split_whitespace().collect();
+        let letter = |text: &str| text.bytes().next().map_or(0, |b| usize::from(b - b'a'));
+        let of = words.iter().position(|w| *w == "of").map(|n| letter(words[n + 1]));
+        let counted = |handles: &[u32]| handles.iter().filter(|h| of.is_none_or(|s| self.stream(**h) == s)).count();
+        let number = |text: &str| -> f64 {
+            match parse_span(text) {
+                Ok(span) => span.0 as f64,
+                Err(_) => text.parse().unwrap_or_else(|_| panic!("{text} in `{then}`")),
+            }
+        };
+        let range = |text: &str| match text.split_once("..") {
+            Some((from, to)) => (number(from), number(to)),
+            None => (number(text), number(text)),
+        };
+        let within = |values: &[f64], text: &str| {
+            let (from, to) = range(text);
+            let odd = values.iter().find(|v| !(from..=to).contains(*v));
+            match odd {
+                None if values.is_empty() => Some("there is none".to_owned()),
+                odd => odd.map(|odd| format!("{odd}")),
+            }
+        };
+        let mean = |of: &[f64]| of.iter().sum::<f64>() / of.len() as f64;
+        match words[0] {
+            "due" => {
+                let all: Vec<f64> = self.arrived.iter().map(|(due, _)| due.0 as f64).collect();
+                let said: Vec<f64> = words[1..].iter().map(|w| number(w)).collect();
+                (all != said).then(|| format!("{all:?}"))
+            }
+            "order" => {
+                let all: Vec<String> =
+                    self.arrived.iter().map(|(_, h)| char::from(b'a' + self.stream(*h) as u8).to_string()).collect();
+                (all != words[1..]).then(|| all.join(" "))
+            }
+            "first" => {
+                let many = number(words[1]) as usize;
+                if self.arrived.len() < many {
+                    return Some(format!("{} arrive", self.arrived.len()));
+                }
+                let own = self.arrived[..many].iter().filter(|(_, h)| self.stream(*h) == letter(words[2])).count();
+                within(&[own as f64], words[3])
+            }
+            "arrived" => {
+                let all: Vec<u32> = self.arrived.iter().map(|(_, h)| *h).collect();
+                within(&[counted(&all) as f64], words[1])
+            }
+            "overtaken" => {
+                let mut latest = 0;
+                let behind = |h: &&(Time, u32)| {
+                    latest = latest.max(h.1);
+                    latest > h.1
+                };
+                within(&[self.arrived.iter().filter(behind).count() as f64], words[1])
+            }
+            "gaps" => {
+                let gaps: Vec<f64> = self.arrived.windows(2).map(|w| (w[1].0 - w[0].0).0 as f64).collect();
+                within(&gaps, words[1])
+            }
+            "delay" => within(&self.delays(of), words[1]),
+            "mean" => within(&[mean(&self.delays(of))], words[1]),
+            "deviation" => {
+                let all = self.delays(of);
+                let middle = mean(&all);
+                let square = all.iter().map(|d| (d - middle).powi(2)).sum::<f64>() / all.len() as f64;
+                within(&[square.sqrt()], words[1])
+            }
+            "copies" => within(&[counted(&self.copies) as f64], words[1]),
+            "corrupted" => within(&[counted(&self.corrupted) as f64], words[1]),
+            "marked" => within(&[counted(&self.marked) as f64], words[1]),
+            "lost" => within(&[counted(&self.lost) as f64], words[1]),
+            "dropped" => within(&[counted(&self.dropped) as f64], words[1]),
+            "refused" => within(&[counted(&self.refused) as f64], words[1]),
+            _ => panic!("{then}"),
+        }
+    }
+}
