@@ -40,6 +40,14 @@ impl<'a> Args<'a> {
         self.peek().filter(number).inspect(|_| self.at += 1)
     }
 
+    /// The words before one that is such, or all.
+    pub(super) fn until(&mut self, is: impl Fn(&Word) -> bool) -> &'a [Word] {
+        let rest = &self.words[self.at..];
+        let own = &rest[..rest.iter().position(is).unwrap_or(rest.len())];
+        self.at += own.len();
+        own
+    }
+
     /// The word behind the one before.
     pub(super) fn value(&mut self, what: &str) -> Result<&'a Word, Problem> {
         let before = self.before();

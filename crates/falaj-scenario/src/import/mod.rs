@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `tc` | `tc qdisc`, `tc class` and `tc filter`, of Linux |
 //! | `ipfw` | `ipfw` and `dnctl`: pipes, queues, schedulers, rules and tables of dummynet |
+//! | `netconfig` | PlanetLab's command for both directions |
 //!
 //! A line either becomes part of the scenario, or is refused with what has no
 //! equal here: nothing is left out in silence.
@@ -13,10 +14,12 @@ mod args;
 mod draft;
 mod ipfw;
 mod lines;
+mod netconfig;
 mod tc;
 
 use crate::diagnostics::{Diagnostics, Problem, Severity};
 pub use ipfw::ipfw;
+pub use netconfig::{Netconfig, netconfig};
 pub use tc::{Host, tc};
 
 /// What became of a file.

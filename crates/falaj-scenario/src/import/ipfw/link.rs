@@ -123,6 +123,26 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
 }
 
+/// A pipe with the one queue that it has by itself.
+pub(super) fn alone(pipe: &Configured, header: &str) -> Vec<Table> {
+    let mut table = Table::new(format!("[{header}]"), pipe.at.clone());
+    for (name, value) in &pipe.link {
+        table.set(name, value.clone());
+    }
+    if !pipe.each.is_empty() {
+        table.text("each", pipe.each.join(" "));
+    }
+    let limit = pipe.queue.as_deref().unwrap_or("50p");
+    if pipe.policy.is_empty() {
+        table.set("scheduler", inline(&[("kind", quote("fifo")), ("queue", quote(limit))]));
+        return vec![table];
+    }
+    let mut flow = Table::new(format!("[{header}.flow.all]"), table.at.clone());
+    flow.text("match", "any");
+    flow.set("queue", queue_of(limit, &pipe.policy));
+    vec![table, flow]
+}
+
 /// A limit, and what the queue does before it is reached.
 fn queue_of(limit: &str, policy: &[(&'static str, String)]) -> String {
     if policy.is_empty() {

@@ -14,7 +14,7 @@ mod rule;
 
 use super::amounts::whole;
 use super::args::{Args, no_equal, unknown};
-use super::draft::Draft;
+use super::draft::{Draft, Table};
 use super::lines::{self, Word};
 use super::{Imported, finish};
 use crate::diagnostics::{Diagnostics, Problem, Severity};
@@ -69,6 +69,11 @@ pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
         link::links(&all, &mut draft, &mut problems);
     }
     finish(&draft, file, text, problems)
+}
+
+/// The tables of one direction of a link, by what `pipe N config` takes.
+pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>, Problem> {
+    config::read(Kind::Pipe, 0, args).map(|made| link::alone(&made, header))
 }
 
 const OBJECTS: &[&str] = &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable", "set"];
