@@ -442,7 +442,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             # ipfw add pipe 1 ip from any to any not { proto icmp or proto 47 } lookup dst-ip 7 out
             [[rule]]
             name = "400"
-            match = "( icmp or proto 47 ) dst table table7"
+            match = "not ( icmp or proto 47 ) dst table table7"
             direction = "up"
             to = "pipe1"
 

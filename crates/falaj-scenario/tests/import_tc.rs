@@ -290,14 +290,42 @@ fn fair_service_curves() {
          tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit\n\
          tc filter add dev eth0 parent 1: u32 match ip dport 5060 0xffff flowid 1:11\n\
          tc filter add dev eth0 parent 1: u32 match ip dport 22 0xffff flowid 1:13",
-        expect![[r#"
-            error: flow `1-13`: it is the first piece of a curve that has no second
-             --> tc.sh:5:1
-              |
-            5 | tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit
-              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-              |
-              = help: give it a `share` too: what the curve rises by after the first slope"#]],
+        expect![[r##"
+            # note: 5: with `rt` alone a class shares what others leave too, by its rate
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: hfsc default 12
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-11]
+            match = "ip dport 5060"
+            rate = "500kbit"
+            burst-rate = "1200kbit"
+            burst-time = "10ms"
+            share = "500kbit"
+            share-burst = "1200kbit"
+            share-time = "10ms"
+            limit = "2mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-13]
+            match = "ip dport 22"
+            rate = "1mbit"
+            burst-rate = "1bit"
+            burst-time = "88ms"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-12]
+            match = "any"
+            share = "1mbit"
+            share-burst = "2mbit"
+            share-time = "20ms"
+            queue = "1000p"
+        "##]],
     );
     becomes(
         "tc qdisc add dev eth0 root handle 1: hfsc\n\
@@ -628,13 +656,13 @@ fn what_has_no_equal_is_refused_line_by_line() {
         "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr\n\
          tc filter add dev a parent 1: matchall flowid 1:1",
         expect![[r#"
-            error: no filter sends to any of its classes
+            error: nothing says how fast a is, and `drr` divides the time of a link
              --> tc.sh:1:1
               |
             1 | tc qdisc add dev a root handle 1: drr
               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: add `tc filter add … flowid CLASS`, or `default` where there is one"#]],
+              = help: add `--rate RATE`"#]],
     );
     becomes(
         "",

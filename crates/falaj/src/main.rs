@@ -14,7 +14,7 @@
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
-//! | [`control`] | `show`, `set`: a link that is running, asked and changed |
+//! | [`control`] | `show`, `set`, `netconfig`: a link that is running, asked and changed |
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 //! | [`impairments`] | what a link does to packets, in words |
@@ -101,6 +101,8 @@ enum Command {
     Show(control::show::Args),
     /// Change a link that is running: any key of its scenario, all at one instant.
     Set(control::set::Args),
+    /// Give what an application sends and receives a link of its own: PlanetLab's one command for both directions.
+    Netconfig(control::netconfig::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
     /// Bound, simulated and measured, side by side: the signature table.
@@ -149,6 +151,7 @@ fn main() -> ExitCode {
         Command::Relay(args) => relay::main(&args),
         Command::Show(args) => control::show::main(&args),
         Command::Set(args) => control::set::main(&args),
+        Command::Netconfig(args) => control::netconfig::main(&args),
         Command::Traffic(args) => traffic::main(&args),
         Command::Compare(args) => compare::main(&args),
         Command::Demo(args) => demo::main(&args),

@@ -60,6 +60,7 @@ const TESTS: &[Test] = &[
     ("everything_changes_under_load", changes, Again::Users),
     ("links_and_rules_come_and_go_under_load", links_change, Tapless),
     ("a_whole_scenario_takes_over", whole_file, Nowhere),
+    ("netconfig_gives_traffic_a_link_of_its_own", netconfig, Nowhere),
     ("a_socket_is_its_users_and_goes_with_its_link", socket, Again::Users),
     ("it_starts_at_once", start_up, Again::Users),
     ("kill_9_leaves_nothing", kill_9, Tapless),
@@ -1141,6 +1142,31 @@ fn whole_file(users: &Users) {
     assert!(ran.status == Some(0) && ran.err.contains("no rule leads to link `upp`"), "{ran:?}");
     let ran = set(&["link"]);
     assert!(ran.err.contains("`link`: there is nothing to set"), "{}", ran.err);
+    drop(run.stdin.take());
+    assert!(run.wait().expect("it ends").success());
+}
+
+/// One command gives what an application sends and receives a link of its own, and takes it away.
+fn netconfig(users: &Users) {
+    let path = control_at("netconfig", users);
+    let at = path.to_str().expect("UTF-8");
+    let mut command = users.command(&["--rate", "10mbit", "--control", at, "--", "cat"]);
+    let mut run = command.stdin(Stdio::piped()).spawn().expect("the program starts");
+    drop(Control::await_at(&path));
+    let ask = |words: &[&str]| falaj(&[&["netconfig", "--control", at], words].concat());
+    let words = ["config", "client", "80", "IN", "delay", "100ms", "OUT", "bw", "1Mbit/s"];
+    let ran = ask(&words);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let shown = falaj(&["show", "--control", at, "--json"]).json();
+    let links: Vec<&str> =
+        shown["links"].as_array().expect("links").iter().filter_map(|l| l["link"].as_str()).collect();
+    assert_eq!(links, ["link", "client-80"]);
+    assert_eq!(shown["rules"][0]["rule"], "client-80-out");
+    let ran = ask(&["config", "client", "80", "IN", "bw", "1Mbit/"]);
+    assert!(ran.status == Some(2) && ran.err.contains("is no bandwidth"), "{}", ran.err);
+    assert_eq!(ask(&["delete", "client", "80"]).status, Some(0));
+    let shown = falaj(&["show", "--control", at, "--json"]).json();
+    assert_eq!(shown["links"].as_array().map(Vec::len), Some(1));
     drop(run.stdin.take());
     assert!(run.wait().expect("it ends").success());
 }

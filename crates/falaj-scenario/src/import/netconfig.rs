@@ -74,7 +74,8 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     if ports.is_none() && address.is_none() {
         return Err(Problem::error(side.at.clone(), "of which ports?").help(format!("as in `{lower} 80`")));
     }
-    let name: String = [Some(&lower), address.as_ref(), ports.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join("-");
+    let name: String =
+        [Some(&lower), address.as_ref(), ports.as_ref()].into_iter().flatten().cloned().collect::<Vec<_>>().join("-");
     let name = name.replace(['/', ',', '.', ':'], "_");
     if deletes {
         return match args.next() {

@@ -8,7 +8,7 @@
 //! | [`desk`] | answers: the scenario that is running, edited and read anew; statistics |
 //! | [`difference`] | from one scenario to another: what changes of a link that runs |
 //! | [`client`] | the other end |
-//! | [`show`], [`set`] | commands of the same name |
+//! | [`show`], [`set`], [`netconfig`] | commands of the same name |
 //!
 //! The forwarder's thread alone has the engine. The socket has a thread of its own, which does all that takes long:
 //! reading, checking, building what is to take over, and writing statistics as JSON. What it needs of the forwarder it
@@ -18,6 +18,7 @@
 mod client;
 mod desk;
 mod difference;
+pub(crate) mod netconfig;
 mod place;
 mod protocol;
 mod server;

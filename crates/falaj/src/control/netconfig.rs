@@ -69,12 +69,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn edited(text: &str, made: &Netconfig) -> Result<String> {
     let mut file: DocumentMut = text.parse().context("the scenario is not to be read")?;
     let mine = [format!("{}-out", made.name), format!("{}-in", made.name)];
-    let links = file.entry("link").or_insert(Item::Table(Table::new())).as_table_like_mut().context("`link` is no table")?;
+    let links =
+        file.entry("link").or_insert(Item::Table(Table::new())).as_table_like_mut().context("`link` is no table")?;
     let there = links.remove(&made.name).is_some();
     let others: Vec<String> = links.iter().map(|(name, _)| name.to_owned()).collect();
     let rules = file.remove("rule").unwrap_or_else(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let rules = rules.into_array_of_tables().map_err(|_| anyhow::anyhow!("`rule` is no list of tables"))?;
-    let is_mine = |rule: &&Table| rule.get("name").and_then(Item::as_str).is_some_and(|name| mine.iter().any(|m| m == name));
+    let is_mine =
+        |rule: &&Table| rule.get("name").and_then(Item::as_str).is_some_and(|name| mine.iter().any(|m| m == name));
     let mut kept: Vec<Table> = rules.iter().filter(|rule| !is_mine(rule)).cloned().collect();
     match &made.tables {
         None => ensure!(there, "there is no `{}`", made.name),
