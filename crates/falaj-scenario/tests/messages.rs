@@ -3138,7 +3138,7 @@ too = "slow"
                |
                = help: flags: fin, syn, rst, psh, ack, urg, ece, cwr; `!` before one that is not set
 
-            error: there is no link `fats`
+            error: rule `web`: there is no link `fats`
               --> a.toml:14:6
                |
             14 | to = "fats"
