@@ -60,8 +60,8 @@ pub struct Sent {
 
 /// Decides which queued packet goes on the link next.
 pub trait Discipline: Send + Sized {
-    /// What it keeps for each flow; together with a tag up to 32 bytes share
-    /// the queue's cache line.
+    /// What it keeps for each flow; together with a tag up to 16 bytes share
+    /// the queue's cache line, and up to 80 its two.
     type State: Default + Clone + Send + core::fmt::Debug + 'static;
     /// What a packet carries from its arrival on; `()` for most.
     type Tag: Copy + Default + Send + core::fmt::Debug + 'static;

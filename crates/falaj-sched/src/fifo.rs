@@ -87,6 +87,11 @@ impl Discipline for Fifo {
         Some(self.limit)
     }
 
+    #[inline]
+    fn place(&self, _: FlowId) -> FlowId {
+        FlowId(0)
+    }
+
     /// The delay is that of a full queue; a rate is promised only to a flow
     /// that has the link alone.
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
