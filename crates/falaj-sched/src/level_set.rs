@@ -7,21 +7,21 @@ use alloc::vec::Vec;
 /// A set of numbers below a fixed one.
 #[derive(Debug, Clone)]
 pub(crate) struct LevelSet {
-    /// The levels themselves first; the last tier is one word.
+    /// The highest tier; the only one, where 64 levels are enough.
+    top: u64,
+    /// Those below, the levels themselves first.
     tiers: Vec<Vec<u64>>,
 }
 
 impl LevelSet {
     pub(crate) fn new(levels: usize) -> LevelSet {
         let mut tiers = Vec::new();
-        let mut words = levels.div_ceil(64).max(1);
-        loop {
+        let mut words = levels.div_ceil(64);
+        while words > 1 {
             tiers.push(vec![0; words]);
-            if words == 1 {
-                return LevelSet { tiers };
-            }
             words = words.div_ceil(64);
         }
+        LevelSet { top: 0, tiers }
     }
 
     #[inline]
@@ -30,6 +30,7 @@ impl LevelSet {
             tier[n / 64] |= 1 << (n % 64);
             n /= 64;
         }
+        self.top |= 1 << n;
     }
 
     #[inline]
@@ -41,20 +42,17 @@ impl LevelSet {
             }
             n /= 64;
         }
+        self.top &= !(1 << n);
     }
 
     /// The lowest member.
     #[inline]
     pub(crate) fn first(&self) -> Option<usize> {
-        let mut n = 0;
-        for tier in self.tiers.iter().rev() {
-            let word = tier[n];
-            if word == 0 {
-                return None;
-            }
-            n = n * 64 + word.trailing_zeros() as usize;
+        if self.top == 0 {
+            return None;
         }
-        Some(n)
+        let top = self.top.trailing_zeros() as usize;
+        Some(self.tiers.iter().rev().fold(top, |n, tier| n * 64 + tier[n].trailing_zeros() as usize))
     }
 }
 

@@ -187,15 +187,17 @@ impl Levels {
                 _ => _ = round.leave(flows),
             }
         }
-        loop {
-            let level = self.any.first()?;
+        while let Some(level) = self.any.first() {
             let round = &mut self.rounds[level];
-            match round.first() {
-                Some(f) if flows.head(f).is_some() => return Some(f),
-                Some(_) => _ = round.leave(flows),
-                None => self.any.remove(level),
+            while let Some(f) = round.first() {
+                if flows.head(f).is_some() {
+                    return Some(f);
+                }
+                round.leave(flows);
             }
+            self.any.remove(level);
         }
+        None
     }
 
     #[inline]
