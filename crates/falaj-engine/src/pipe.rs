@@ -178,18 +178,20 @@ impl Counters {
     }
 }
 
-/// What is written for each packet of a flow, in one cache line, and no more;
+/// What is written for each packet of a flow, in half a cache line, and no more;
 /// its [`Counters`] follow from that and from what was lost. Two numbers that
 /// change together never stand side by side: written as one vector, each would
-/// wait for it when it is read alone.
+/// wait for it when it is read alone. A packet that is thrown out as soon as it
+/// comes is gone before it is queued, and the backlog below zero between.
 #[derive(Debug, Clone, Copy, Default)]
-#[repr(C, align(64))]
+#[repr(C, align(32))]
 pub struct Tally {
     queued: u64,
-    gone: u64,
+    backlog: u32,
+    max_backlog: u32,
     queued_bytes: u64,
-    gone_bytes: u64,
-    max_backlog: u64,
+    /// A queue holds 4 GiB at most.
+    backlog_bytes: u32,
 }
 
 impl Tally {
@@ -198,26 +200,33 @@ impl Tally {
     pub fn queued(&mut self, bytes: u32) {
         self.queued += 1;
         self.queued_bytes += u64::from(bytes);
-        self.max_backlog = self.max_backlog.max(self.backlog());
+        self.backlog = self.backlog.wrapping_add(1);
+        self.backlog_bytes = self.backlog_bytes.wrapping_add(bytes);
+        if self.backlog > self.max_backlog {
+            self.max_backlog = self.backlog;
+        }
     }
 
     /// The last bit of a packet left, or it was thrown away.
     #[inline]
     pub fn gone(&mut self, bytes: u32) {
-        self.gone += 1;
-        self.gone_bytes += u64::from(bytes);
+        self.backlog = self.backlog.wrapping_sub(1);
+        self.backlog_bytes = self.backlog_bytes.wrapping_sub(bytes);
     }
 
-    #[inline]
-    fn backlog(&self) -> u64 {
-        self.queued - self.gone
+    fn packets_gone(&self) -> u64 {
+        self.queued - u64::from(self.backlog)
+    }
+
+    fn bytes_gone(&self) -> u64 {
+        self.queued_bytes - u64::from(self.backlog_bytes)
     }
 
     fn add(&mut self, more: &Tally) {
         self.queued += more.queued;
-        self.gone += more.gone;
+        self.backlog = self.backlog.wrapping_add(more.backlog);
         self.queued_bytes += more.queued_bytes;
-        self.gone_bytes += more.gone_bytes;
+        self.backlog_bytes = self.backlog_bytes.wrapping_add(more.backlog_bytes);
         self.max_backlog = self.max_backlog.max(more.max_backlog);
     }
 }
@@ -328,10 +337,8 @@ impl Book {
                 Fate::Joins(_) | Fate::Dropped(_) => {
                     let (all, lost_by_all, harm_of_all) = &mut self.gone;
                     // Those that wait are another flow's.
-                    all.queued += tally.gone;
-                    all.queued_bytes += tally.gone_bytes;
-                    all.gone += tally.gone;
-                    all.gone_bytes += tally.gone_bytes;
+                    all.queued += tally.packets_gone();
+                    all.queued_bytes += tally.bytes_gone();
                     all.max_backlog = all.max_backlog.max(tally.max_backlog);
                     lost_by_all.add(&lost);
                     harm_of_all.add(&harm);
@@ -373,8 +380,8 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
     Counters {
         offered: tally.queued + lost.full + lost.large + lost.early,
         offered_bytes: tally.queued_bytes + lost.bytes,
-        sent: tally.gone - lost.by_discipline - lost.by_policy - lost.by_change,
-        sent_bytes: tally.gone_bytes - lost.thrown_bytes,
+        sent: tally.packets_gone() - lost.by_discipline - lost.by_policy - lost.by_change,
+        sent_bytes: tally.bytes_gone() - lost.thrown_bytes,
         dropped_full: lost.full,
         dropped_large: lost.large,
         dropped_by_discipline: lost.by_discipline,
@@ -386,9 +393,9 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
         duplicated: harm.duplicated,
         corrupted: harm.corrupted,
         reordered: harm.reordered,
-        backlog: tally.backlog(),
-        backlog_bytes: tally.queued_bytes - tally.gone_bytes,
-        max_backlog: tally.max_backlog,
+        backlog: tally.backlog.into(),
+        backlog_bytes: tally.backlog_bytes.into(),
+        max_backlog: tally.max_backlog.into(),
     }
 }
 
@@ -621,7 +628,7 @@ impl<S: Server> Of<S> {
         let emit = self.emit(packet, start, end);
         let flow = packet.flow.index();
         let Some(impairer) = &mut self.impairer else { return end };
-        let free = impairer.pass(emit, self.book.tallies[flow].backlog(), &mut self.book.harm[flow], out);
+        let free = impairer.pass(emit, self.book.tallies[flow].backlog.into(), &mut self.book.harm[flow], out);
         self.wire.hold(free - end);
         free
     }
@@ -662,7 +669,7 @@ impl<S: Server> Of<S> {
         }
         if renumbered {
             for flow in (0..flows as u32).map(FlowId) {
-                let (offered, backlog) = (self.book.offered(flow), self.book.tallies[flow.index()].backlog());
+                let (offered, backlog) = (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
                 (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
             }
         }
@@ -698,7 +705,7 @@ impl<S: Server> Of<S> {
             }
             if on_the_wire && packet.bytes > largest {
                 // It has its time on the wire already; no queue shall see it.
-                self.book.tallies[flow.index()].gone_bytes += u64::from(packet.bytes - largest);
+                self.book.tallies[flow.index()].backlog_bytes -= packet.bytes - largest;
                 packet.bytes = largest;
             }
             if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
@@ -834,7 +841,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.book.tallies[flow.index()].backlog() == 0 && self.server.forgettable(flow, now)
+        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
     }
 
     fn rests(&mut self, now: Time) -> bool {
