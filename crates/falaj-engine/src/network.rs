@@ -15,7 +15,7 @@ use crate::each::{Ids, Masks, Report};
 use crate::engine::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Unfit, Unit, Why};
 use crate::key::Key;
 use crate::pipe::{Counters, PipeSpec};
-use crate::rules::{At, Next, Rule, RuleSet, Taken};
+use crate::rules::{Active, At, Next, Rule, RuleSet, Taken};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::{FlowSetup, Refusals, Setup, Values};
 use falaj_sched::queue::{FlowId, Limit};
@@ -257,15 +257,15 @@ impl Network {
         self.rules.is_some()
     }
 
-    /// Where a packet of so many bytes enters that comes up (0) or down (1). It counts as taken by its rule.
+    /// Where a packet of so many bytes enters that comes up (0) or down (1) at `now`. It counts as taken by its rule.
     #[inline]
-    pub fn route(&mut self, key: &Key, way: usize, length: u32) -> Result<Entry, Refused> {
+    pub fn route(&mut self, key: &Key, way: usize, length: u32, now: Time) -> Result<Entry, Refused> {
         let Some(rules) = &mut self.rules else {
             let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
             let flow = flow.ok_or(Refused::Unmatched)?;
             return Ok(Entry { pipe: PipeId(way as u32), flow, at: None });
         };
-        match rules.from(0, key, way, length) {
+        match rules.from(0, key, way, length, now) {
             Next::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
                 let flow = self.places[pipe].classifier.flow_of(key).ok_or(Refused::Unmatched)?;
@@ -418,8 +418,13 @@ impl Network {
         let slot = emit.handle;
         let Passing { at, length, .. } = self.passing[slot as usize];
         let way = (emit.pipe.0 % 2) as usize;
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(at)) {
+            stats.sent(emit.bytes, emit.end - emit.arrival);
+        }
         let next = match (at, &mut self.rules) {
-            (Some(at), Some(rules)) if rules.goes_on(at) => rules.behind(at, &self.keys[slot as usize], way, length),
+            (Some(at), Some(rules)) if rules.goes_on(at) => {
+                rules.behind(at, &self.keys[slot as usize], way, length, emit.start)
+            }
             _ => Next::Nothing,
         };
         let why = match next {
@@ -468,6 +473,14 @@ impl Network {
     fn lost(&mut self, dropped: Dropped, out: &mut Vec<Output>) {
         let place = &self.passing[dropped.handle as usize];
         let (handle, shared) = (place.handle, place.shared as usize);
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(place.at)) {
+            match dropped.why {
+                // It was sent, and a rule behind has it.
+                Why::Rule | Why::Unmatched => {}
+                Why::Lost => stats.lost += 1,
+                _ => stats.dropped += 1,
+            }
+        }
         self.free.push(dropped.handle);
         if shared > 0 && self.shares[shared] > 1 {
             self.shares[shared] -= 1;
@@ -485,6 +498,11 @@ impl Network {
     /// What each rule has taken so far.
     pub fn taken(&self) -> &[Taken] {
         self.rules.as_ref().map_or(&[], RuleSet::taken)
+    }
+
+    /// What became of what each rule has taken, in the links that it leads to.
+    pub fn active(&self) -> &[Active] {
+        self.rules.as_ref().map_or(&[], RuleSet::active)
     }
 
     /// Packets behind a link so far that no flow of the next one took.

@@ -2,10 +2,12 @@
 
 use crate::chance::Chance;
 use crate::classifier::Match;
+use crate::each::Stats;
 use crate::key::Key;
 use crate::lookup::Lookup;
 use crate::table::{Field, Table};
 use falaj_sched::probability::Probability;
+use falaj_sched::time::Time;
 use std::sync::Arc;
 
 /// A rule.
@@ -145,13 +147,24 @@ pub(crate) struct RuleSet {
     asked: Vec<[u64; 2]>,
     /// What rules took that are gone.
     of_the_gone: Taken,
+    active: Vec<Active>,
+}
+
+/// What became of the packets of a rule in the links that it leads to.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Active {
+    /// What they did, and for how long; a packet is counted in each link.
+    pub stats: Stats,
+    /// When it took one last.
+    pub last: Option<Time>,
 }
 
 impl RuleSet {
     pub(crate) fn new(rules: Vec<Rule>, seed: u64) -> RuleSet {
         let lookup = Lookup::new(rules.iter().map(|rule| (&rule.matches[..], rule.way)));
         let (taken, asked) = (vec![Taken::default(); rules.len()], vec![[0; 2]; rules.len()]);
-        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: Taken::default() }
+        let active = vec![Active::default(); rules.len()];
+        RuleSet { rules, lookup, seed, taken, asked, of_the_gone: Taken::default(), active }
     }
 
     pub(crate) fn taken(&self) -> &[Taken] {
@@ -161,6 +174,20 @@ impl RuleSet {
     /// What rules took that are gone.
     pub(crate) fn of_the_gone(&self) -> Taken {
         self.of_the_gone
+    }
+
+    /// What became of what each rule has taken.
+    pub(crate) fn active(&self) -> &[Active] {
+        &self.active
+    }
+
+    /// The statistics of the rule by which a packet is in its link.
+    #[inline]
+    pub(crate) fn stats_mut(&mut self, at: Option<At>) -> Option<&mut Stats> {
+        match at {
+            Some(At::Of { rule, .. }) => self.active.get_mut(rule as usize).map(|active| &mut active.stats),
+            _ => None,
+        }
     }
 
     /// Does a packet ever pass a link behind another?
@@ -185,9 +212,9 @@ impl RuleSet {
     }
 
     /// What is next behind a link.
-    pub(crate) fn behind(&mut self, at: At, key: &Key, way: usize, bytes: u32) -> Next {
+    pub(crate) fn behind(&mut self, at: At, key: &Key, way: usize, bytes: u32, now: Time) -> Next {
         let (n, link) = match at {
-            At::Before(rule) => return self.from(rule, key, way, bytes),
+            At::Before(rule) => return self.from(rule, key, way, bytes, now),
             At::Of { rule, link } => (rule, link + 1),
         };
         let rule = &self.rules[n as usize];
@@ -196,7 +223,7 @@ impl RuleSet {
         {
             return Next::Link(*next, At::Of { rule: n, link });
         }
-        if rule.on { self.from(n + 1, key, way, bytes) } else { Next::Nothing }
+        if rule.on { self.from(n + 1, key, way, bytes, now) } else { Next::Nothing }
     }
 
     /// Goes on with what others have counted, of which each became this one of these, or went.
@@ -207,6 +234,7 @@ impl RuleSet {
                 Some(new) => {
                     self.taken[new as usize] = *taken;
                     self.asked[new as usize] = old.asked[n];
+                    self.active[new as usize] = old.active[n];
                 }
                 None => self.of_the_gone.add(taken),
             }
@@ -239,7 +267,7 @@ impl RuleSet {
     }
 
     /// What is next by the rules from this one on.
-    pub(crate) fn from(&mut self, mut from: u32, key: &Key, way: usize, bytes: u32) -> Next {
+    pub(crate) fn from(&mut self, mut from: u32, key: &Key, way: usize, bytes: u32, now: Time) -> Next {
         // Taken by a rule that only counts: it passes, if no other takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
@@ -265,6 +293,7 @@ impl RuleSet {
             let taken = &mut self.taken[n as usize];
             taken.packets += 1;
             taken.bytes += u64::from(bytes);
+            self.active[n as usize].last = Some(now);
             let at = At::Of { rule: n, link: 0 };
             match (&rule.to, found) {
                 (To::Links(links), _) => match links.first() {

@@ -65,7 +65,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
             let before = packets[..handle as usize].last().map_or(0, |p| p.0);
             (before..ms).for_each(|ms| ran.network.poll(at(ms), &mut out));
         }
-        match ran.network.route(&key(dport), 0, 1000) {
+        match ran.network.route(&key(dport), 0, 1000, at(ms)) {
             Ok(entry) => {
                 let packet = Packet { handle, length: 1000, label: Label::default() };
                 ran.network.enter(entry, &key(dport), packet, at(ms), &mut out);
@@ -203,7 +203,7 @@ fn labelled(
     out: &mut Vec<Output>,
 ) -> Option<()> {
     for (handle, (ms, dport)) in packets.into_iter().enumerate() {
-        let entry = network.route(&key(dport), 0, 1000).ok()?;
+        let entry = network.route(&key(dport), 0, 1000, Time::ZERO).ok()?;
         let label = Label { ecn, connection: 0 };
         let packet = Packet { handle: handle as u32, length: 1000, label };
         network.enter(entry, &key(dport), packet, Time::ZERO + Span::from_millis(ms), out);

@@ -63,7 +63,7 @@ impl Sent {
 
     fn send(&mut self, at: Time, dport: u16) {
         let (handle, key) = (self.ends.len() as u32, key(dport));
-        match self.network.route(&key, 0, 1000) {
+        match self.network.route(&key, 0, 1000, at) {
             Ok(entry) => {
                 self.ends.push(0);
                 let packet = Packet { handle, length: 1000, label: Label::default() };

@@ -23,7 +23,7 @@ pub use snapshot::{Counted, Snapshot};
 
 use crate::clock::Clock;
 use crate::poll::Watch;
-use crate::port::{Port, Received};
+use crate::port::{self, Port, Received};
 use crate::priority;
 use crate::record::Recorder;
 use crate::release::Releases;
@@ -32,11 +32,12 @@ use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
 use falaj_engine::each::Report;
 use falaj_engine::ecn;
+use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Network, Refused};
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::Taken;
-use falaj_engine::{Output, PipeId};
+use falaj_engine::rules::{Active, Taken};
+use falaj_engine::{Output, PipeId, Why};
 use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -192,6 +193,17 @@ pub enum Woken {
     Deadline,
     /// This one of the other descriptors is readable.
     Readable(usize),
+    /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
+    /// [`Forwarder::tell_of_overflow`].
+    Overflow(PipeId, FlowId),
+}
+
+/// Is it told that a queue was full?
+#[derive(Clone, Copy)]
+enum Overflow {
+    No,
+    Wanted,
+    Happened(PipeId, FlowId),
 }
 
 /// A unit of which not all packets have got into their queue yet.
@@ -240,6 +252,7 @@ pub struct Forwarder {
     /// By pipe and flow, when a unit came last.
     active: Vec<Vec<Time>>,
     losses: Losses,
+    overflow: Overflow,
     awake: Awake,
 }
 
@@ -272,6 +285,7 @@ impl Forwarder {
             gone: vec![LiveFlow::default(); flows.len()],
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
+            overflow: Overflow::No,
             awake: Awake::default(),
         }
     }
@@ -281,11 +295,17 @@ impl Forwarder {
         self.recorder = Some(recorder);
     }
 
+    /// From now on it comes back when a queue is full, once.
+    pub fn tell_of_overflow(&mut self) {
+        self.overflow = Overflow::Wanted;
+    }
+
     /// Gives the recorder back, when it has noted what is still queued.
     pub fn stop_recording(&mut self) -> Option<Recorder> {
         let mut recorder = self.recorder.take()?;
         for packet in self.units.undecided() {
-            record(&mut recorder, &self.units, packet, Verdict::Waiting, &mut self.cut);
+            let rules = self.network.has_rules();
+            record(&mut recorder, &self.units, packet, Verdict::Waiting, (rules, &[]), &mut self.cut);
         }
         Some(recorder)
     }
@@ -315,6 +335,10 @@ impl Forwarder {
             }
             self.network.poll(now, &mut self.out);
             self.note();
+            if let Overflow::Happened(pipe, flow) = self.overflow {
+                self.overflow = Overflow::No;
+                return Ok(Woken::Overflow(pipe, flow));
+            }
             let released = self.release(now)?;
             had_turn &= !released;
             if !released {
@@ -483,9 +507,12 @@ impl Forwarder {
         let label = if self.network.heeds_labels() { ecn::label(&key) } else { Label::default() };
         while arriving.next < packets {
             let length = if arriving.next + 1 == packets { received.last } else { received.bytes };
-            let entry = match arriving.entry.take().map_or_else(|| self.entry(i, &arriving, length), Ok) {
+            let entry = match arriving.entry.take().map_or_else(|| self.entry(i, &arriving, length, now), Ok) {
                 Ok(entry) => entry,
                 Err(why) => {
+                    if self.network.has_rules() {
+                        self.not_let_in(&arriving, length, why, now);
+                    }
                     arriving.next += 1;
                     self.losses.unmatched += u64::from(why == Refused::Unmatched);
                     self.units.refused(unit);
@@ -518,16 +545,33 @@ impl Forwarder {
     }
 
     /// Where a packet enters: without rules, all of its unit.
-    fn entry(&mut self, i: usize, arriving: &Waiting, length: u32) -> Result<Entry, Refused> {
+    fn entry(&mut self, i: usize, arriving: &Waiting, length: u32, now: Time) -> Result<Entry, Refused> {
         let pipe = self.ports[i].pipe;
         match arriving.received.flow {
             Some(flow) => Ok(self.network.straight(pipe, flow)),
-            None => self.network.route(&arriving.key, pipe.0 as usize, length),
+            None => self.network.route(&arriving.key, pipe.0 as usize, length, now),
+        }
+    }
+
+    /// What rules do not let in is written down as well: chance goes by how many were asked.
+    fn not_let_in(&mut self, arriving: &Waiting, bytes: u32, why: Refused, arrival: Time) {
+        let Waiting { unit, next: index, .. } = *arriving;
+        let packet = Packet { unit, index, number: self.arrived, arrival, flow: FlowId(0), bytes };
+        self.arrived += 1;
+        if let Some(recorder) = &mut self.recorder {
+            let verdict = Verdict::Dropped(match why {
+                Refused::Dropped => Why::Rule,
+                Refused::Unmatched => Why::Unmatched,
+            });
+            record(recorder, &self.units, packet, verdict, (true, &[]), &mut self.cut);
         }
     }
 
     /// Takes note of what the engine decided.
     fn note(&mut self) {
+        let rules = self.network.has_rules();
+        // Bits that were turned of the packet that comes next.
+        let mut turned: Vec<Corrupt> = Vec::new();
         for output in self.out.drain(..) {
             match output {
                 Output::Emit(emit) => {
@@ -535,19 +579,25 @@ impl Forwarder {
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
-                        record(recorder, &self.units, packet, verdict, &mut self.cut);
+                        record(recorder, &self.units, packet, verdict, (rules, &turned), &mut self.cut);
                     }
+                    turned.clear();
                 }
                 Output::Copy(emit) => match self.units.copy(emit.handle, &mut self.cut) {
                     Some(packet) => self.releases.emitted(packet, &emit),
                     None => self.losses.no_memory += 1,
                 },
                 Output::Drop(dropped) => {
+                    if matches!(self.overflow, Overflow::Wanted) && dropped.why == Why::QueueFull {
+                        let called = self.order.iter().position(|pipe| *pipe == dropped.pipe);
+                        self.overflow = called
+                            .map_or(Overflow::Wanted, |pipe| Overflow::Happened(PipeId(pipe as u32), dropped.flow));
+                    }
                     let packet = self.units.decided(dropped.handle);
                     self.releases.dropped(packet.unit, &self.units);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Dropped(dropped.why);
-                        record(recorder, &self.units, packet, verdict, &mut self.cut);
+                        record(recorder, &self.units, packet, verdict, (rules, &[]), &mut self.cut);
                     }
                     self.units.gone(packet.unit, 1);
                 }
@@ -560,6 +610,9 @@ impl Forwarder {
                     self.releases.dropped(unit, &self.units);
                     let (port, bytes) = self.units.bytes_of(corrupt.handle);
                     self.ports[port].port.corrupt(bytes, &corrupt);
+                    if self.recorder.is_some() {
+                        turned.push(corrupt);
+                    }
                 }
                 Output::Mark(mark) => {
                     let Some(unit) = self.units.separate(mark.handle, &mut self.cut) else {
@@ -651,6 +704,11 @@ impl Forwarder {
         Losses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
     }
 
+    /// What became of what each rule has taken, in the links that it leads to.
+    pub fn active(&self) -> &[Active] {
+        self.network.active()
+    }
+
     /// What each rule has taken so far.
     pub fn taken(&self) -> &[Taken] {
         self.network.taken()
@@ -672,10 +730,25 @@ impl Forwarder {
     }
 }
 
-/// Writes down what became of a packet of an Ethernet port.
-fn record(recorder: &mut Recorder, units: &Units, packet: Packet, verdict: Verdict, cut: &mut Vec<u8>) {
+/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it were turned. Where
+/// there are rules, with what they ask about it.
+fn record(
+    recorder: &mut Recorder,
+    units: &Units,
+    packet: Packet,
+    verdict: Verdict,
+    (rules, turned): (bool, &[Corrupt]),
+    cut: &mut Vec<u8>,
+) {
     let Packet { unit, index, number, arrival, flow, bytes } = packet;
     let way = units.port(unit) as u32;
-    let frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
-    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, arrival, verdict }, frame);
+    let mut frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
+    let mut whole = Vec::new();
+    if !turned.is_empty() {
+        whole.extend_from_slice(frame);
+        turned.iter().for_each(|corrupt| corrupt.turn(&mut whole));
+        frame = &whole;
+    }
+    let routed = rules.then(|| capture::Routed { length: port::length(frame), part: index });
+    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, routed, arrival, verdict }, frame);
 }

@@ -95,11 +95,22 @@ pub(crate) fn received(unit: &[u8]) -> Received {
     }
 }
 
-/// The key of the frame behind a virtio-net header. Of several packets in one piece, the first one's length counts.
+/// Length of a frame's IP packet.
+pub(crate) fn length(frame: &[u8]) -> u32 {
+    frame.len().saturating_sub(header(frame)) as u32
+}
+
+/// The key of the frame behind a virtio-net header. Of several packets in one piece, it is that of the first one.
 pub(crate) fn key(unit: &[u8]) -> Key {
     let key = Key::of_ethernet(unit.get(Tap::VNET_HEADER..).unwrap_or(&[]));
     match Train::of(unit) {
-        Some(train) => Key { length: key.length.map(|_| train.each() as u32), ..key },
+        Some(train) => {
+            // What the last one alone has: FIN and PSH.
+            const LAST: u8 = 0x01 | 0x08;
+            let not_here = if train.packets() > 1 { LAST } else { 0 };
+            let tcp = key.tcp.map(|flags| flags & !not_here);
+            Key { length: key.length.map(|_| train.each() as u32), tcp, ..key }
+        }
         None => key,
     }
 }

@@ -215,6 +215,17 @@ impl Parser<'_> {
         let one = |term: Term| vec![term];
         let terms = match word {
             "any" => return Ok((Node::Any, end)),
+            "mark" => {
+                let what = "`mark` stays in the kernel: what is read of an interface has none";
+                let help = "let packets carry it: set their DSCP where they are marked, and write `dscp 10`";
+                return Err(wrong(at.clone(), what, help));
+            }
+            "in" | "out" | "recv" | "xmit" | "via" => {
+                let what = format!("`{word}`: of a packet's interfaces its direction is known");
+                let help = "write `direction = \"up\"` in the rule for what comes in at the near end, the first interface of \
+                            `falaj bridge`, and `direction = \"down\"` for what comes in at the other";
+                return Err(wrong(at.clone(), what, help));
+            }
             "udp" => one(Term::Protocol(Protocol::UDP)),
             "tcp" => one(Term::Protocol(Protocol::TCP)),
             "icmp" => one(Term::Protocol(Protocol::ICMP)),

@@ -151,7 +151,7 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         let feed = &experiment.feeds[i];
         let (key, length) = (&feed.key, accounts[i].to_ip(sizes[i]));
         let entry = if feed.routed {
-            network.route(key, (feed.pipe.0 % 2) as usize, length)
+            network.route(key, (feed.pipe.0 % 2) as usize, length, at)
         } else {
             Ok(network.straight(feed.pipe, feed.flow))
         };

@@ -8,10 +8,12 @@
 //! number=17 flow=0 bytes=1514 in=123456789 start=123500000 end=123621120 due=163621120 delay=164331ns
 //! number=18 flow=0 bytes=1514 in=123456789 dropped=queue-full
 //! number=19 flow=0 bytes=1514 in=123456800 waiting
+//! number=20 flow=0 bytes=1514 ip=1500 part=3 in=123456900 waiting
 //! ```
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of
-//! the section, in as many pieces as it takes. Interfaces are the link's ways in: 0
+//! the section, in as many pieces as it takes. Where
+//! there are rules, `ip` and `part` are there for them, and packets that they do not let in too. Interfaces are the link's ways in: 0
 //! at the near end, 1 at the far end. A capture of another program's, pcap or
 //! pcapng, has arrivals alone.
 
@@ -38,10 +40,21 @@ pub struct Taken {
     pub flow: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
+    /// What rules ask about it, where there are any.
+    pub routed: Option<Routed>,
     /// When it arrived.
     pub arrival: Time,
     /// What became of it.
     pub verdict: Verdict,
+}
+
+/// What rules ask about a packet beside its headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Routed {
+    /// Length of the IP packet.
+    pub length: u32,
+    /// Of several that came in one piece, which one; the headers of the first count for all.
+    pub part: u32,
 }
 
 /// What became of a packet.
@@ -88,8 +101,12 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Taken { number, flow, bytes, arrival, verdict, .. } = self;
-        write!(f, "number={number} flow={flow} bytes={bytes} in={} {verdict}", arrival.0)?;
+        let Taken { number, flow, bytes, routed, arrival, verdict, .. } = self;
+        write!(f, "number={number} flow={flow} bytes={bytes} ")?;
+        if let Some(Routed { length, part }) = routed {
+            write!(f, "ip={length} part={part} ")?;
+        }
+        write!(f, "in={} {verdict}", arrival.0)?;
         match verdict {
             Verdict::Sent { end, .. } => write!(f, " delay={}ns", end.since(*arrival).0),
             _ => Ok(()),
@@ -119,6 +136,7 @@ impl Taken {
             way,
             flow: short("flow")?,
             bytes: short("bytes")?.max(1),
+            routed: short("ip").zip(short("part")).map(|(length, part)| Routed { length, part }),
             arrival: Time(number("in")?),
             verdict,
         })
@@ -358,7 +376,8 @@ mod tests {
         let verdicts = [sent, Verdict::Waiting].into_iter().chain(dropped);
         let one = |(i, verdict): (usize, Verdict)| {
             let number = i as u64;
-            Taken { number, way: i as u32 % 2, flow: 7, bytes: 1514, arrival: Time(1000 + number), verdict }
+            let routed = (i % 3 == 0).then_some(Routed { length: 1500, part: i as u32 });
+            Taken { number, way: i as u32 % 2, flow: 7, bytes: 1514, routed, arrival: Time(1000 + number), verdict }
         };
         verdicts.enumerate().map(one).collect()
     }

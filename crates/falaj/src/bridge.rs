@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
-use crate::measure::{live_links, warn_of_spinning};
+use crate::measure::{live_links, warn_of_overflow, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -146,6 +146,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Running { command: "bridge", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
     let mut control = Control::open(place.as_deref(), running)?;
     priority::be_punctual(Rank::Link);
+    forwarder.tell_of_overflow();
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
     loop {
         let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
@@ -159,6 +160,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Woken::Readable(_) => {
                 control.serve(&mut forwarder)?;
             }
+            Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
             Woken::Deadline => {}
         }
     }

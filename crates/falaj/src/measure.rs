@@ -7,6 +7,7 @@ use crate::pace::Pace;
 use crate::show::{self, note};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
+use falaj_engine::PipeId;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
@@ -16,6 +17,7 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::params::Kind;
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
@@ -175,6 +177,22 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: 
             over_loopback(scenario, &scenario.links[link], plans, options, what)
         }
     }
+}
+
+/// That a queue was full for the first time: packets are lost, and whoever did not mean that is told how to have it
+/// otherwise.
+pub(crate) fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
+    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
+    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
+    let leaves = direction.setup.leaves();
+    let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index())) else { return };
+    let whose =
+        if links.len() > 1 { format!("{} {way} {}", link.name, flow.name) } else { format!("{way} {}", flow.name) };
+    note!(
+        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets another length. Others are \
+         counted, and not told",
+        setup.limit
+    );
 }
 
 /// Phases shorter than this are waited for by spinning.

@@ -1,21 +1,22 @@
 //! `falaj sim --replay`: what entered a live link, once more, in simulated time.
 
-use crate::measure::only_link;
+use crate::measure::live_links;
 use crate::show::{note, say};
 use crate::sim::name_of_flow;
+use crate::summary::{RULE_HEADER, rule_json, rule_row};
 use crate::{file, show};
 use anyhow::{Context, Result, anyhow, ensure};
-use falaj_engine::PipeId;
-use falaj_engine::each::Ids;
+use falaj_engine::account::Account;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::Counters;
-use falaj_scenario::{Link, Scenario};
+use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 use falaj_sim::replay::{Arrival, Replayed, first_difference, replay};
-use falaj_traffic::capture::{self, Capture, Taken};
+use falaj_traffic::capture::{self, Capture, Routed, Taken};
 use falaj_traffic::meter::Meter;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,26 +43,38 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
             return Err(anyhow!("{name} has no scenario in it: name one, `falaj sim FILE --replay {name}`"));
         }
     };
-    let link = &scenario.links[only_link(&scenario)?];
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
     let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64);
-    let (arrivals, unmatched) = if ours && own { (own_arrivals(&capture, link), 0) } else { foreign(&capture, link) };
-    for arrival in &arrivals {
-        let flows = [&link.up, &link.down].get(arrival.pipe.0 as usize).map_or(0, |d| d.flows.len());
-        ensure!(arrival.flow.index() < flows, "{name}: a packet of a flow that its scenario does not have");
+    let mut network = scenario.network();
+    let arrivals = if ours && own {
+        if scenario.rules.is_empty() {
+            // What the engine was told of each is there: it counts as it is.
+            network.places.iter_mut().for_each(|place| place.account = Account::Ip);
+        } else {
+            let routed = taken.iter().all(|taken| taken.routed.is_some());
+            ensure!(routed, "{name} was written by an older falaj, which did not write down what rules ask about");
+        }
+        own_arrivals(&capture)
+    } else {
+        live_links(&scenario)?;
+        foreign(&capture)
+    };
+    for Arrival { way, flow, .. } in &arrivals {
+        let flows = network.places.get(*way as usize).map_or(0, |place| place.pipe.setup.leaves().len());
+        let known = flows > 0 && flow.is_none_or(|flow| flow.index() < flows);
+        ensure!(known, "{name}: a packet of a flow that its scenario does not have");
     }
     ensure!(
         arrivals.windows(2).all(|w| w[0].at <= w[1].at),
         "{name}: packets that arrived before those that came first"
     );
-    let pipes = [link.up.pipe(), link.down.pipe()];
-    let replayed = replay(&pipes, &arrivals, None).map_err(|(_, refused)| refused)?;
+    let replayed = replay(&network, &arrivals, None).map_err(|(_, refused)| refused)?;
     let difference = if ours && own && !gaps { Some(first_difference(&taken, &replayed.verdicts)) } else { None };
     if as_json {
-        tell_json(&scenario, &replayed, arrivals.len(), unmatched, difference, &taken)?;
+        tell_json(&scenario, &replayed, difference, &taken)?;
     } else {
-        tell(&scenario, &replayed, arrivals.len(), unmatched);
+        tell(&scenario, &replayed);
         match difference {
             Some(None) => say!("every packet decided as live, to the nanosecond"),
             Some(Some(i)) => say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]),
@@ -72,57 +85,63 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     Ok(if matches!(difference, Some(Some(_))) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
 }
 
-/// What a capture of ours says, and what masks see in its frames.
-fn own_arrivals(capture: &Capture, link: &Link) -> Vec<Arrival> {
-    let masks = [&link.up.masks, &link.down.masks];
-    let ids = |taken: &Taken, frame: &[u8]| {
-        masks.get(taken.way as usize).map_or(Ids::NONE, |masks| masks.ids(FlowId(taken.flow), &Key::of_ethernet(frame)))
+/// What a capture of ours says, with what rules and masks see in its frames.
+fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
+    // Of what came in one piece, the headers of the first.
+    let mut first: BTreeMap<u32, Key> = BTreeMap::new();
+    let mut of = |taken: &Taken, frame: &[u8]| {
+        let key = match taken.routed {
+            Some(Routed { part: 1.., .. }) => first.get(&taken.way).copied().unwrap_or_default(),
+            _ => Key::of_ethernet(frame),
+        };
+        first.insert(taken.way, key);
+        let flow = taken.routed.is_none().then_some(FlowId(taken.flow));
+        let length = taken.routed.map_or(taken.bytes, |routed| routed.length).max(1);
+        Arrival { way: taken.way, flow, key, length, at: taken.arrival }
     };
-    let of = |taken: &Taken, frame: &[u8]| Arrival::of(taken, ids(taken, frame));
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
 }
 
-/// Arrivals alone: instants from the first one on, flows by the scenario's rules. Interface 1 is the far
+/// Arrivals alone: instants from the first one on, links and flows by the scenario's rules. Interface 1 is the far
 /// end, all others the near one.
-fn foreign(capture: &Capture, link: &Link) -> (Vec<Arrival>, u64) {
-    let classifiers = [link.up.classifier(), link.down.classifier()];
-    let accounts = [link.up.account, link.down.account];
-    let masks = [&link.up.masks, &link.down.masks];
+fn foreign(capture: &Capture) -> Vec<Arrival> {
     let mut packets: Vec<_> = capture.packets.iter().collect();
     packets.sort_by_key(|p| p.at);
     let first = packets.first().map_or(0, |p| p.at);
-    let mut unmatched = 0;
-    let mut arrivals = Vec::new();
-    for packet in packets {
-        let way = usize::from(packet.way == 1);
-        let key = Key::of_ethernet(&packet.frame);
-        let Some(flow) = classifiers[way].flow_of(&key) else {
-            unmatched += 1;
-            continue;
-        };
-        let bytes = accounts[way].from_ip(packet.length.saturating_sub(ETHERNET)).max(1);
-        let ids = masks[way].ids(flow, &key);
-        arrivals.push(Arrival { pipe: PipeId(way as u32), flow, ids, bytes, at: Time(packet.at - first) });
-    }
-    (arrivals, unmatched)
+    let arrival = |packet: &capture::Packet| Arrival {
+        way: u32::from(packet.way == 1),
+        flow: None,
+        key: Key::of_ethernet(&packet.frame),
+        length: packet.length.saturating_sub(ETHERNET).max(1),
+        at: Time(packet.at - first),
+    };
+    packets.into_iter().map(arrival).collect()
 }
 
 /// Flows that packets came for.
 fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Counters, &'a Meter)> {
-    let both = replayed.flows.iter().all(|pipe| pipe.iter().any(|(c, _)| c.offered > 0));
+    let came = |way: usize| {
+        let mut flows = replayed.flows.iter().skip(way).step_by(2).flatten();
+        flows.any(|(c, _)| c.offered > 0)
+    };
+    let both = came(0) && came(1);
     let mut rows = Vec::new();
-    for (p, pipe) in replayed.flows.iter().enumerate() {
+    // Behind the links stands what passes none.
+    for (p, pipe) in replayed.flows.iter().enumerate().take(2 * scenario.links.len()) {
+        let link = &scenario.links[p / 2];
         for (f, (counters, delay)) in pipe.iter().enumerate().filter(|(_, (c, _))| c.offered > 0) {
-            rows.push((name_of_flow(&scenario.links[0], p, f, both), counters, delay));
+            let name = name_of_flow(link, p % 2, f, both);
+            let name = if scenario.links.len() > 1 { format!("{} {name}", link.name) } else { name };
+            rows.push((name, counters, delay));
         }
     }
     rows
 }
 
-fn tell(scenario: &Scenario, replayed: &Replayed, packets: usize, unmatched: u64) {
-    say!("replayed: {packets} packets");
-    if unmatched > 0 {
-        say!("{unmatched} packets matched no rule");
+fn tell(scenario: &Scenario, replayed: &Replayed) {
+    say!("replayed: {} packets", replayed.verdicts.len());
+    if replayed.unmatched > 0 {
+        say!("{} packets matched no rule", replayed.unmatched);
     }
     let header = ["flow", "offered", "delivered", "dropped", "lost", "delay mean", "p50", "p99", "max", "backlog max"];
     let row = |(name, c, delay): (String, &Counters, &Meter)| {
@@ -140,13 +159,15 @@ fn tell(scenario: &Scenario, replayed: &Replayed, packets: usize, unmatched: u64
         ]
     };
     say!("{}", show::table(&header, rows(scenario, replayed).into_iter().map(row)));
+    if !scenario.rules.is_empty() {
+        let rows = scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_row(&rule.name, taken));
+        say!("{}", show::table(&RULE_HEADER, rows));
+    }
 }
 
 fn tell_json(
     scenario: &Scenario,
     replayed: &Replayed,
-    packets: usize,
-    unmatched: u64,
     difference: Option<Option<usize>>,
     taken: &[Taken],
 ) -> Result<()> {
@@ -162,9 +183,10 @@ fn tell_json(
         .flatten()
         .map(|i| json!({ "live": taken[i].to_string(), "replayed": replayed.verdicts[i].to_string() }));
     let json = json!({
-        "packets": packets, "unmatched": unmatched,
+        "packets": replayed.verdicts.len(), "unmatched": replayed.unmatched,
         "same_decisions": difference.map(|d| d.is_none()), "first_difference": first,
         "flows": rows(scenario, replayed).into_iter().map(row).collect::<Vec<_>>(),
+        "rules": scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_json(&rule.name, taken)).collect::<Vec<_>>(),
     });
     say!("{}", serde_json::to_string_pretty(&json)?);
     Ok(())

@@ -6,7 +6,7 @@ use crate::control::{self, Control, ControlArgs, Running};
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{live_links, warn_of_spinning};
+use crate::measure::{live_links, warn_of_overflow, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -300,6 +300,7 @@ pub(crate) fn forward(
     mut control: Option<&mut Control>,
 ) -> Result<Exit> {
     let mut live = Live::new(links, lines);
+    forwarder.tell_of_overflow();
     loop {
         // The command first. A side of which nothing more comes leaves its links in place.
         let others = (0..sides.count()).filter(|&side| side != main && !sides.is_closed(side));
@@ -326,6 +327,9 @@ pub(crate) fn forward(
                 (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
                 _ => {}
             },
+            Woken::Overflow(pipe, flow) => {
+                warn_of_overflow(control.as_ref().map_or(links, |control| control.links()), pipe, flow)
+            }
             Woken::Deadline => live.update(forwarder),
         }
     }

@@ -4,7 +4,7 @@ use crate::each;
 use crate::show::{self, say};
 use anyhow::{Context, Result};
 use falaj_engine::PipeId;
-use falaj_engine::each::Report;
+use falaj_engine::each::{Report, Stats};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
@@ -77,7 +77,8 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
     let links = &scenario.links;
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
-    let rules = names.zip(forwarder.taken().iter().copied()).collect();
+    let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
+    let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
     Summary { rules, many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
 }
 
@@ -151,8 +152,8 @@ pub(crate) struct Summary {
     /// Up and down of each link.
     ways: Vec<Way>,
     flows: Vec<Named>,
-    /// What each rule has taken.
-    rules: Vec<(String, Taken)>,
+    /// What each rule has taken, and what became of it in the links that it leads to.
+    rules: Vec<(String, Taken, Stats)>,
     losses: Vec<(u64, String)>,
     /// What masks made, by name.
     many: Vec<(String, Report)>,
@@ -247,8 +248,13 @@ impl Summary {
             );
         }
         if !self.rules.is_empty() {
-            let rows = self.rules.iter().map(|(name, taken)| rule_row(name, taken));
-            eprintln!("{}", show::table(&RULE_HEADER, rows));
+            let header = [&RULE_HEADER[..], &["dropped", "lost", "queueing p50 <=", "p99 <=", "max"]].concat();
+            let rows = self.rules.iter().map(|(name, taken, stats)| {
+                let quantiles = [0.5, 0.99, 1.0].map(|share| show::span(stats.quantile(share)));
+                let counts = [stats.dropped, stats.lost].map(|count| count.to_string());
+                [&rule_row(name, taken)[..], &counts[..], &quantiles[..]].concat()
+            });
+            eprintln!("{}", show::table(&header, rows));
         }
         for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
             eprintln!("{}", each::told(name, report));
@@ -292,11 +298,21 @@ impl Summary {
                 },
             })
         };
+        let rule = |(name, taken, stats): &(String, Taken, Stats)| {
+            let mut json = rule_json(name, taken);
+            let quantile = |share| nanos(stats.quantile(share));
+            json["dropped"] = stats.dropped.into();
+            json["lost"] = stats.lost.into();
+            json["queueing"] = json!({
+                "packets": stats.packets(), "p50_ns": quantile(0.5), "p99_ns": quantile(0.99), "max_ns": quantile(1.0),
+            });
+            json
+        };
         json!({
             "elapsed_ns": self.elapsed.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
-            "rules": self.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
+            "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),

@@ -347,6 +347,7 @@ fn capture(users: &Users) {
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
         assert!(ran.err.contains("breaks off"), "{ran:?}");
     }
+    captured_rules(users);
     let ran = users.run(&["--capture", "no-such-directory/c.pcapng", "--", "true"]);
     assert_eq!(ran.status, Some(2));
     assert!(ran.err.contains("cannot write the capture no-such-directory/c.pcapng: No such file"), "{ran:?}");
@@ -1113,6 +1114,23 @@ fn links_change(users: &Users) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 16 && looks >= 16 && gone > 100, "{made} {looks} {gone}");
     assert!(ran.out.contains("\"rule\": \"rest\""), "{}", ran.out);
+}
+
+/// Rules by chance, chains of links and what no rule takes: it replays as it was.
+fn captured_rules(users: &Users) {
+    let text = "[link.slow]\nrate = \"4mbit\"\ndelay = \"3ms\"\ncorrupt = \"2%\"\n[link.fast]\nrate = \"50mbit\"\naccount = \"ip\"\n\
+        [[rule]]\nmatch = \"udp\"\ndirection = \"up\"\nprobability = \"5%\"\nto = \"drop\"\n\
+        [[rule]]\nname = \"some\"\nmatch = \"udp\"\nprobability = \"50%\"\nto = [\"fast\", \"slow\"]\n\
+        [[rule]]\nmatch = \"udp\"\nto = \"fast\"\nthen = \"on\"\n\
+        [[rule]]\nmatch = \"udp\"\nprobability = \"10%\"\nto = \"drop\"\n";
+    let (scenario, name) = (file("capture-rules.toml", text), "capture-rules.pcapng");
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    users.ok(&[scenario, "--capture", name, "--peer", &meter, "--", &me(), "--probe", "flood", "10.77.0.2"]);
+    let ran = falaj(&["sim", "--replay", name, "--json"]);
+    let json = ran.json();
+    assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null), "{ran:?}");
+    let rules: Vec<f64> = json["rules"].as_array().expect("a list").iter().map(|r| number(&r["packets"])).collect();
+    assert!(number(&json["packets"]) > 1000.0 && rules.len() == 4 && rules.iter().all(|n| *n > 10.0), "{json}");
 }
 
 /// A whole scenario is given at once, or refused as a whole.

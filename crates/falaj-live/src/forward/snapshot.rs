@@ -3,7 +3,7 @@
 use super::{Forwarder, LiveFlow, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
-use falaj_engine::rules::Taken;
+use falaj_engine::rules::{Active, Taken};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 
@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub ended: Counters,
     /// What each rule has taken.
     pub taken: Vec<Taken>,
+    /// And what became of it.
+    pub of_rules: Vec<Active>,
     /// What those had that are gone.
     pub taken_by_the_gone: Taken,
     /// Outside the engine.
@@ -50,6 +52,7 @@ impl Forwarder {
             gone: self.order.iter().map(|&pipe| self.network.of_the_gone(pipe)).collect(),
             ended: self.network.of_the_ended(),
             taken: self.network.taken().to_vec(),
+            of_rules: self.network.active().to_vec(),
             taken_by_the_gone: self.network.taken_by_the_gone(),
             losses: self.losses(),
         }

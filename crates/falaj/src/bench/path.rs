@@ -96,7 +96,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     for n in 0..packets {
         now += gap;
         let key = Key::of_ethernet(black_box(packet(n)));
-        if let Ok(entry) = network.route(&key, 0, LENGTH) {
+        if let Ok(entry) = network.route(&key, 0, LENGTH, now) {
             network.enter(
                 entry,
                 &key,
@@ -112,7 +112,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
     let before = cpu_nanos();
     for n in 0..packets {
         let key = Key::of_ethernet(black_box(packet(n)));
-        let _ = black_box(network.route(&key, 0, LENGTH));
+        let _ = black_box(network.route(&key, 0, LENGTH, now));
     }
     let classified = cpu_nanos() - before;
     Ok([whole, classified].map(|nanos| nanos as f64 / packets.max(1) as f64))

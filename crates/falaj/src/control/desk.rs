@@ -3,15 +3,15 @@
 use super::Running;
 use super::difference::{WAYS, difference};
 use super::protocol::{
-    Asked, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal, Remark,
-    Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
+    Asked, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal,
+    Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
 };
 use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;
 use crate::measure::live_links;
 use falaj_engine::Unfit;
 use falaj_engine::network::Places;
-use falaj_engine::rules::Taken;
+use falaj_engine::rules::{Active, Taken};
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::time::{Span, Time};
@@ -232,16 +232,26 @@ fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, his
         link: link.name.clone(),
         directions: WAYS.iter().map(|(towards, way)| direction((n, link, way, *towards))).collect(),
     };
-    let rule = |(rule, taken): (&Rule, &Taken)| {
+    let rule = |((rule, taken), active): ((&Rule, &Taken), &Active)| {
         let Taken { packets, bytes } = *taken;
-        RuleReport { rule: rule.name.clone(), packets, bytes }
+        let Active { stats, last } = active;
+        RuleReport {
+            rule: rule.name.clone(),
+            packets,
+            bytes,
+            dropped: stats.dropped,
+            lost: stats.lost,
+            sojourn: BucketDelays::from(stats),
+            idle_ns: last.map(|then| snapshot.at.since(then).0),
+            rate: None,
+        }
     };
     let ended = &snapshot.ended;
     let lost = snapshot.losses.by_reason().into_iter().filter(|(count, _)| *count > 0);
     Report {
         elapsed_ns: snapshot.at.since(Time::ZERO).0,
         links: scenario.links.iter().enumerate().map(link).collect(),
-        rules: scenario.rules.iter().zip(&snapshot.taken).map(rule).collect(),
+        rules: scenario.rules.iter().zip(&snapshot.taken).zip(&snapshot.of_rules).map(rule).collect(),
         gone: GoneReport {
             offered: ended.offered,
             sent: ended.sent,

@@ -1,6 +1,8 @@
 //! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says what it means.
 
+use falaj_engine::each::Stats;
 use falaj_engine::pipe::Counters;
+use falaj_sched::time::Span;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
@@ -154,6 +156,41 @@ pub(super) struct RuleReport {
     /// Packets, and their bytes as IP packets.
     pub(super) packets: u64,
     pub(super) bytes: u64,
+    /// Of them, in each link that it leads to: what was dropped there, and what the link lost.
+    pub(super) dropped: u64,
+    pub(super) lost: u64,
+    /// How long they were in its queue: each quantile is the end of a bucket.
+    pub(super) sojourn: BucketDelays,
+    /// Since it took a packet last; null: it never did.
+    pub(super) idle_ns: Option<u64>,
+    /// What it took, in bits per second; added by whoever looks twice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) rate: Option<f64>,
+}
+
+/// Sojourns in 16 buckets, each four times as wide as the one before.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct BucketDelays {
+    pub(super) packets: u64,
+    pub(super) p50_ns: Option<u64>,
+    pub(super) p99_ns: Option<u64>,
+    pub(super) max_ns: Option<u64>,
+    /// The end of each bucket that is not empty (null: the last has none), and how many are in it.
+    pub(super) buckets: Vec<(Option<u64>, u64)>,
+}
+
+impl From<&Stats> for BucketDelays {
+    fn from(stats: &Stats) -> BucketDelays {
+        let nanos = |span: Option<Span>| span.map(|span| span.0);
+        let buckets = stats.sojourns().into_iter().enumerate().filter(|(_, packets)| *packets > 0);
+        BucketDelays {
+            packets: stats.packets(),
+            p50_ns: nanos(stats.quantile(0.5)),
+            p99_ns: nanos(stats.quantile(0.99)),
+            max_ns: nanos(stats.quantile(1.0)),
+            buckets: buckets.map(|(bucket, packets)| (nanos(Stats::end_of(bucket)), packets)).collect(),
+        }
+    }
 }
 
 /// Links that were taken away; what is their backlog goes still.

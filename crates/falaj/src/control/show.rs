@@ -3,7 +3,6 @@
 use super::client::{Client, Which};
 use super::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
 use crate::show::{self, DASH, note, print, say};
-use crate::summary::RULE_HEADER;
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::fmt::Write;
@@ -118,6 +117,10 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
 /// Says how fast each flow was since another look.
 fn add_rates(report: &mut Report, before: &Report) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
+    for rule in &mut report.rules {
+        let old = before.rules.iter().find(|old| old.rule == rule.rule).map_or(0, |old| old.bytes);
+        rule.rate = (elapsed > 0).then(|| rule.bytes.saturating_sub(old) as f64 * 8e9 / elapsed as f64);
+    }
     let old = |link: &str, way: &str, name: &str| {
         let link = before.links.iter().find(|old| old.link == link)?;
         let direction = link.directions.iter().find(|old| old.way == way)?;
@@ -211,8 +214,23 @@ fn text(report: &Report) -> String {
         }
     }
     if !report.rules.is_empty() {
-        let row = |rule: &RuleReport| vec![rule.rule.clone(), rule.packets.to_string(), rule.bytes.to_string()];
-        let _ = writeln!(out, "{}", show::table(&RULE_HEADER, report.rules.iter().map(row)));
+        let header =
+            ["rule", "packets", "bytes (IP)", "rate now", "dropped", "lost", "sojourn p50 <=", "p99 <=", "max", "last"];
+        let row = |rule: &RuleReport| {
+            vec![
+                rule.rule.clone(),
+                rule.packets.to_string(),
+                rule.bytes.to_string(),
+                rule.rate.map_or(DASH.into(), show::rate),
+                rule.dropped.to_string(),
+                rule.lost.to_string(),
+                nanos(rule.sojourn.p50_ns),
+                nanos(rule.sojourn.p99_ns),
+                nanos(rule.sojourn.max_ns),
+                rule.idle_ns.map_or("never".into(), |ns| format!("{} ago", show::nanos(ns as f64))),
+            ]
+        };
+        let _ = writeln!(out, "{}", show::table(&header, report.rules.iter().map(row)));
     }
     let gone = &report.gone;
     if gone.offered > 0 {
