@@ -2,9 +2,12 @@
 
 use super::super::curves::{Curve, Figure, Point};
 use anyhow::{Result, anyhow};
-use falaj_engine::PipeId;
-use falaj_engine::each::Ids;
+use falaj_engine::account::Account;
+use falaj_engine::classifier::Classifier;
+use falaj_engine::key::Key;
+use falaj_engine::network::{NetworkSpec, Place};
 use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -23,7 +26,9 @@ fn pipe(kind: &'static str, rate: Rate, largest: u32, flows: Vec<FlowSetup>) -> 
 
 /// When each of these packets has left, in order of their arrival.
 fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
-    let replayed = replay(std::slice::from_ref(spec), arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    let place = Place { pipe: spec.clone(), classifier: Classifier::default(), account: Account::Ip };
+    let network = NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 };
+    let replayed = replay(&network, arrivals, None).map_err(|(_, refused)| anyhow!("{refused}"))?;
     let end = |verdict: &Verdict| match *verdict {
         Verdict::Sent { end, .. } => Ok(end),
         other => Err(anyhow!("a packet was not sent: {other:?}")),
@@ -31,8 +36,8 @@ fn ends(spec: &PipeSpec, arrivals: &[Arrival]) -> Result<Vec<Time>> {
     replayed.verdicts.iter().map(end).collect()
 }
 
-fn arrival(flow: u32, bytes: u32, at: Time) -> Arrival {
-    Arrival { pipe: PipeId(0), flow: FlowId(flow), ids: Ids::default(), bytes, at }
+fn arrival(flow: u32, length: u32, at: Time) -> Arrival {
+    Arrival { way: 0, flow: Some(FlowId(flow)), key: Key::default(), length, at }
 }
 
 /// Packets of a second each, 125 B at 1 kbit/s.
@@ -53,7 +58,8 @@ fn between(kind: &'static str, burst: u32) -> Result<usize> {
     arrivals.extend((0..500).map(|k| arrival(0, CELL, at(901 + 2 * k))));
     arrivals.sort_by_key(|a| a.at);
     let ends = ends(&spec, &arrivals)?;
-    let of = |flow: u32| arrivals.iter().zip(&ends).filter(move |(a, _)| a.flow == FlowId(flow)).map(|(_, end)| *end);
+    let of =
+        |flow: u32| arrivals.iter().zip(&ends).filter(move |(a, _)| a.flow == Some(FlowId(flow))).map(|(_, end)| *end);
     let first: Vec<Time> = of(0).collect();
     Ok(of(1).filter(|&end| end > first[899] && end < first[900]).count())
 }
@@ -115,10 +121,9 @@ pub(super) fn theorem() -> Result<Figure> {
         let at = Time(u64::from(n) * 1_000 + 1);
         arrivals.extend([1].into_iter().chain([1_500; 20]).map(|bytes| arrival(0, bytes, at)));
         let ends = ends(&spec, &arrivals)?;
-        let lc = arrivals.iter().zip(&ends).filter(|(a, _)| a.flow == FlowId(0));
+        let lc = arrivals.iter().zip(&ends).filter(|(a, _)| a.flow == Some(FlowId(0)));
         let worst = lc.map(|(_, end)| (*end - at).0).max().unwrap_or(0);
-        let engine =
-            falaj_engine::Engine::new(std::slice::from_ref(&spec)).map_err(|(_, refused)| anyhow!("{refused}"))?;
+        let engine = Engine::new(std::slice::from_ref(&spec)).map_err(|(_, refused)| anyhow!("{refused}"))?;
         let bound = engine.promise(PipeId(0), FlowId(0)).map_err(|why| anyhow!("{why:?}"))?.delay.delay;
         let x = f64::from(n);
         let ms = |nanos: u64| Point { x, y: nanos as f64 / 1e6, off: None };

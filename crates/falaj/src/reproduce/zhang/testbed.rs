@@ -3,8 +3,7 @@
 
 use crate::file;
 use anyhow::{Result, anyhow};
-use falaj_engine::PipeId;
-use falaj_engine::each::Ids;
+use falaj_engine::key::Key;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_sim::replay::{Arrival, Replayed, replay};
@@ -113,17 +112,24 @@ impl Testbed {
     /// All seeds.
     pub(super) fn run(&self) -> Result<Found> {
         let scenario = file::parse_quietly(&self.text(), "zhang")?;
-        let pipe = scenario.links[0].up.pipe();
+        let network = scenario.network();
         let mut runs = Vec::new();
         for seed in FIRST_SEED..FIRST_SEED + SEEDS {
             let mut arrivals = Vec::new();
             for (n, source) in scenario.traffic.iter().enumerate() {
-                let (pipe, flow) = (PipeId(0), FlowId(source.flow as u32));
+                // The link counts IP packets.
+                let of = Arrival {
+                    way: 0,
+                    flow: Some(FlowId(source.flow as u32)),
+                    key: Key::default(),
+                    length: 0,
+                    at: Time::ZERO,
+                };
                 let packets = Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + DURATION);
-                arrivals.extend(packets.map(|p| Arrival { pipe, flow, ids: Ids::default(), bytes: p.bytes, at: p.at }));
+                arrivals.extend(packets.map(|p| Arrival { length: p.bytes, at: p.at, ..of }));
             }
             arrivals.sort_by_key(|a| a.at);
-            let replayed = replay(std::slice::from_ref(&pipe), &arrivals, Some(Time::ZERO + DURATION));
+            let replayed = replay(&network, &arrivals, Some(Time::ZERO + DURATION));
             let replayed = replayed.map_err(|(_, refused)| anyhow!("{refused}"))?;
             runs.push(Observed::of(&arrivals, &replayed));
         }
@@ -164,6 +170,13 @@ impl Found {
     }
 }
 
+/// The flow of low latency.
+const LC: usize = 0;
+
+fn flow(a: &Arrival) -> usize {
+    a.flow.map_or(LC, FlowId::index)
+}
+
 /// What the link was seen to send in one run.
 struct Observed {
     delays: [Option<f64>; 4],
@@ -188,11 +201,11 @@ impl Observed {
         sent.sort_by_key(|&(start, ..)| start);
         let mut sums = [(0.0, 0u32); 4];
         for (_, end, a) in &sent {
-            let (sum, n) = &mut sums[a.flow.index()];
+            let (sum, n) = &mut sums[flow(a)];
             *sum += (*end - a.at).0 as f64 / 1e6;
             *n += 1;
         }
-        let lc: Vec<Time> = arrivals.iter().filter(|a| a.flow == FlowId(0)).map(|a| a.at).collect();
+        let lc: Vec<Time> = arrivals.iter().filter(|a| flow(a) == LC).map(|a| a.at).collect();
         let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
         let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
         // Since when LC has waited for a packet of its own to begin.
@@ -200,14 +213,14 @@ impl Observed {
         for (n, &(start, end, a)) in sent.iter().enumerate() {
             let before = n.checked_sub(1).map(|n| sent[n]);
             let paused = before.is_none_or(|(_, end, _)| end < start);
-            let was_lc = before.is_some_and(|(.., b)| b.flow == FlowId(0)) && !paused;
+            let was_lc = before.is_some_and(|(.., b)| flow(b) == LC) && !paused;
             if let Some((_, end, _)) = before.filter(|_| paused) {
                 idle.push(end);
             }
             if paused && last_be.take().is_some() {
                 rounds += 1;
             }
-            if a.flow == FlowId(0) {
+            if flow(a) == LC {
                 services += u32::from(!was_lc);
                 rest = rest.max(start.since(free.max(lc[gone])));
                 gone += 1;
@@ -215,10 +228,10 @@ impl Observed {
                 continue;
             }
             backlogs += u32::from(was_lc && lc.get(gone).is_some_and(|&at| at <= start));
-            if last_be.is_some_and(|last: FlowId| a.flow.index() < last.index()) {
+            if last_be.is_some_and(|last| flow(a) < last) {
                 rounds += 1;
             }
-            last_be = Some(a.flow);
+            last_be = Some(flow(a));
         }
         Observed {
             delays: sums.map(|(sum, n)| (n > 0).then(|| sum / f64::from(n))),
