@@ -120,7 +120,7 @@ impl Ran {
         for (handle, (now, s)) in all.into_iter().enumerate() {
             let Stream { bytes, key, ecn, way, .. } = &streams[s];
             let length = bytes - ETHERNET;
-            match network.route(key, *way, length) {
+            match network.route(key, *way, length, now) {
                 Ok(entry) => {
                     let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
                     let packet = Packet { handle: handle as u32, length, label: Label { ecn: *ecn, connection } };
