@@ -14,7 +14,7 @@ use crate::framing::Framing;
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer, Impairments};
 use falaj_sched::capacity::Capacity;
-use falaj_sched::discipline::{Answer, Discipline};
+use falaj_sched::discipline::{Air, Answer, Discipline};
 use falaj_sched::draws::mix;
 use falaj_sched::label::Label;
 use falaj_sched::managed::WithPolicies;
@@ -77,11 +77,17 @@ impl PipeSpec {
     /// What cannot be together: disciplines that divide the time of a link, and
     /// a link on which a packet's time is not known beforehand.
     pub fn refused(&self) -> Option<Refused> {
-        let divides = by_time(self.kind, &self.setup) && self.no_promise().is_some();
-        let refused = divides.then(|| Refused {
+        let at_one_rate = self.no_promise().is_none();
+        let what = match self.kind {
+            _ if at_one_rate => None,
+            "dcf" => Some("the stations of `dcf` take their own time on the air"),
+            kind => by_time(kind, &self.setup)
+                .then_some("`virtual-links` divides the time of a link that serialises at one rate"),
+        };
+        let refused = what.map(|what| Refused {
             flow: None,
             param: "kind",
-            what: "`virtual-links` divides the time of a link that serialises at one rate".into(),
+            what: what.into(),
             help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
         });
         refused.or_else(|| self.masks.impossible(self.kind, &self.setup))
@@ -133,6 +139,8 @@ pub struct Counters {
     pub backlog_bytes: u64,
     /// The most packets there ever were.
     pub max_backlog: u64,
+    /// What it had of the air, where the discipline gives packets air times, and for as long as that has been so.
+    pub air: Air,
 }
 
 impl Counters {
@@ -156,6 +164,9 @@ impl Counters {
         self.backlog += more.backlog;
         self.backlog_bytes += more.backlog_bytes;
         self.max_backlog = self.max_backlog.max(more.max_backlog);
+        self.air.used += more.air.used;
+        self.air.lost += more.air.lost;
+        self.air.collisions += more.air.collisions;
     }
 
     /// Packets whose last bit left and that the link did not lose.
@@ -396,6 +407,7 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
         backlog: tally.backlog.into(),
         backlog_bytes: tally.backlog_bytes.into(),
         max_backlog: tally.max_backlog.into(),
+        air: Air::default(),
     }
 }
 
@@ -816,7 +828,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        self.book.counters(flow)
+        Counters { air: self.server.air(flow).unwrap_or_default(), ..self.book.counters(flow) }
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {

@@ -20,7 +20,7 @@ use crate::label::Label;
 use crate::promise::{NoPromise, Promise, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
-use crate::time::Time;
+use crate::time::{Span, Time};
 
 /// What may happen on a free link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,17 @@ pub struct Sent {
     pub start: Time,
     /// Last bit out.
     pub end: Time,
+}
+
+/// What a flow had of a medium that packets occupy for longer than their length lasts, or in vain.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Air {
+    /// Of packets that left, with all that belongs to them.
+    pub used: Span,
+    /// Of those that collided.
+    pub lost: Span,
+    /// How many did; a packet may again and again.
+    pub collisions: u64,
 }
 
 /// Decides which queued packet goes on the link next.
@@ -103,6 +114,20 @@ pub trait Discipline: Send + Sized {
 
     /// What may happen now. Charges nothing.
     fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire) -> Answer;
+
+    /// How long the head of `f`, of so many bytes, is on the medium if that is served now;
+    /// `None`: as long as it takes at the link's rate.
+    #[inline]
+    fn airtime(&self, f: FlowId, bytes: u32) -> Option<Span> {
+        let _ = (f, bytes);
+        None
+    }
+
+    /// What `f` had of the air so far, where there are [air times](Discipline::airtime).
+    fn air(&self, f: FlowId) -> Option<Air> {
+        let _ = f;
+        None
+    }
 
     /// The head of `f` goes on the wire: the moment to charge for it.
     fn take(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, sent: Sent);

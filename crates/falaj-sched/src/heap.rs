@@ -45,6 +45,12 @@ impl<K: Ord + Copy> Heap<K> {
         self.entries.first().map(|&(key, f)| (key, FlowId(f)))
     }
 
+    /// Have several flows the smallest tag?
+    pub(crate) fn is_tied(&self) -> bool {
+        let mut below_first = self.entries.iter().skip(1).take(2);
+        self.entries.first().is_some_and(|first| below_first.any(|other| other.0 == first.0))
+    }
+
     /// The tag of `f`, if it is in.
     #[inline]
     pub(crate) fn tag(&self, f: FlowId) -> Option<K> {

@@ -24,6 +24,7 @@
 //! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`netback`] | those that hold packets on purpose |
 //! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
+//! | [`dcf`] | stations that contend for a channel |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -41,6 +42,7 @@ mod bucket;
 pub mod capacity;
 pub mod cbs;
 pub mod corr;
+pub mod dcf;
 pub mod discipline;
 pub mod draws;
 pub mod drr;

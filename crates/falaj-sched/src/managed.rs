@@ -5,7 +5,7 @@
 //! told, and it is asked again. What comes passes the policy before it joins its
 //! queue. Whoever has no policy has nothing of this in his way.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Air, Answer, Discipline, Sent};
 use crate::draws::{Draws, mix};
 use crate::label::{Ecn, Label};
 use crate::params::Setup;
@@ -240,6 +240,10 @@ impl Server for WithPolicies {
 
     fn by_policy(&self) -> bool {
         self.by_policy
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.station.air(leaf)
     }
 
     fn seed(&mut self, seed: u64) {

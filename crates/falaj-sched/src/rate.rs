@@ -186,6 +186,13 @@ impl Wire {
         }
     }
 
+    /// A transmission that takes so long, whatever the rate; returns the end.
+    #[inline]
+    pub fn occupy(&mut self, span: Span, start: Time) -> Time {
+        (self.end, self.rest) = (start + span, 0);
+        self.end
+    }
+
     /// The last transmission occupies the wire for so much longer.
     pub fn hold(&mut self, longer: Span) {
         self.end += longer;

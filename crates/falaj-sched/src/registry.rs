@@ -1,5 +1,6 @@
 //! The disciplines by name. A new one is a new file and one line here.
 
+use crate::dcf::Dcf;
 use crate::discipline::Discipline;
 use crate::dualpi2::DualPi2;
 use crate::fq_codel::FqCodel;
@@ -75,6 +76,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::netback::ENTRY,
     crate::fq_codel::ENTRY,
     crate::dualpi2::ENTRY,
+    crate::dcf::ENTRY,
 ];
 
 /// What is known of `kind`.
@@ -129,6 +131,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "rcsp" => visitor.visit(Rcsp::new(setup)?),
         "netback" => visitor.visit(Netback::new(setup)?),
         "fq_codel" => visitor.visit(FqCodel::new(setup)?),
+        "dcf" => visitor.visit(Dcf::new(setup)?),
         "dualpi2" => visitor.visit(DualPi2::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })

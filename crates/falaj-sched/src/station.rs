@@ -2,7 +2,7 @@
 //! scheduler instance). It keeps the order of calls that the contract names;
 //! pipes, benchmarks and tests all drive a discipline through it.
 
-use crate::discipline::{Answer, Discipline, Sent, Thrown};
+use crate::discipline::{Air, Answer, Discipline, Sent, Thrown};
 use crate::label::Label;
 use crate::params::Setup;
 use crate::policy::Level;
@@ -83,6 +83,11 @@ pub trait Server: Send + Any {
     #[inline]
     fn by_policy(&self) -> bool {
         false
+    }
+    /// What a leaf had of the air so far, where packets have air times.
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        let _ = leaf;
+        None
     }
     /// Where random decisions begin.
     fn seed(&mut self, seed: u64) {
@@ -242,7 +247,11 @@ impl<D: Discipline + 'static> Server for Station<D> {
     #[inline]
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
         let packet = self.queues.first(queue).expect("who is served has a packet");
-        let sent = Sent { bytes: packet.bytes, start, end: wire.send(packet.bytes, start) };
+        let end = match self.discipline.airtime(queue, packet.bytes) {
+            None => wire.send(packet.bytes, start),
+            Some(span) => wire.occupy(span, start),
+        };
+        let sent = Sent { bytes: packet.bytes, start, end };
         self.discipline.take(self.queues.flows(), queue, sent);
         (packet, sent)
     }
@@ -333,6 +342,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
     #[inline]
     fn by_policy(&self) -> bool {
         self.discipline.manages_queues() && !self.full
+    }
+
+    fn air(&self, leaf: FlowId) -> Option<Air> {
+        self.discipline.air(leaf)
     }
 
     fn seed(&mut self, seed: u64) {

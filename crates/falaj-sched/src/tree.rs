@@ -93,7 +93,7 @@ impl<D: Discipline + 'static> Tree<D> {
             return Err(refused("a discipline with one queue for all flows has none to divide").into());
         }
         if discipline.only_over_queues() {
-            return Err(refused("this discipline judges packets at their arrival").into());
+            return Err(refused("this discipline judges packets at their arrival, or sends one more than once").into());
         }
         let mut heads = Queues::new(&limits(setup, &discipline));
         discipline.start(heads.flows());

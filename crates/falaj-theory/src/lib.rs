@@ -23,10 +23,12 @@
 //! |---|---|
 //! | `curve` | curves, their sum, minimum, convolution and deconvolution, and what is left over of a service |
 //! | `distance` | delay and backlog: the distances between two curves |
+//! | [`dcf`] | what stations of an 802.11 channel get that always have packets; of probabilities, and not exact |
 //! | `envelope` | the lowest and the highest of many straight lines, which the operations come down to |
 #![forbid(unsafe_code)]
 
 mod curve;
+pub mod dcf;
 mod distance;
 mod envelope;
 

@@ -307,6 +307,7 @@ mod tests {
             dropped: 0,
             dropped_by_policy: 0,
             marked: 0,
+            air: Default::default(),
             lost: 0,
             duplicated: 0,
             corrupted: 0,

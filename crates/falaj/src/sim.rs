@@ -2,13 +2,14 @@
 
 use crate::asked::Asked;
 use crate::show::say;
-use crate::summary::{RULE_HEADER, rule_json, rule_row};
+use crate::summary::{RULE_HEADER, air_json, air_told, rule_json, rule_row};
 use crate::{each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
 use falaj_engine::each::Report;
 use falaj_engine::rules::Taken;
 use falaj_scenario::{Link, Scenario, Towards};
+use falaj_sched::discipline::Air;
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::{FlowResult, Many, Progress, Run, replicate};
@@ -106,6 +107,8 @@ pub(crate) struct Simulated {
     /// Of these, those that the policy of the queue dropped; and those that it marked instead.
     pub(crate) dropped_by_policy: u64,
     pub(crate) marked: u64,
+    /// What it had of the air, where packets have air times.
+    pub(crate) air: Air,
     /// What the link did to packets.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
@@ -236,6 +239,11 @@ impl Replications {
             dropped: sum(|f| f.counters.dropped()),
             dropped_by_policy: sum(|f| f.counters.dropped_by_policy),
             marked: sum(|f| f.counters.marked),
+            air: Air {
+                used: Span(sum(|f| f.counters.air.used.0)),
+                lost: Span(sum(|f| f.counters.air.lost.0)),
+                collisions: sum(|f| f.counters.air.collisions),
+            },
             offered_rate: estimate(FlowResult::offered_rate),
             sent_rate: estimate(FlowResult::delivered_rate),
             mean: Estimate::of(&means),
@@ -290,6 +298,7 @@ struct Json {
     dropped: u64,
     dropped_by_policy: u64,
     marked: u64,
+    air: serde_json::Value,
     lost: u64,
     duplicated: u64,
     corrupted: u64,
@@ -360,6 +369,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             say!("by the policy of the queue, of the packets of {name}: {}", all.join(", "));
         }
     }
+    let simulated = runs.duration() * runs.len() as u64;
+    let air = flows.iter().filter_map(|(name, f)| air_told(name, &f.air, simulated));
+    air.for_each(|told| say!("{told}"));
     for (name, f) in &flows {
         let all = [
             of(f.lost, "were lost"),
@@ -402,6 +414,7 @@ fn json(name: &str, f: &Simulated) -> Json {
         dropped: f.dropped,
         dropped_by_policy: f.dropped_by_policy,
         marked: f.marked,
+        air: air_json(&f.air),
         lost: f.lost,
         duplicated: f.duplicated,
         corrupted: f.corrupted,

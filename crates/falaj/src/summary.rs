@@ -10,6 +10,7 @@ use falaj_engine::rules::Taken;
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Direction, Link, Scenario, parse_rate, parse_span};
+use falaj_sched::discipline::Air;
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -68,6 +69,23 @@ impl From<RelayFlow> for Flow {
     fn from(flow: RelayFlow) -> Flow {
         Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error }
     }
+}
+
+/// What a station had of the air in this time; nothing where packets have no air times, or it had none.
+pub(crate) fn air_told(name: &str, air: &Air, time: Span) -> Option<String> {
+    let of = |part: Span| show::percent(part.0, time.0);
+    let had = format!("{name} had the air for {} of the time", of(air.used));
+    let collided = format!("{had}, and in {} collisions for {}", air.collisions, of(air.lost));
+    match air {
+        Air { used: Span::ZERO, collisions: 0, .. } => None,
+        Air { collisions: 0, .. } => Some(had),
+        _ => Some(collided),
+    }
+}
+
+/// The same as JSON; zeros where packets have no air times.
+pub(crate) fn air_json(air: &Air) -> Json {
+    json!({ "used_ns": air.used.0, "lost_ns": air.lost.0, "collisions": air.collisions })
 }
 
 /// What a forwarder's links did until now; `unread` is what was lost before them, if anybody knows.
@@ -259,6 +277,10 @@ impl Summary {
         for (name, report) in self.many.iter().filter(|(_, report)| report.made > 0) {
             eprintln!("{}", each::told(name, report));
         }
+        for named in &self.flows {
+            let told = air_told(&named.full_name(&self.ways), &named.flow.counters.air, self.elapsed);
+            told.iter().for_each(|told| eprintln!("{told}"));
+        }
         if let Some(worst) = self.worst() {
             let Flow { counters, delay, .. } = &worst.flow;
             let lost = show::percent(counters.dropped() + counters.lost, counters.offered);
@@ -281,7 +303,7 @@ impl Summary {
         let flow = |named: &Named| {
             let c = &named.flow.counters;
             json!({
-                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost,
+                "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
             })

@@ -20,6 +20,7 @@ use falaj_engine::impair::slots::Slots;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::capacity::{Capacity, Opportunities, Steps};
+use falaj_sched::dcf;
 use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
@@ -254,6 +255,17 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
     spec.setup.scheduler = all(entry.scheduler);
     for f in &mut spec.setup.flows {
         f.values = all(entry.flow);
+    }
+    if entry.kind == "dcf" {
+        // Rates that there are, and windows that may grow.
+        let [few, more] = [dice.from(1, 15), dice.from(15, 63)].map(Value::Count);
+        for (name, value) in [("cw-min", few), ("cw-max", more), ("basic-rate", Value::Rate(dice.one_of(&dcf::RATES)))]
+        {
+            spec.setup.scheduler.set(name, value);
+        }
+        for f in &mut spec.setup.flows {
+            f.values = Values::default().with("rate", Value::Rate(dice.one_of(&dcf::RATES)));
+        }
     }
     if entry.kind == "ets" {
         // Who has a priority has no quantum; often nobody has one.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
 //! | [`solve`] | what a flow needs and is not promised, and what would do |
+//! | [`stations`] | what stations of a channel get that always have packets |
 //! | [`whatif`] | the scenario with other values |
 //! | [`report`] | text and JSON |
 //! | `aggregate` | `plan aggregate`: sizes of containers |
@@ -16,6 +17,7 @@ mod bounds;
 mod draw;
 mod report;
 mod solve;
+mod stations;
 mod whatif;
 
 use crate::edit::{Set, parse_set};

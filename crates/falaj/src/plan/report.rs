@@ -1,6 +1,6 @@
 //! A plan as text and as JSON.
 
-use super::Way;
+use super::{Way, stations};
 use super::bounds::{Envelope, Outlook, sources_named};
 use crate::impairments;
 use crate::show::{self, say};
@@ -54,6 +54,7 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         }
     }
     say!("");
+    stations::print(direction);
     if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
         let total: u64 = way.flows.iter().map(|f| f.offered).sum();
         say!(
@@ -248,7 +249,7 @@ pub(super) fn to_json(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
     json!({
         "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0, "account": direction.account.name(),
         "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
-        "flows": flows.collect::<Vec<_>>(), "refused": refusals,
+        "flows": flows.collect::<Vec<_>>(), "refused": refusals, "saturated": stations::json(direction),
     })
 }
 

@@ -1,0 +1,105 @@
+//! Stations of an 802.11 channel that always have packets: what each of them gets.
+//!
+//! Bianchi, "Performance analysis of the IEEE 802.11 distributed coordination function" (2000): each attempt collides with the same
+//! probability `p`, whatever came before, so that `p` is the fixed point of what `p` makes of a station's attempts. Counted as
+//! in Bianchi and Tinnirello, "Remarks on IEEE 802.11 DCF performance analysis" (2005): a frame is dropped after some attempts, nobody counts
+//! a slot in which others send, and who has sent may draw zero and send once more before anybody counts again.
+//! How long frames last changes nothing of that: stations of different rates get as many packets each, and the slowest one's
+//! time on the air is everybody's (Heusse and others, "Performance anomaly of 802.11b", 2003).
+
+use falaj_sched::dcf::{Channel, DIFS, SLOT};
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+
+/// What stations get that always have packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Saturation {
+    /// Of all attempts, those that collide.
+    pub collisions: f64,
+    /// Of all packets, those that are dropped after their last attempt.
+    pub dropped: f64,
+    /// Packets that arrive of each station, in a second; all stations get as many.
+    pub packets: f64,
+    /// Of each station, the part of the time in which it has the air for packets that arrive, with their acknowledgements.
+    pub air: Vec<f64>,
+}
+
+/// Of stations with these rates and packets of these lengths.
+pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
+    let others = i32::try_from(stations.len()).unwrap_or(i32::MAX) - 1;
+    let collides = |tau: f64| 1.0 - (1.0 - tau).powi(others);
+    // An attempt in a slot is the rarer, the more collide: the fixed point is in between.
+    let (mut low, mut high) = (0.0, 1.0);
+    for _ in 0..100 {
+        let tau = (low + high) / 2.0;
+        if attempts(channel, collides(tau)) > tau { low = tau } else { high = tau }
+    }
+    let (tau, p) = (low, collides(low));
+    let nanos = |span: Span| span.0 as f64;
+    let zero = 1.0 / (channel.window(0) + 1) as f64;
+    let alone = tau * (1.0 - p);
+    let slot = nanos(SLOT);
+    let exchange = |&(rate, bytes): &(Rate, u32)| nanos(channel.frame(rate, bytes) + channel.acknowledged(rate));
+    let mut frames: Vec<f64> = stations.iter().map(|&(rate, bytes)| nanos(channel.frame(rate, bytes))).collect();
+    frames.sort_by(f64::total_cmp);
+    // A slot in which nobody, one, or several begin; of those the longest frame counts.
+    let nobody = (1.0 - tau).powi(others + 1) * slot;
+    let one: f64 = stations.iter().map(|s| alone * ((exchange(s) + nanos(DIFS)) / (1.0 - zero) + slot)).sum();
+    let longest = |(shorter, frame): (usize, &f64)| {
+        let shorter = shorter as i32;
+        let is_longest = tau * (1.0 - tau).powi(others - shorter) * (1.0 - (1.0 - tau).powi(shorter));
+        is_longest * (frame + nanos(channel.confused() + DIFS) + slot)
+    };
+    let several: f64 = frames.iter().enumerate().map(longest).sum();
+    let packets = alone / (1.0 - zero) / (nobody + one + several);
+    Saturation {
+        collisions: p,
+        dropped: p.powi(channel.attempts as i32),
+        packets: packets * 1e9,
+        air: stations.iter().map(|s| packets * exchange(s)).collect(),
+    }
+}
+
+/// In how many slots a station makes an attempt, if one of `p` collides.
+fn attempts(channel: &Channel, p: f64) -> f64 {
+    let stages = 0..channel.attempts;
+    let reached: f64 = stages.clone().map(|n| p.powi(n as i32)).sum();
+    let counted: f64 = stages.map(|n| p.powi(n as i32) * channel.window(n) as f64 / 2.0).sum();
+    1.0 / (1.0 + counted / reached - (1.0 - p) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::dcf::RATES;
+
+    fn channel() -> Channel {
+        Channel {
+            preamble: Span::from_micros(192),
+            header: 22,
+            basic_rate: RATES[1],
+            cw_min: 31,
+            cw_max: 1023,
+            attempts: 7,
+        }
+    }
+
+    /// Alone: DIFS, 15.5 slots, a frame of 192 us and 1536 B, SIFS, an acknowledgement of 248 us.
+    #[test]
+    fn a_station_alone_counts_half_its_window() {
+        let all = saturation(&channel(), &[(RATES[3], 1514)]);
+        let cycle = 50.0 + 15.5 * 20.0 + 192.0 + 1536.0 * 8.0 / 11.0 + 10.0 + 248.0;
+        assert!((all.packets * cycle / 1e6 - 1.0).abs() < 1e-6, "{all:?}");
+        assert_eq!((all.collisions, all.dropped), (0.0, 0.0));
+    }
+
+    /// Packets of the slow station last twelve times as long, and there are as many of each.
+    #[test]
+    fn one_slow_station_has_most_of_the_air() {
+        let mixed = [(RATES[3], 1514), (RATES[3], 1514), (RATES[0], 1514)];
+        let all = saturation(&channel(), &mixed);
+        assert!(all.air[2] > 0.7 && all.air.iter().sum::<f64>() < 1.0, "{all:?}");
+        let fast = saturation(&channel(), &mixed[..2]);
+        assert!(fast.packets > 4.0 * all.packets, "{fast:?} beside {all:?}");
+    }
+}
