@@ -38,7 +38,7 @@ fn no_change_loses_or_reorders_a_packet() {
                         assert!(e.start >= wire_free, "seed {seed}: two at once");
                         wire_free = e.end;
                     }
-                    Output::Drop(d) if d.why == Why::Lost => {
+                    Output::Drop(d) if matches!(d.why, Why::Lost | Why::Discipline) => {
                         assert_eq!(queued[d.flow.index()].pop_front(), Some(d.handle), "seed {seed}: order");
                     }
                     Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
@@ -100,7 +100,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     // What flows may ask for depends on the rate and on how many they are.
     // No flow may go, so what was divided becomes as many.
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
-    if entry.kind == "virtual-links" {
+    if matches!(entry.kind, "virtual-links" | "dcf") {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
     }
     become_kind(dice, spec, entry);

@@ -19,8 +19,8 @@ use std::collections::VecDeque;
 const PIPE: PipeId = PipeId(0);
 const MOST_FLOWS: usize = 8;
 /// They may rest while packets wait.
-const HOLDS: [&str; 12] =
-    ["hrr", "virtual-links", "shaper", "cbs", "tas", "ats", "mclock", "hfsc", "htb", "rcsp", "netback", "dcf"];
+const HOLDS: [&str; 13] =
+    ["hrr", "virtual-links", "shaper", "cbs", "tas", "ats", "mclock", "hfsc", "htb", "rcsp", "mgfq", "netback", "dcf"];
 
 /// Bytes as choices; zeros when they are used up.
 struct Bytes<'a>(std::slice::Iter<'a, u8>);

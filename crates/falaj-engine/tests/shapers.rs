@@ -103,6 +103,71 @@ fn regulators_restore_gaps_and_priorities_follow() {
     assert_eq!(order(&rcsp(release), &all), "A1@1 B1@2 A2@3 C1@6 A3@7 B2@8 A4@9 A5@31");
 }
 
+/// The seventh example of the notes: gates every 4, due 12, 8 and 4 after arrival. C is late by what the gates are coarse.
+#[test]
+fn packets_pass_a_gate_each_period() {
+    let due = |after: u64| Values::default().with("deadline", Value::Span(Span(after * 8)));
+    let scheduler = Values::default().with("period", Value::Span(Span(32))).with("gates", Value::Count(3));
+    let mgfq = |scheduler| pipe("mgfq", scheduler, vec![due(12), due(8), due(4)]);
+    let (a, b) = ([(0, 'A', 1); 3], [(0, 'B', 1); 2]);
+    let all = [&a[..], &b, &[(1, 'C', 1), (1, 'C', 1), (5, 'C', 1)]].concat();
+    assert_eq!(order(&mgfq(scheduler.clone()), &all), "B1@5 B2@6 C1@7 C2@8 A1@9 A2@10 A3@11 C3@12");
+    // Who comes first to a free link is on it.
+    let release = scheduler.with("idle", Value::Choice("release"));
+    assert_eq!(order(&mgfq(release), &all), "A1@1 B1@2 B2@3 C1@4 C2@5 A2@6 A3@7 C3@8");
+}
+
+/// The queues of the paper: what is behind a gate is moved when it opens.
+struct Gated {
+    period: u64,
+    deadlines: Vec<u64>,
+    /// Flows in their order; the first is the queue that is sent.
+    groups: Vec<VecDeque<usize>>,
+    releases: bool,
+}
+
+impl Model for Gated {
+    fn came(&mut self, f: usize, _: u32, _: bool, now: u64) {
+        let (opened, due) = (now / self.period * self.period, now + self.deadlines[f]);
+        let behind = (due - opened).div_ceil(self.period).saturating_sub(1) as usize;
+        let last = self.groups.len() - 1;
+        self.groups[behind.min(last)].push_back(f);
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, now: u64) {
+        if now > 0 && now.is_multiple_of(self.period) {
+            let mut second = self.groups.remove(1);
+            self.groups[0].append(&mut second);
+            self.groups.push(second);
+        }
+    }
+    fn choose(&self, _: &[Option<u32>], _: u64) -> Option<usize> {
+        let groups = if self.releases { &self.groups[..] } else { &self.groups[..1] };
+        groups.iter().find_map(|group| group.front().copied())
+    }
+    fn begin(&mut self, f: usize, _: u32, _: u64) {
+        let group = self.groups.iter_mut().find(|group| group.contains(&f)).expect("it is in one");
+        assert_eq!(group.pop_front(), Some(f), "the first of the lowest");
+    }
+    fn left(&mut self, _: usize, _: Option<u32>, _: u64) {}
+}
+
+#[test]
+fn mgfq_is_its_queues_and_gates() {
+    many("mgfq", |spec, dice, seed| {
+        let mut spec = spec.clone();
+        let (period, gates) = (dice.from(1, 1_500), dice.from(1, 6));
+        spec.setup.scheduler.set("period", Value::Span(Span(period)));
+        spec.setup.scheduler.set("gates", Value::Count(gates));
+        let deadlines: Vec<u64> = (0..spec.setup.flows.len()).map(|_| dice.from(0, 6_000)).collect();
+        for (f, &deadline) in spec.setup.flows.iter_mut().zip(&deadlines) {
+            f.values.set("deadline", Value::Span(Span(deadline)));
+        }
+        let releases = spec.setup.scheduler.choice("idle") == Some("release");
+        let groups = vec![VecDeque::new(); gates as usize + 1];
+        beside(&spec, Gated { period, deadlines, groups, releases }, dice, seed);
+    });
+}
+
 /// A may send 6 B in 20 B of time: two packets of three, then it waits for its next period, which begins then; B takes turns with it.
 #[test]
 fn a_credit_lasts_for_a_period() {

@@ -60,7 +60,7 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<Fate> {
             _ => {}
         }
     }
-    if entry.kind == "virtual-links" {
+    if matches!(entry.kind, "virtual-links" | "dcf") {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
     }
     spec.framing = None;

@@ -393,8 +393,7 @@ impl Discipline for Dcf {
     }
 
     fn service(&self, _: FlowId) -> Result<Promise, NoPromise> {
-        let why = "stations contend at random, and a frame may collide again and again";
-        Err(NoPromise(format!("{why}; what is expected of them when all always have packets is told below")))
+        Err(NoPromise("stations contend at random: what they get can only be expected".into()))
     }
 
     /// A frame that has collided is the one that is sent again.

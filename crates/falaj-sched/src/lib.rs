@@ -21,7 +21,7 @@
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
-//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`netback`] | those that hold packets on purpose |
+//! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`mgfq`], [`netback`] | those that hold packets on purpose |
 //! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`dcf`] | stations that contend for a channel |
@@ -65,6 +65,7 @@ pub mod label;
 mod level_set;
 pub mod managed;
 pub mod mclock;
+pub mod mgfq;
 pub mod mtr_ls;
 pub mod mw00;
 pub mod netback;

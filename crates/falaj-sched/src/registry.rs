@@ -7,7 +7,7 @@ use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
-    ets::Ets, ffs::Ffs, fifo::Fifo, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mtr_ls::MtrLs, mw00::Mw00,
+    ets::Ets, ffs::Ffs, fifo::Fifo, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq, mtr_ls::MtrLs, mw00::Mw00,
     netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq, qfq_plus::QfqPlus,
     rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas, timer_wheels::TimerWheels,
     virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
@@ -73,6 +73,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::hfsc::ENTRY,
     crate::htb::ENTRY,
     crate::rcsp::ENTRY,
+    crate::mgfq::ENTRY,
     crate::netback::ENTRY,
     crate::fq_codel::ENTRY,
     crate::dualpi2::ENTRY,
@@ -128,6 +129,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "mclock" => visitor.visit(MClock::new(setup)?),
         "hfsc" => visitor.visit(Hfsc::new(setup)?),
         "htb" => visitor.visit(Htb::new(setup)?),
+        "mgfq" => visitor.visit(Mgfq::new(setup)?),
         "rcsp" => visitor.visit(Rcsp::new(setup)?),
         "netback" => visitor.visit(Netback::new(setup)?),
         "fq_codel" => visitor.visit(FqCodel::new(setup)?),
