@@ -49,6 +49,7 @@
 
 mod arrivals;
 mod capacity;
+mod costs;
 mod diagnostics;
 mod dist;
 mod divided;

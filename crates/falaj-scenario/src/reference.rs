@@ -3,6 +3,7 @@
 //! [`falaj_sched::registry::ENTRIES`], so that it cannot say anything else
 //! than what the parser does.
 
+use crate::costs;
 use crate::keys::{FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
@@ -368,10 +369,19 @@ pub fn disciplines() -> String {
          <!-- Made by `falaj explain --reference=disciplines`; a test fails where it is not up to date. -->\n\n\
          What may stand as the `kind` of a `scheduler`. `falaj explain NAME` says the same on a terminal,\n\
          and `falaj plan` what each promises to a flow and by which formula.\n\n\
-         | discipline | what it does | source |\n|---|---|---|\n",
+         Steps are those of a packet among `N` flows that have packets. Instructions are those that the discipline adds to a list of\n\
+         packets, enqueued and dequeued, with 256 flows of 20 packets each: the same on every machine, as\n\
+         [counted](../instructions.toml); nanoseconds are in [Benchmarks](../benchmarks.md). Promises are attacked by property tests.\n\n\
+         | discipline | what it does | steps | instructions | promised to a flow | source |\n|---|---|---|---|---|---|\n",
     );
     for entry in ENTRIES {
-        line(&mut out, format_args!("| [`{0}`](#{0}) | {1} | {2} |", entry.kind, cell(entry.doc), cell(entry.source)));
+        let (steps, promise) = costs::of(entry);
+        let counted = costs::instructions(entry.kind).map_or("—".into(), |n| n.to_string());
+        let (doc, source) = (cell(entry.doc), cell(entry.source));
+        line(
+            &mut out,
+            format_args!("| [`{0}`](#{0}) | {doc} | {steps} | {counted} | {promise} | {source} |", entry.kind),
+        );
     }
     for entry in ENTRIES {
         line(&mut out, format_args!("\n## `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));

@@ -45,7 +45,12 @@ pub const ENTRY: Entry = Entry {
             doc: "what a free link does while all packets are behind gates: waits, or sends from the nearest one",
         },
     ],
-    flow: &[Param { name: "deadline", kind: Kind::Span, default: None, doc: "time from a packet's arrival until it is due" }],
+    flow: &[Param {
+        name: "deadline",
+        kind: Kind::Span,
+        default: None,
+        doc: "time from a packet's arrival until it is due",
+    }],
 };
 
 /// When a packet joins the queue that is sent, as a number of gates opened since zero; and its own number.

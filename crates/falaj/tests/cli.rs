@@ -986,6 +986,26 @@ fn every_field_of_json_is_in_the_reference() {
     }
 }
 
+/// What is expected of stations that always have packets, and what they get: as many packets each, the slow one most of the air.
+#[test]
+fn stations_get_what_is_expected() {
+    let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/stations.toml");
+    let plan = falaj(&["plan", scenario, "--json"]).json();
+    let expected = &plan["directions"][0]["saturated"];
+    let run = falaj(&["sim", scenario, "--duration", "20s", "--replications", "2", "--json"]).json();
+    for (n, station) in expected["stations"].as_array().expect("a list").iter().enumerate() {
+        let flow = &run["flows"][n];
+        assert_eq!(flow["flow"], station["flow"]);
+        let number = |value: &serde_json::Value| value.as_f64().expect("a number");
+        let (got, gets) = (number(&flow["delivered_rate"]), number(&station["gets"]));
+        assert!((got / gets - 1.0).abs() < 0.08, "{got} of {gets}: {flow}");
+        let (had, air) = (number(&flow["air"]["used_ns"]) / 40e9, number(&station["air"]));
+        assert!((had / air - 1.0).abs() < 0.08, "{had} of {air}: {flow}");
+    }
+    let told = falaj(&["sim", scenario, "--duration", "5s", "--replications", "1"]).out;
+    assert!(told.contains("far had the air for 6") && told.contains("collisions for"), "{told}");
+}
+
 // --------------------------------------------------------------------------------------------------- the tutorial
 
 /// The blocks of this language, in order.

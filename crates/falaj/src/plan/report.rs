@@ -1,7 +1,7 @@
 //! A plan as text and as JSON.
 
-use super::{Way, stations};
 use super::bounds::{Envelope, Outlook, sources_named};
+use super::{Way, stations};
 use crate::impairments;
 use crate::show::{self, say};
 use falaj_scenario::Direction;

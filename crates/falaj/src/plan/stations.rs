@@ -28,9 +28,12 @@ pub(super) fn print(direction: &Direction) {
         percent(all.dropped)
     );
     let gets = all.packets * f64::from(bytes) * 8.0;
-    let rows = direction.flows.iter().zip(rates).zip(&all.air).map(|((flow, rate), air)| {
-        vec![flow.name.clone(), show::link_rate(rate), show::rate(gets), percent(*air)]
-    });
+    let rows = direction
+        .flows
+        .iter()
+        .zip(rates)
+        .zip(&all.air)
+        .map(|((flow, rate), air)| vec![flow.name.clone(), show::link_rate(rate), show::rate(gets), percent(*air)]);
     say!("{}", show::table(&["station", "sends with", "gets", "has the air for"], rows));
 }
 
