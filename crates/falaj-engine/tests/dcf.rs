@@ -29,7 +29,7 @@ fn channel(scheduler: Values, rates: &[Rate]) -> PipeSpec {
 /// What stations have sent after so long that always have packets.
 fn saturated(spec: &PipeSpec, seed: u64, seconds: u64) -> Vec<Counters> {
     let spec = PipeSpec { seed, ..spec.clone() };
-    let mut engine = Engine::new(&[spec.clone()]).unwrap();
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
     let mut out = Vec::new();
     let stations = spec.setup.flows.len() as u32;
     let give = |engine: &mut Engine, flow, now, out: &mut Vec<Output>| {

@@ -24,7 +24,8 @@ impl Visitor for Life<'_> {
     fn visit<D: Discipline + 'static>(self, discipline: D) {
         let Life(setup, dice, name) = self;
         let (shared, own) = (discipline.shared_queue().is_some(), discipline.own_queues());
-        let manages = discipline.manages_queues();
+        // Who attempts to send in vain gives up.
+        let drops = discipline.manages_queues() || discipline.air(FlowId(0)).is_some();
         let mut station = Station::new(setup, discipline);
         let mut wire = Wire::new(setup.rate);
         let (mut now, mut queued) = (Time::ZERO, 0u32);
@@ -70,7 +71,7 @@ impl Visitor for Life<'_> {
                     now += Span(dice.from(1, 3_000));
                 }
                 Answer::Idle => return assert_eq!(queued, 0, "{name}: packets wait"),
-                Answer::Drop(queue) if manages => {
+                Answer::Drop(queue) if drops => {
                     station.throw_away(queue, now);
                     queued -= 1;
                 }

@@ -21,6 +21,9 @@ use crate::time::Time;
 use alloc::format;
 use core::cmp::Reverse;
 
+/// So many queues at most.
+const MOST_QUEUES: u32 = 65_536;
+
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
     kind: "fq_codel",
@@ -35,7 +38,7 @@ pub const ENTRY: Entry = Entry {
         },
         Param {
             name: "queues",
-            kind: Kind::Count { min: 1, max: 65_536 },
+            kind: Kind::Count { min: 1, max: MOST_QUEUES as u64 },
             default: Some("1024"),
             doc: "so many queues that connections are spread over",
         },
@@ -128,7 +131,11 @@ impl FqCodel {
             }
             .into());
         }
-        let queues = values.count("queues").unwrap_or(1024) as u32;
+        let queues = values.count("queues").unwrap_or(1024);
+        let Some(queues) = u32::try_from(queues).ok().filter(|&queues| (1..=MOST_QUEUES).contains(&queues)) else {
+            let what = format!("{queues} queues are out of range");
+            return Err(Refused { flow: None, param: "queues", what, help: format!("from 1 to {MOST_QUEUES}") }.into());
+        };
         Ok(FqCodel {
             codel,
             largest: setup.largest,

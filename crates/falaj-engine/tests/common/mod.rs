@@ -257,14 +257,16 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
         f.values = all(entry.flow);
     }
     if entry.kind == "dcf" {
-        // Rates that there are, and windows that may grow.
+        // Rates that there are, no faster than the link's, and windows that may grow.
+        spec.setup.rate = rate.max(dcf::RATES[0]);
+        let slower: Vec<Rate> = dcf::RATES.into_iter().filter(|&other| other <= spec.setup.rate).collect();
         let [few, more] = [dice.from(1, 15), dice.from(15, 63)].map(Value::Count);
         for (name, value) in [("cw-min", few), ("cw-max", more), ("basic-rate", Value::Rate(dice.one_of(&dcf::RATES)))]
         {
             spec.setup.scheduler.set(name, value);
         }
         for f in &mut spec.setup.flows {
-            f.values = Values::default().with("rate", Value::Rate(dice.one_of(&dcf::RATES)));
+            f.values = Values::default().with("rate", Value::Rate(dice.one_of(&slower)));
         }
     }
     if entry.kind == "ets" {
