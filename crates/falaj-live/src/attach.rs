@@ -11,6 +11,8 @@ use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
 use crate::sandbox::{End, Hosts, INTERFACE, Joint, Sandbox};
 use crate::topology::Topology;
+#[cfg(feature = "vhost-user")]
+use crate::vhost_user::VhostUserPort;
 use crate::xdp::XdpPort;
 use falaj_engine::PipeId;
 use falaj_engine::network::{Network, NetworkSpec};
@@ -103,6 +105,8 @@ pub fn to_interfaces(
     between(spec, clock, options, |from| match interfaces[from.index()] {
         Interface::Packet(socket) => packet_port(socket),
         Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
+        #[cfg(feature = "vhost-user")]
+        Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
     })
 }
 

@@ -1,21 +1,65 @@
-//! An existing interface, by whichever way it is read and written.
+//! An end of a bridge: an existing interface, by whichever way it is read and written, or a guest's card.
 
+use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::rc::Rc;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::packet::{self, Monitor, PacketSocket, Place, State};
 use crate::sandbox::Error;
+#[cfg(feature = "vhost-user")]
+use crate::vhost_user::VhostUser;
 use crate::xdp::{self, XdpSocket};
 
-/// An existing interface. Of one link both ends are of one kind: what a packet socket passes on with a note of what is
-/// left to do, an AF_XDP socket could not.
+/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EndName {
+    /// An interface.
+    Interface(Place),
+    /// The socket to which the machine monitor of a guest connects.
+    VhostUser(PathBuf),
+}
+
+/// What the name of a guest's socket begins with.
+const VHOST: &str = "vhost:";
+
+impl FromStr for EndName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<EndName, String> {
+        match text.strip_prefix(VHOST) {
+            Some("") => Err(format!("write the path of a socket behind `{VHOST}`, such as `{VHOST}/run/guest.sock`")),
+            Some(_) if !cfg!(feature = "vhost-user") => {
+                Err("this program was built without guests' cards (cargo feature `vhost-user`)".into())
+            }
+            Some(path) => Ok(EndName::VhostUser(path.into())),
+            None => text.parse().map(EndName::Interface),
+        }
+    }
+}
+
+impl fmt::Display for EndName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EndName::Interface(place) => place.fmt(f),
+            EndName::VhostUser(path) => write!(f, "{VHOST}{}", path.display()),
+        }
+    }
+}
+
+/// An existing interface, or a guest's card. Of one link either both ends are AF_XDP sockets or none is: what others pass
+/// on with a note of what is left to do, these could not.
 #[derive(Debug)]
 pub enum Interface {
     /// By a packet socket.
     Packet(Arc<PacketSocket>),
     /// By an AF_XDP socket.
     Xdp(Rc<XdpSocket>),
+    /// A guest's card.
+    #[cfg(feature = "vhost-user")]
+    VhostUser(Rc<VhostUser>),
 }
 
 impl Interface {
@@ -37,22 +81,36 @@ impl Interface {
         Ok((Interface::Xdp(Rc::new(socket)), monitor))
     }
 
-    /// Its largest IP packet.
+    /// A guest's card, and what tells of changes.
+    ///
+    /// # Errors
+    /// As [`VhostUser::listen`].
+    #[cfg(feature = "vhost-user")]
+    pub fn vhost_user(path: &std::path::Path) -> io::Result<(Interface, Monitor)> {
+        let (card, monitor) = VhostUser::listen(path)?;
+        Ok((Interface::VhostUser(Rc::new(card)), monitor))
+    }
+
+    /// Its largest IP packet; `None` where that is the guest's affair.
     ///
     /// # Errors
     /// What the kernel says; the interface may be gone.
-    pub fn mtu(&self) -> io::Result<u32> {
+    pub fn mtu(&self) -> io::Result<Option<u32>> {
         match self {
-            Interface::Packet(socket) => socket.mtu(),
-            Interface::Xdp(socket) => socket.mtu(),
+            Interface::Packet(socket) => socket.mtu().map(Some),
+            Interface::Xdp(socket) => socket.mtu().map(Some),
+            #[cfg(feature = "vhost-user")]
+            Interface::VhostUser(_) => Ok(None),
         }
     }
 
-    /// Its number; it tells interfaces of one network namespace apart.
-    pub fn index(&self) -> i32 {
+    /// Its number, which tells interfaces of one network namespace apart.
+    pub fn index(&self) -> Option<i32> {
         match self {
-            Interface::Packet(socket) => socket.index(),
-            Interface::Xdp(socket) => socket.index(),
+            Interface::Packet(socket) => Some(socket.index()),
+            Interface::Xdp(socket) => Some(socket.index()),
+            #[cfg(feature = "vhost-user")]
+            Interface::VhostUser(_) => None,
         }
     }
 
@@ -61,6 +119,8 @@ impl Interface {
         match self {
             Interface::Packet(socket) => socket.look(),
             Interface::Xdp(socket) => socket.look(),
+            #[cfg(feature = "vhost-user")]
+            Interface::VhostUser(card) => card.look(),
         }
     }
 
@@ -69,6 +129,9 @@ impl Interface {
         match self {
             Interface::Packet(socket) => socket.unread(),
             Interface::Xdp(socket) => socket.unread(),
+            // What finds the ring full waits in the guest.
+            #[cfg(feature = "vhost-user")]
+            Interface::VhostUser(_) => 0,
         }
     }
 }

@@ -5,7 +5,8 @@
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`xdp`] | AF_XDP sockets at existing interfaces |
-//! | [`interface`] | an existing interface, by either |
+//! | `vhost_user` (feature `vhost-user`) | guests' network cards |
+//! | [`interface`] | an end of a bridge, by any of them |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
 //! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
@@ -47,5 +48,7 @@ pub mod tap;
 pub mod timer;
 pub mod topology;
 mod units;
+#[cfg(feature = "vhost-user")]
+pub mod vhost_user;
 pub mod way_out;
 pub mod xdp;

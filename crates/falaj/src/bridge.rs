@@ -1,4 +1,4 @@
-//! `falaj bridge`: an emulated link between two interfaces that are there.
+//! `falaj bridge`: an emulated link between two interfaces that are there, or guests' cards.
 
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::Woken;
-use falaj_live::interface::Interface;
-use falaj_live::packet::{Monitor, Place, State};
+use falaj_live::interface::{EndName, Interface};
+use falaj_live::packet::{Monitor, State};
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Link;
@@ -31,6 +31,9 @@ Packet sockets take CAP_NET_RAW, other namespaces root as well, unless they are 
 cheaper for small packets, takes root, and frames are the link's alone; where it is not to be had,
 packet sockets take its place, and a message says why.
 
+vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
+PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.
+
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
 
@@ -38,14 +41,15 @@ Examples:
   falaj bridge eth1 eth2 --rate 10mbit --delay 40ms
   falaj bridge veth0 eth0@4711 --delay 20ms --stats
   falaj bridge eth1@blue eth1@green examples/tenants.toml
-  falaj bridge eth1 eth2 --via xdp --rate 1gbit")]
+  falaj bridge eth1 eth2 --via xdp --rate 1gbit
+  falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms")]
 pub(crate) struct Args {
-    /// The interface at the near end.
+    /// The interface at the near end, or vhost:PATH.
     #[arg(value_name = "IF_A[@NETNS]")]
-    a: Place,
-    /// The interface at the far end.
+    a: EndName,
+    /// The interface at the far end, or vhost:PATH.
     #[arg(value_name = "IF_B[@NETNS]")]
-    b: Place,
+    b: EndName,
     /// How the interfaces are read and written.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
     via: Via,
@@ -79,24 +83,32 @@ enum Via {
 
 /// An end of the link.
 struct End<'a> {
-    place: &'a Place,
+    name: &'a EndName,
     interface: Interface,
     monitor: Monitor,
 }
 
 impl<'a> End<'a> {
-    fn open(place: &'a Place, via: Via) -> Result<End<'a>> {
-        let opened = match via {
-            Via::Packet => Interface::packet(place),
-            Via::Xdp => Interface::xdp(place),
+    fn open(name: &'a EndName, via: Via) -> Result<End<'a>> {
+        let opened = match (name, via) {
+            (EndName::Interface(place), Via::Packet) => Interface::packet(place).map_err(anyhow::Error::from),
+            (EndName::Interface(place), Via::Xdp) => Interface::xdp(place).map_err(anyhow::Error::from),
+            (EndName::VhostUser(path), _) => listen(path),
         };
-        let (interface, monitor) = opened.with_context(|| place.to_string())?;
-        Ok(End { place, interface, monitor })
+        let (interface, monitor) = opened.with_context(|| name.to_string())?;
+        Ok(End { name, interface, monitor })
     }
 
     /// Both, by AF_XDP only if both can be had so.
-    fn both(a: &'a Place, b: &'a Place, via: Via) -> Result<[End<'a>; 2]> {
-        let open = |via| Ok([End::open(a, via)?, End::open(b, via)?]);
+    fn both(a: &'a EndName, b: &'a EndName, via: Via) -> Result<[End<'a>; 2]> {
+        let open = |via| {
+            // Another network namespace is entered by a process with one thread, and a guest's card brings one more.
+            if matches!(a, EndName::VhostUser(_)) {
+                let [b, a] = [End::open(b, via)?, End::open(a, via)?];
+                return Ok([a, b]);
+            }
+            Ok([End::open(a, via)?, End::open(b, via)?])
+        };
         open(via).or_else(|error: anyhow::Error| {
             if via == Via::Packet {
                 return Err(error);
@@ -110,24 +122,44 @@ impl<'a> End<'a> {
     /// Tells of the interface if it is otherwise than it was.
     fn look(&self) {
         match self.interface.look() {
-            Some(State::Up) => note!("{} is up: forwarding", self.place),
-            Some(state) => note!("{} {state}: waiting for it", self.place),
+            Some(State::Up) => note!("{} is up: forwarding", self.name),
+            Some(state) => note!("{} {state}: waiting for it", self.name),
             None => {}
         }
     }
 }
 
+#[cfg(feature = "vhost-user")]
+fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    Interface::vhost_user(path).context("cannot listen there; take a name that is free, in a directory that you may write to")
+}
+
+#[cfg(not(feature = "vhost-user"))]
+fn listen(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    bail!("this program was built without guests' cards")
+}
+
+/// An mtu where nobody says another one: of cards that do not say.
+const MTU: u32 = 1500;
+
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.a == args.b {
         bail!("{} is one interface: a link has two ends", args.a);
     }
+    let is_guest = |name: &EndName| matches!(name, EndName::VhostUser(_));
+    if args.via == Via::Xdp && (is_guest(&args.a) || is_guest(&args.b)) {
+        bail!("an AF_XDP socket cannot pass on what a guest leaves for its card to do: leave out --via xdp");
+    }
     let ends = End::both(&args.a, &args.b, args.via)?;
     let [a, b] = &ends;
-    if args.a.namespace == args.b.namespace && a.interface.index() == b.interface.index() {
+    if let (EndName::Interface(first), EndName::Interface(second)) = (&args.a, &args.b)
+        && first.namespace == second.namespace
+        && a.interface.index() == b.interface.index()
+    {
         bail!("{} is one interface: a link has two ends", args.a);
     }
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
-    let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).clamp(MTU_MIN, MTU_MAX))?;
+    let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
     args.asked.tell(&scenario);
@@ -175,13 +207,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 /// What an interface sends may be more than the link takes.
-fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [u32; 2]) {
+fn warn_of_mtu(links: &[Link], ends: &[End<'_>], mtus: [Option<u32>; 2]) {
     let least = |mtu: fn(&Link) -> u32| links.iter().map(mtu).min().unwrap_or(MTU_MAX);
     for ((end, mtu), takes) in ends.iter().zip(mtus).zip([least(|link| link.up.mtu), least(|link| link.down.mtu)]) {
-        if mtu > takes {
+        if let Some(mtu) = mtu.filter(|&mtu| mtu > takes) {
             note!(
                 "warning: {} has an mtu of {mtu} B and the link one of {takes} B; what is longer is dropped",
-                end.place
+                end.name
             );
         }
     }

@@ -4,7 +4,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, socket};
+use nix::sys::socket::{AddressFamily, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, socket};
+use nix::unistd::read;
 
 /// Readable when an interface of a network namespace has changed, come or gone.
 #[derive(Debug)]
@@ -19,7 +20,7 @@ impl Monitor {
         Ok(socket)
     }
 
-    /// Takes over a socket that `make` made.
+    /// Takes over a socket that `make` made, or anything that is readable when there is news and never blocks.
     pub(crate) fn adopt(socket: OwnedFd) -> Monitor {
         Monitor(socket)
     }
@@ -28,7 +29,7 @@ impl Monitor {
     pub fn clear(&self) {
         let mut told = [0; 4096];
         // News that found no room is an error once, and news too.
-        while !matches!(recv(self.0.as_raw_fd(), &mut told, MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN) | Ok(0)) {}
+        while !matches!(read(&self.0, &mut told), Err(Errno::EAGAIN) | Ok(0)) {}
     }
 }
 
