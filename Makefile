@@ -1,7 +1,7 @@
 # `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench kernel-oracle lint docs program cargo
+.PHONY: help demo test bench kernel-oracle guests lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -24,6 +24,9 @@ bench: program ## measure what falaj costs, beside what it is compared with
 
 kernel-oracle: program ## run the kernel's disciplines and ours in one guest (takes qemu-system-x86)
 	tests/kernel-oracle/run $(falaj)
+
+guests: program ## join two virtual machines by a link (takes qemu-system-x86, iperf3)
+	tests/guests/run $(falaj)
 
 lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check

@@ -6,6 +6,7 @@ use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
 use crate::interface::Interface;
+use crate::nfqueue::QueuePort;
 use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::RelayPort;
@@ -95,18 +96,21 @@ fn joint_port(
     Ok(Box::new(TapPort::new(name(), tap)))
 }
 
-/// The links between two existing interfaces: up from the first to the second.
+/// The links between two existing interfaces: up from the first to the second. What comes in at a queue of the firewall leaves
+/// there.
 pub fn to_interfaces(
     spec: &NetworkSpec,
     interfaces: [&Interface; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    between(spec, clock, options, |from| match interfaces[from.index()] {
+    let stays = interfaces.iter().all(|interface| matches!(interface, Interface::Queue(_)));
+    connect(spec, clock, options, stays, |from| match interfaces[from.index()] {
         Interface::Packet(socket) => packet_port(socket),
         Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
         #[cfg(feature = "vhost-user")]
         Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
+        Interface::Queue(queue) => Ok(Box::new(QueuePort::new(Rc::clone(queue)))),
     })
 }
 
@@ -119,13 +123,25 @@ fn between(
     spec: &NetworkSpec,
     clock: Clock,
     options: Options,
+    port: impl FnMut(End) -> io::Result<Box<dyn Port>>,
+) -> io::Result<Forwarder> {
+    connect(spec, clock, options, false, port)
+}
+
+/// The same, or each port by itself where what comes in `stays` there.
+fn connect(
+    spec: &NetworkSpec,
+    clock: Clock,
+    options: Options,
+    stays: bool,
     mut port: impl FnMut(End) -> io::Result<Box<dyn Port>>,
 ) -> io::Result<Forwarder> {
     let network = Network::new(spec).map_err(|(_, refused)| io::Error::other(refused))?;
     let mut ports = Vec::new();
     for (towards, from) in [(Towards::Up, End::Near), (Towards::Down, End::Far)] {
         let port = port(from)?;
-        ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: from.other().index() });
+        let to = if stays { from } else { from.other() };
+        ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: to.index() });
     }
     Ok(Forwarder::new(clock, network, ports, options))
 }

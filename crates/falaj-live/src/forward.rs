@@ -494,6 +494,7 @@ impl Forwarder {
         let key = if wanted { self.ports[i].port.key(&self.units.buffer()[..received.length]) } else { Key::default() };
         let Some(unit) = self.units.keep(received.length, i, received.train) else {
             self.losses.no_memory += u64::from(packets);
+            self.ports[i].port.dropped(&self.units.buffer()[..received.length]);
             return Ok(Some(now));
         };
         self.admit(i, Waiting { unit, received, key, next: 0, entry: None }, now);
@@ -517,7 +518,7 @@ impl Forwarder {
                     self.losses.unmatched += u64::from(why == Refused::Unmatched);
                     self.units.refused(unit);
                     self.releases.dropped(unit, &self.units);
-                    self.units.gone(unit, 1);
+                    lose(&mut self.units, &mut self.ports, unit);
                     continue;
                 }
             };
@@ -599,7 +600,7 @@ impl Forwarder {
                         let verdict = Verdict::Dropped(dropped.why);
                         record(recorder, &self.units, packet, verdict, (rules, &[]), &mut self.cut);
                     }
-                    self.units.gone(packet.unit, 1);
+                    lose(&mut self.units, &mut self.ports, packet.unit);
                 }
                 Output::Corrupt(corrupt) => {
                     // A bit of this packet alone.
@@ -728,6 +729,14 @@ impl Forwarder {
     pub fn clock(&self) -> Clock {
         self.clock
     }
+}
+
+/// A packet of a unit is no more; where it was all of it, its port hears of that.
+fn lose(units: &mut Units, ports: &mut [Attached], unit: u32) {
+    if let Some((port, bytes)) = units.single(unit) {
+        ports[port].port.dropped(bytes);
+    }
+    units.gone(unit, 1);
 }
 
 /// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it were turned. Where

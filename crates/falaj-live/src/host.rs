@@ -1,5 +1,6 @@
 //! What this host allows, asked of it.
 
+use crate::nfqueue::Queue;
 use crate::sandbox::{Error, Sandbox, Spec, UserNamespace};
 use nix::sys::resource::{Resource, getrlimit};
 use std::io;
@@ -19,6 +20,15 @@ pub fn user_namespaces() -> Result<(), Error> {
 pub fn packet_sockets() -> io::Result<()> {
     use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None).map(drop)?)
+}
+
+/// Whether packets of the firewall's rules can be held.
+///
+/// # Errors
+/// What the kernel says, usually that this is for `CAP_NET_ADMIN`.
+pub fn queues() -> io::Result<()> {
+    // The last one: people begin at the first.
+    Queue::open(u16::MAX, true).map(drop)
 }
 
 /// Bytes of memory that may be locked; `None`: as many as there are.

@@ -1,34 +1,46 @@
-//! An end of a bridge: an existing interface, by whichever way it is read and written, or a guest's card.
+//! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's card, or a queue of the firewall.
 
 use std::fmt;
 use std::io;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::nfqueue::Queue;
 use crate::packet::{self, Monitor, PacketSocket, Place, State};
 use crate::sandbox::Error;
 #[cfg(feature = "vhost-user")]
 use crate::vhost_user::VhostUser;
 use crate::xdp::{self, XdpSocket};
 
-/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`.
+/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `nfqueue:5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndName {
     /// An interface.
     Interface(Place),
     /// The socket to which the machine monitor of a guest connects.
     VhostUser(PathBuf),
+    /// A queue of the firewall.
+    Queue(u16),
 }
 
 /// What the name of a guest's socket begins with.
 const VHOST: &str = "vhost:";
+/// And that of a queue.
+const QUEUE: &str = "nfqueue:";
 
 impl FromStr for EndName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<EndName, String> {
+        if let Some(number) = text.strip_prefix(QUEUE) {
+            let number = number.parse().map_err(|_| format!("write a queue's number, 0 to 65535: `{QUEUE}5`"))?;
+            return Ok(EndName::Queue(number));
+        }
         match text.strip_prefix(VHOST) {
             Some("") => Err(format!("write the path of a socket behind `{VHOST}`, such as `{VHOST}/run/guest.sock`")),
             Some(_) if !cfg!(feature = "vhost-user") => {
@@ -45,6 +57,7 @@ impl fmt::Display for EndName {
         match self {
             EndName::Interface(place) => place.fmt(f),
             EndName::VhostUser(path) => write!(f, "{VHOST}{}", path.display()),
+            EndName::Queue(number) => write!(f, "{QUEUE}{number}"),
         }
     }
 }
@@ -60,6 +73,8 @@ pub enum Interface {
     /// A guest's card.
     #[cfg(feature = "vhost-user")]
     VhostUser(Rc<VhostUser>),
+    /// A queue of the firewall.
+    Queue(Rc<Queue>),
 }
 
 impl Interface {
@@ -91,7 +106,17 @@ impl Interface {
         Ok((Interface::VhostUser(Rc::new(card)), monitor))
     }
 
-    /// Its largest IP packet; `None` where that is the guest's affair.
+    /// A queue of the firewall, which never changes.
+    ///
+    /// # Errors
+    /// As [`Queue::open`].
+    pub fn queue(number: u16, fail_open: bool) -> io::Result<(Interface, Monitor)> {
+        let silent = EventFd::from_value_and_flags(0, EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        let monitor = Monitor::adopt(silent.as_fd().try_clone_to_owned()?);
+        Ok((Interface::Queue(Rc::new(Queue::open(number, fail_open)?)), monitor))
+    }
+
+    /// Its largest IP packet; `None` where that is another's affair.
     ///
     /// # Errors
     /// What the kernel says; the interface may be gone.
@@ -101,6 +126,7 @@ impl Interface {
             Interface::Xdp(socket) => socket.mtu().map(Some),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => Ok(None),
+            Interface::Queue(_) => Ok(None),
         }
     }
 
@@ -111,7 +137,13 @@ impl Interface {
             Interface::Xdp(socket) => Some(socket.index()),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => None,
+            Interface::Queue(_) => None,
         }
+    }
+
+    /// Whether VLAN tags of frames that come in are lost.
+    pub fn loses_tags(&self) -> bool {
+        matches!(self, Interface::Xdp(socket) if socket.loses_tags())
     }
 
     /// Looks how it is, and takes one of its name that has appeared; says how it is if that has changed.
@@ -121,6 +153,7 @@ impl Interface {
             Interface::Xdp(socket) => socket.look(),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(card) => card.look(),
+            Interface::Queue(_) => None,
         }
     }
 
@@ -132,6 +165,7 @@ impl Interface {
             // What finds the ring full waits in the guest.
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => 0,
+            Interface::Queue(queue) => queue.unread(),
         }
     }
 }

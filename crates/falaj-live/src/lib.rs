@@ -5,6 +5,7 @@
 //! | [`sandbox`], [`tap`] | two network namespaces, a TAP interface in each |
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`xdp`] | AF_XDP sockets at existing interfaces |
+//! | [`nfqueue`] | packets on their own way, held by the kernel |
 //! | `vhost_user` (feature `vhost-user`) | guests' network cards |
 //! | [`interface`] | an end of a bridge, by any of them |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
@@ -16,6 +17,7 @@
 //! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
 //! | [`datagrams`] | sources as real datagrams, and what arrives of them |
 //! | [`flood`] | as many small datagrams as go |
+//! | [`probe`] | one datagram after the other, waited for without sleeping |
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
 //! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
@@ -34,11 +36,13 @@ pub mod forward;
 pub mod gso;
 pub mod host;
 pub mod interface;
+pub mod nfqueue;
 pub mod packet;
 mod poll;
 mod pool;
 pub mod port;
 pub mod priority;
+pub mod probe;
 pub mod record;
 pub mod relay;
 mod release;

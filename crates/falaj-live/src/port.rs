@@ -49,6 +49,10 @@ pub trait Port {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
+    /// A unit of one packet that this port has read will not be handed over to any.
+    fn dropped(&mut self, unit: &[u8]) {
+        let _ = unit;
+    }
     /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
     fn key(&self, unit: &[u8]) -> Key;
     /// Turns a bit of a unit that this port has read, so that it is found wrong

@@ -179,6 +179,13 @@ impl Units {
         (self.about[unit as usize].port as usize, self.pool.unit_mut(unit))
     }
 
+    /// The bytes of a unit of one packet, and the port that it came in at.
+    #[inline]
+    pub(crate) fn single(&self, unit: u32) -> Option<(usize, &[u8])> {
+        let about = self.about[unit as usize];
+        about.train.is_none().then(|| (about.port as usize, self.pool.unit(unit)))
+    }
+
     /// One of its packets does not come to the engine.
     pub(crate) fn refused(&mut self, unit: u32) {
         self.about[unit as usize].undecided -= 1;

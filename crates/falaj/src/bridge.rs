@@ -1,4 +1,4 @@
-//! `falaj bridge`: an emulated link between two interfaces that are there, or guests' cards.
+//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, or queues of the firewall.
 
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
@@ -34,6 +34,11 @@ packet sockets take its place, and a message says why.
 vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
 PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.
 
+nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
+the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
+  iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
+Without falaj the kernel drops what such a rule takes, unless it has --queue-bypass (nft: queue num 1 bypass).
+
 Ctrl-C or SIGTERM ends it, with exit status 0. The interfaces are promiscuous until then; nothing else
 about them is changed. One that goes down or vanishes is told of, and taken again when it is back.
 
@@ -42,17 +47,21 @@ Examples:
   falaj bridge veth0 eth0@4711 --delay 20ms --stats
   falaj bridge eth1@blue eth1@green examples/tenants.toml
   falaj bridge eth1 eth2 --via xdp --rate 1gbit
-  falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms")]
+  falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms
+  falaj bridge nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms")]
 pub(crate) struct Args {
-    /// The interface at the near end, or vhost:PATH.
+    /// The interface at the near end, vhost:PATH, or nfqueue:N.
     #[arg(value_name = "IF_A[@NETNS]")]
     a: EndName,
-    /// The interface at the far end, or vhost:PATH.
+    /// The interface at the far end, vhost:PATH, or nfqueue:N.
     #[arg(value_name = "IF_B[@NETNS]")]
     b: EndName,
     /// How the interfaces are read and written.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
     via: Via,
+    /// Of queues: what finds no room, and what is in them at the end, goes on instead of being dropped.
+    #[arg(long)]
+    fail_open: bool,
     #[command(flatten)]
     link: LinkArgs,
     #[command(flatten)]
@@ -89,25 +98,27 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    fn open(name: &'a EndName, via: Via) -> Result<End<'a>> {
+    fn open(name: &'a EndName, via: Via, fail_open: bool) -> Result<End<'a>> {
         let opened = match (name, via) {
             (EndName::Interface(place), Via::Packet) => Interface::packet(place).map_err(anyhow::Error::from),
             (EndName::Interface(place), Via::Xdp) => Interface::xdp(place).map_err(anyhow::Error::from),
             (EndName::VhostUser(path), _) => listen(path),
+            (EndName::Queue(number), _) => queue(*number, fail_open),
         };
         let (interface, monitor) = opened.with_context(|| name.to_string())?;
         Ok(End { name, interface, monitor })
     }
 
     /// Both, by AF_XDP only if both can be had so.
-    fn both(a: &'a EndName, b: &'a EndName, via: Via) -> Result<[End<'a>; 2]> {
+    fn both(a: &'a EndName, b: &'a EndName, via: Via, fail_open: bool) -> Result<[End<'a>; 2]> {
+        let end = |name, via| End::open(name, via, fail_open);
         let open = |via| {
             // Another network namespace is entered by a process with one thread, and a guest's card brings one more.
             if matches!(a, EndName::VhostUser(_)) {
-                let [b, a] = [End::open(b, via)?, End::open(a, via)?];
+                let [b, a] = [end(b, via)?, end(a, via)?];
                 return Ok([a, b]);
             }
-            Ok([End::open(a, via)?, End::open(b, via)?])
+            Ok([end(a, via)?, end(b, via)?])
         };
         open(via).or_else(|error: anyhow::Error| {
             if via == Via::Packet {
@@ -129,6 +140,12 @@ impl<'a> End<'a> {
     }
 }
 
+fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
+    Interface::queue(number, fail_open).with_context(|| {
+        format!("cannot take queue {number} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has")
+    })
+}
+
 #[cfg(feature = "vhost-user")]
 fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
     Interface::vhost_user(path).context("cannot listen there; take a name that is free, in a directory that you may write to")
@@ -146,11 +163,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.a == args.b {
         bail!("{} is one interface: a link has two ends", args.a);
     }
-    let is_guest = |name: &EndName| matches!(name, EndName::VhostUser(_));
-    if args.via == Via::Xdp && (is_guest(&args.a) || is_guest(&args.b)) {
-        bail!("an AF_XDP socket cannot pass on what a guest leaves for its card to do: leave out --via xdp");
+    let ends = [&args.a, &args.b];
+    if args.via == Via::Xdp && ends.iter().any(|name| !matches!(name, EndName::Interface(_))) {
+        bail!("--via xdp is for two interfaces: leave it out");
     }
-    let ends = End::both(&args.a, &args.b, args.via)?;
+    let queues = ends.iter().filter(|name| matches!(name, EndName::Queue(_))).count();
+    if queues == 1 {
+        bail!("packets of a queue go on by their own way and reach no other end: give two queues, one for each direction");
+    }
+    if args.fail_open && queues == 0 {
+        bail!("--fail-open is for queues of the firewall: nfqueue:N");
+    }
+    let ends = End::both(&args.a, &args.b, args.via, args.fail_open)?;
     let [a, b] = &ends;
     if let (EndName::Interface(first), EndName::Interface(second)) = (&args.a, &args.b)
         && first.namespace == second.namespace
@@ -180,6 +204,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();
     note!("forwarding between {} and {}; Ctrl-C ends it", args.a, args.b);
+    for end in ends.iter().filter(|end| end.interface.loses_tags()) {
+        note!(
+            "warning: the driver of {} takes VLAN tags out of frames, and AF_XDP does not see them: ethtool -K … rxvlan off",
+            end.name
+        );
+    }
     loop {
         let others = [signals.as_fd(), a.monitor.as_fd(), b.monitor.as_fd()];
         let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();

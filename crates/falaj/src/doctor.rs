@@ -136,6 +136,16 @@ fn asked() -> Vec<Finding> {
             "`falaj bridge`; the others too, where there is no TAP",
         ),
         Finding::new("AF_XDP", xdp::available(), "`falaj bridge --via xdp`: small packets cost less"),
+        Finding::new(
+            "guests' cards",
+            if cfg!(feature = "vhost-user") { Ok(()) } else { Err("built without (cargo feature `vhost-user`)") },
+            "`falaj bridge vhost:PATH …`: virtual machines, without privilege",
+        ),
+        Finding::new(
+            "NFQUEUE",
+            host::queues().map_err(|error| format!("{error}: it is root's (CAP_NET_ADMIN)")),
+            "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
+        ),
         Finding::new("kernel bridge", tcp::kernel_bridge(), "what `falaj bench tcp` compares a link with"),
         Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, on any system"),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),

@@ -655,7 +655,7 @@ fn doctor(_: &Users) {
     assert!(ran.out.starts_with("TAP between namespaces  yes") && !ran.out.contains("measured"), "{}", ran.out);
     let mut command = program(&["doctor", "--no-measuring"]);
     let ran: Ran = command.env("PATH", "/nowhere").output().unwrap().into();
-    assert!(ran.out.contains("yes") && ran.out.lines().count() == 12, "{}", ran.out);
+    assert!(ran.out.contains("yes") && ran.out.lines().count() == 14, "{}", ran.out);
 }
 
 fn start_up(users: &Users) {

@@ -278,6 +278,11 @@ impl XdpSocket {
         self.bound.borrow().index
     }
 
+    /// Whether the interface's driver takes VLAN tags out of frames before they come here, and so for good.
+    pub fn loses_tags(&self) -> bool {
+        sys::takes_tags_out(self.bound.borrow().control.as_fd(), &self.place.interface)
+    }
+
     /// Looks how the interface is, and takes one of its name that has appeared; says how it is if that has changed.
     pub fn look(&self) -> Option<State> {
         let bound = &mut *self.bound.borrow_mut();

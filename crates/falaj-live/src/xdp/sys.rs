@@ -208,6 +208,14 @@ pub(super) fn is_veth(socket: BorrowedFd<'_>, name: &str) -> bool {
     ethtool(socket, name, about).is_ok_and(|about| about[1].to_ne_bytes() == *b"veth" && about[2] == 0)
 }
 
+/// Whether an interface's driver takes VLAN tags out of the frames that come in.
+pub(super) fn takes_tags_out(socket: BorrowedFd<'_>, name: &str) -> bool {
+    /// ETHTOOL_GFLAGS, and `struct ethtool_value`: the command, then the answer, ETH_FLAG_RXVLAN in it.
+    const FLAGS: u32 = 0x25;
+    const TAKES: u32 = 1 << 8;
+    ethtool(socket, name, [FLAGS, 0]).is_ok_and(|[_, flags]| flags & TAKES != 0)
+}
+
 /// Memory that we share with the kernel, or that it is to use.
 #[derive(Debug)]
 pub(super) struct Mapping {

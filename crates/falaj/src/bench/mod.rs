@@ -3,6 +3,7 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod delay;
 mod each;
 mod io;
 mod kernel;
@@ -42,6 +43,8 @@ enum What {
     Tcp(tcp::Args),
     /// How late packets are handed over, how exact a rate is, and the CPU that it takes.
     Release(release::Args),
+    /// What a link adds between two sockets, beside veth interfaces with nothing between.
+    Delay(delay::Args),
     /// CPU time of solving queues, by the size of their blocks, and of a dimensioning.
     #[cfg(feature = "queueing")]
     Queueing(queueing::Args),
@@ -60,6 +63,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         What::Wfi(args) => sched::wfi::main(args),
         What::Tcp(args) => tcp::main(args),
         What::Release(args) => release::main(args),
+        What::Delay(args) => delay::main(args),
         #[cfg(feature = "queueing")]
         What::Queueing(args) => queueing::main(args),
         What::Kernel(args) => kernel::main(args),

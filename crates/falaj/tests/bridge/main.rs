@@ -32,7 +32,11 @@ const CASES: &[(&str, fn())] = &[
     ("interfaces_of_other_users_namespaces", somebody_elses),
     ("what_cannot_be_is_refused", refused),
     ("where_there_is_no_xdp_packet_sockets_do_it", no_xdp),
+    (QUEUES, queues),
 ];
+
+/// Takes a firewall that knows queues, and its command.
+const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
 
 /// What is done again by AF_XDP, where `falaj doctor` says that there is such a thing: by root, in a network namespace.
 const BY_XDP: &[&str] = &[
@@ -49,6 +53,13 @@ const VIA: &str = "FALAJ_TEST_VIA";
 /// What a case adds to the command.
 fn via() -> Vec<String> {
     std::env::var(VIA).map_or(Vec::new(), |via| vec!["--via".into(), via])
+}
+
+/// Whether a rule can give packets to a queue.
+fn has_queues() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["-Urn", "iptables", "-A", "OUTPUT", "-j", "NFQUEUE", "--queue-num", "1"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// Whether `falaj doctor` has found AF_XDP.
@@ -85,6 +96,9 @@ fn main() -> ExitCode {
         Trial::ignorable_test(title, move || {
             if !possible {
                 return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+            }
+            if name == QUEUES && !has_queues() {
+                return Ok(Completion::ignored_with("iptables has no NFQUEUE here"));
             }
             if via.is_some() && !has_xdp() {
                 return Ok(Completion::ignored_with("there is no AF_XDP here: falaj doctor says why"));
@@ -481,6 +495,12 @@ fn refused() {
         (&["a1", "b1@no-such-name"], "b1@no-such-name: cannot enter the network namespace: No such file or directory"),
         (&["a1", "b1", "--rate", "10mbit", "--queue", "100B"], "never admits a packet of 1514 B"),
         (&["a1", "../b1"], "write an interface's name"),
+        (&["a1", "vhost:"], "write the path of a socket"),
+        (&["a1", "vhost:/proc/a.sock"], "vhost:/proc/a.sock: cannot listen there"),
+        (&["a1", "vhost:/tmp/a.sock", "--via", "xdp"], "--via xdp is for two interfaces"),
+        (&["a1", "nfqueue:1"], "give two queues, one for each direction"),
+        (&["nfqueue:1", "nfqueue:x"], "write a queue's number"),
+        (&["a1", "b1", "--fail-open"], "--fail-open is for queues"),
     ] {
         let mut child = program(&[&["bridge"], args].concat()).spawn().expect("the program starts");
         let mut said = String::new();
@@ -494,4 +514,61 @@ fn refused() {
     let ran: Ran = command.stdin(Stdio::null()).output().expect("setpriv is there").into();
     assert_eq!(ran.status, Some(2), "{ran:?}");
     assert!(ran.err.contains("cannot open a packet socket") && ran.err.contains("CAP_NET_RAW"), "{ran:?}");
+}
+
+fn queues() {
+    use std::net::UdpSocket;
+    netlink::set_up("lo", true);
+    let socket = |port: u16| {
+        let socket = UdpSocket::bind(("127.0.0.1", port)).expect("an address");
+        socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a time");
+        socket
+    };
+    let [up, down] = [socket(9001), socket(9002)];
+    for (port, queue) in [("9001", "1"), ("9002", "2")] {
+        let words = ["-A", "OUTPUT", "-p", "udp", "--dport", port, "-j", "NFQUEUE", "--queue-num", queue];
+        assert!(Command::new("iptables").args(words).status().expect("it starts").success());
+    }
+    let mut buffer = [0; 2000];
+    let mut passes = |from: &UdpSocket, to: &UdpSocket, length: usize| {
+        let sent: Vec<u8> = (0..length).map(|i| i as u8).collect();
+        from.send_to(&sent, to.local_addr().expect("bound")).expect("it is sent");
+        let at = Instant::now();
+        let got = to.recv(&mut buffer).ok()?;
+        assert_eq!(buffer[..got], sent);
+        Some(at.elapsed())
+    };
+    // Packets that the kernel holds: the third column.
+    let held = || -> u64 {
+        let text = std::fs::read_to_string("/proc/net/netfilter/nfnetlink_queue").expect("the kernel has queues");
+        text.lines().map(|line| line.split_whitespace().nth(2).expect("a number").parse::<u64>().expect("one")).sum()
+    };
+
+    assert_eq!(passes(&down, &up, 100), None, "nobody is there, and the rule does not let it by");
+    let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--delay", "30ms", "--stats"]);
+    for (from, to) in [(&down, &up), (&up, &down)] {
+        for length in [1, 100, 1400] {
+            let took = passes(from, to, length).expect("it goes on");
+            assert!(took >= Duration::from_millis(29), "{took:?}");
+        }
+    }
+    let stats = bridge.end();
+    assert_eq!((count(&stats, "up all", OFFERED), count(&stats, "down all", OFFERED)), (3, 3), "{stats}");
+
+    // What the link drops the kernel does not hold any longer.
+    let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--loss", "100%", "--stats"]);
+    assert_eq!(passes(&down, &up, 100), None);
+    assert_eq!(held(), 0);
+    let stats = bridge.end();
+    assert_eq!(count(&stats, "up all", DROPPED), 1, "{stats}");
+
+    // What is held at the end is dropped, or goes on.
+    for open in [false, true] {
+        let flags: &[&str] = if open { &["--fail-open"] } else { &[] };
+        let bridge = Bridge::start(&[&["nfqueue:1", "nfqueue:2", "--delay", "10s"], flags].concat());
+        assert_eq!(passes(&down, &up, 100), None);
+        assert_eq!(held(), 1);
+        bridge.end();
+        assert_eq!(up.recv(&mut [0; 200]).is_ok(), open);
+    }
 }

@@ -1,0 +1,204 @@
+//! The messages of a netfilter queue (nfnetlink), as bytes: what we say, and what the kernel says.
+
+/// A verdict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Drop = 0,
+    Accept = 1,
+}
+
+/// Bytes before a message's attributes: netlink's header and nfnetlink's.
+const HEADERS: usize = 20;
+/// `NFNL_SUBSYS_QUEUE`, in the upper byte of a message's type.
+const SUBSYSTEM: u16 = 3 << 8;
+const PACKET: u16 = 0;
+const VERDICT: u16 = 1;
+const CONFIG: u16 = 2;
+/// `NLMSG_ERROR`, which an answer is too.
+const ERROR: u16 = 2;
+
+const REQUEST: u16 = 1;
+const ACK: u16 = 4;
+
+/// Attributes of a packet and its verdict.
+mod about {
+    pub(super) const PACKET: u16 = 1;
+    pub(super) const VERDICT: u16 = 2;
+    pub(super) const PAYLOAD: u16 = 10;
+    pub(super) const WHOLE_LENGTH: u16 = 13;
+}
+
+/// Attributes of a queue.
+mod config {
+    pub(super) const COMMAND: u16 = 1;
+    pub(super) const PARAMETERS: u16 = 2;
+    pub(super) const LENGTH: u16 = 3;
+    pub(super) const MASK: u16 = 4;
+    pub(super) const FLAGS: u16 = 5;
+    pub(super) const BIND: u8 = 1;
+    pub(super) const COPY_PACKETS: u8 = 2;
+    pub(super) const FAIL_OPEN: u32 = 1;
+}
+
+/// A message to the kernel.
+struct Message(Vec<u8>);
+
+impl Message {
+    fn new(kind: u16, flags: u16, queue: u16) -> Message {
+        let mut bytes = vec![0; 4];
+        bytes.extend((SUBSYSTEM | kind).to_ne_bytes());
+        bytes.extend((REQUEST | flags).to_ne_bytes());
+        bytes.extend([0; 8]);
+        // Of no family, version 0.
+        bytes.extend([0, 0]);
+        bytes.extend(queue.to_be_bytes());
+        Message(bytes)
+    }
+
+    fn with(mut self, attribute: u16, parts: &[&[u8]]) -> Message {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.0.extend((4 + length as u16).to_ne_bytes());
+        self.0.extend(attribute.to_ne_bytes());
+        parts.iter().for_each(|part| self.0.extend(*part));
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn done(mut self) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0
+    }
+}
+
+/// Takes a queue that holds so many packets, with an answer.
+pub(super) fn bind(queue: u16, packets: u32, fail_open: bool) -> Vec<u8> {
+    let flags = if fail_open { config::FAIL_OPEN } else { 0 };
+    Message::new(CONFIG, ACK, queue)
+        .with(config::COMMAND, &[&[config::BIND, 0, 0, 0]])
+        .with(config::LENGTH, &[&packets.to_be_bytes()])
+        .with(config::FLAGS, &[&flags.to_be_bytes()])
+        .with(config::MASK, &[&config::FAIL_OPEN.to_be_bytes()])
+        .done()
+}
+
+/// From here on packets come, whole.
+pub(super) fn begin(queue: u16) -> Vec<u8> {
+    let whole = 0xffff_u32.to_be_bytes();
+    Message::new(CONFIG, 0, queue).with(config::PARAMETERS, &[&whole, &[config::COPY_PACKETS]]).done()
+}
+
+/// What becomes of a packet, with other bytes if there are some.
+pub(super) fn verdict(queue: u16, id: u32, verdict: Verdict, payload: Option<&[u8]>) -> Vec<u8> {
+    let about = [(verdict as u32).to_be_bytes(), id.to_be_bytes()];
+    let message = Message::new(VERDICT, 0, queue).with(about::VERDICT, &[&about[0], &about[1]]);
+    payload.into_iter().fold(message, |message, payload| message.with(about::PAYLOAD, &[payload])).done()
+}
+
+/// What the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said<'a> {
+    /// Here is a packet.
+    Packet {
+        id: u32,
+        /// As in an Ethernet header.
+        protocol: [u8; 2],
+        payload: &'a [u8],
+    },
+    /// A packet that is longer than what there is of it.
+    Cut { id: u32 },
+    /// An answer: 0, or an error's number.
+    Answer(i32),
+    /// Something else.
+    Nothing,
+}
+
+/// Reads one message.
+pub(super) fn read(bytes: &[u8]) -> Said<'_> {
+    read_it(bytes).unwrap_or(Said::Nothing)
+}
+
+fn read_it(bytes: &[u8]) -> Option<Said<'_>> {
+    let length = u32::from_ne_bytes(*bytes.first_chunk()?) as usize;
+    let message = bytes.get(..length)?;
+    let kind = u16::from_ne_bytes(*message.get(4..)?.first_chunk()?);
+    if kind == ERROR {
+        return Some(Said::Answer(-i32::from_ne_bytes(*message.get(16..)?.first_chunk()?)));
+    }
+    if kind != SUBSYSTEM | PACKET {
+        return None;
+    }
+    let (mut head, mut payload, mut whole) = (None, &[][..], None);
+    let mut rest = message.get(HEADERS..)?;
+    while let Some((&[a, b, c, d], behind)) = rest.split_first_chunk() {
+        // The two upper bits of a kind are flags.
+        let (length, kind) = (u16::from_ne_bytes([a, b]), u16::from_ne_bytes([c, d]) & 0x3fff);
+        let value = behind.get(..usize::from(length).checked_sub(4)?)?;
+        match kind {
+            about::PACKET => head = value.first_chunk::<6>(),
+            about::PAYLOAD => payload = value,
+            about::WHOLE_LENGTH => whole = Some(u32::from_be_bytes(*value.first_chunk()?)),
+            _ => {}
+        }
+        rest = rest.get(usize::from(length).next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    let &[a, b, c, d, e, f] = head?;
+    let id = u32::from_be_bytes([a, b, c, d]);
+    match whole {
+        Some(whole) if whole as usize > payload.len() => Some(Said::Cut { id }),
+        _ => Some(Said::Packet { id, protocol: [e, f], payload }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn packet(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+        let message = Message::new(PACKET, 0, 5);
+        attributes.iter().fold(message, |message, &(kind, value)| message.with(kind, &[value])).done()
+    }
+
+    #[test]
+    fn a_packet_is_read() {
+        let payload = [7; 21];
+        let head = [0, 0, 1, 2, 0x86, 0xdd, 3];
+        let said = packet(&[(3, &[0; 4]), (about::PACKET, &head), (about::PAYLOAD | 0x8000, &payload)]);
+        assert_eq!(read(&said), Said::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload });
+        let long = packet(&[
+            (about::PACKET, &head),
+            (about::PAYLOAD, &payload),
+            (about::WHOLE_LENGTH, &22_u32.to_be_bytes()),
+        ]);
+        assert_eq!(read(&long), Said::Cut { id: 258 });
+        assert_eq!(read(&packet(&[(about::PAYLOAD, &payload)])), Said::Nothing);
+        let mut answer = vec![36, 0, 0, 0, 2, 0];
+        answer.resize(16, 0);
+        answer.extend((-1_i32).to_ne_bytes());
+        answer.resize(36, 0);
+        assert_eq!(read(&answer), Said::Answer(1));
+    }
+
+    proptest! {
+        /// Whatever is said, nothing panics, and no byte comes from elsewhere.
+        #[test]
+        fn anything_may_be_said(
+            bytes in prop::collection::vec(any::<u8>(), 0..100), kind in 0..4_u16,
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        ) {
+            let mut message = packet(&[(about::PACKET, &[1; 7]), (kind * 5, &bytes), (about::PAYLOAD, &bytes)]);
+            for (at, value) in changes {
+                let at = at.index(message.len());
+                message[at] = value;
+            }
+            let all = message.as_ptr_range();
+            for said in [read(&message), read(&bytes)] {
+                if let Said::Packet { payload, .. } = said && !payload.is_empty() {
+                    let within = payload.as_ptr_range();
+                    prop_assert!(bytes.as_ptr_range().contains(&within.start) || all.contains(&within.start));
+                }
+            }
+        }
+    }
+}
