@@ -179,6 +179,7 @@ impl Port for TapPort {
 mod tests {
     use super::*;
     use falaj_engine::account::Account;
+    use proptest::prelude::*;
     use std::os::unix::net::UnixDatagram;
 
     const MTU: u32 = 1500;
@@ -233,6 +234,54 @@ mod tests {
             assert_eq!((right & 0xffff) + (right >> 16) == 0xffff, draw == 0);
             let turned: u32 = unit[12..].iter().zip(&whole[12..]).map(|(a, b)| (a ^ b).count_ones()).sum();
             assert!(turned >= 1);
+        }
+    }
+
+    /// All that is done to a unit behind a virtio-net header, whatever its bytes are.
+    fn handled(bytes: &[u8], draw: u64) {
+        let mut bytes = bytes.to_vec();
+        let what = received(&bytes);
+        assert!(what.length == bytes.len() && what.packets() >= 1 && what.last <= what.bytes);
+        key(&bytes);
+        if let Some(train) = what.train {
+            let (last, mut cut) = (train.packets() - 1, Vec::new());
+            for packets in [0..1, last..last + 1, 0..last + 1] {
+                train.cut(&bytes, packets.clone(), &mut cut);
+                assert_eq!(received(&cut).packets() as usize, packets.len());
+            }
+        }
+        mark(&mut bytes);
+        turn(&mut bytes, &Corrupt { handle: 0, draw });
+        assert_eq!(bytes.len(), what.length);
+    }
+
+    proptest! {
+        /// A TCP unit over IPv4 or IPv6 behind tags, bytes of its headers changed, its end cut off.
+        #[test]
+        fn whatever_comes_is_handled(
+            six: bool, tags in 0..4_usize, payload in 0..400_usize, end in 0..600_usize, draw: u64,
+            changes in prop::collection::vec((0..120_usize, any::<u8>()), 0..8),
+        ) {
+            let at = ETHERNET + TAG * tags + if six { 40 } else { 20 };
+            let mut unit = vec![1, if six { 4 } else { 1 }, 0, 0, 100, 0, at as u8, 0, 16, 0, 0, 0];
+            unit.extend([2; 12]);
+            (0..tags).for_each(|_| unit.extend([0x81, 0x00, 0, 5]));
+            unit.extend(if six { [0x86, 0xdd, 0x60] } else { [0x08, 0x00, 0x45] });
+            unit.resize(Tap::VNET_HEADER + at + 12, 0);
+            unit.push(0x50);
+            unit.resize(unit.len() + 7 + payload, 3);
+            for (at, value) in changes {
+                if let Some(byte) = unit.get_mut(at) {
+                    *byte = value;
+                }
+            }
+            unit.truncate(end.max(10));
+            handled(&unit, draw);
+        }
+
+        #[test]
+        fn whatever_bytes_are_handled(bytes in prop::collection::vec(any::<u8>(), 0..200), draw: u64) {
+            handled(&bytes, draw);
         }
     }
 

@@ -106,7 +106,8 @@ impl Guest {
         let file = File::from(name);
         file.set_len(MEMORY as u64).expect("so much");
         let offset = FileOffset::new(file.try_clone().expect("a descriptor"), 0);
-        let memory = GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))]).expect("it maps");
+        let memory =
+            GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))]).expect("it maps");
         let event = || EventFd::new(EFD_NONBLOCK).expect("a descriptor");
         let (kicks, calls) = ([event(), event()], [event(), event()]);
         frontend.set_owner().expect("it takes us");
@@ -297,7 +298,8 @@ fn a_long_unit_goes_over_several_buffers() {
     assert_eq!(guest.used(TO_GUEST), 3);
     let lengths: Vec<u32> = (0..3).map(|n| guest.used_length(TO_GUEST, n)).collect();
     assert_eq!(lengths, [1500, 1500, unit.len() as u32 - 3000]);
-    let got = [guest.bytes(0x80000, 1500), guest.bytes(0x81000, 1500), guest.bytes(0x82000, unit.len() - 3000)].concat();
+    let got =
+        [guest.bytes(0x80000, 1500), guest.bytes(0x81000, 1500), guest.bytes(0x82000, unit.len() - 3000)].concat();
     assert_eq!((got[10..12].to_vec(), &got[..10], &got[12..]), (vec![3, 0], &unit[..10], &unit[12..]));
 }
 
@@ -396,7 +398,8 @@ fn a_monitor_that_talks_nonsense_is_left() {
 /// Rings that bytes have written: descriptors that lie outside, follow each other in a circle, stand in tables; indices
 /// that say too much. Units are read and handed over meanwhile; in the end a right one passes.
 fn rings(bytes: &[u8]) {
-    let features = LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF | u64::from(b & 2) * (EVENT_IDX / 2));
+    let features =
+        LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF | u64::from(b & 2) * (EVENT_IDX / 2));
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, features);
     card.becomes(State::Up);

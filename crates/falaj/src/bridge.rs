@@ -142,13 +142,16 @@ impl<'a> End<'a> {
 
 fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
     Interface::queue(number, fail_open).with_context(|| {
-        format!("cannot take queue {number} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has")
+        format!(
+            "cannot take queue {number} of the firewall; that takes CAP_NET_ADMIN, and a queue that nobody else has"
+        )
     })
 }
 
 #[cfg(feature = "vhost-user")]
 fn listen(path: &std::path::Path) -> Result<(Interface, Monitor)> {
-    Interface::vhost_user(path).context("cannot listen there; take a name that is free, in a directory that you may write to")
+    Interface::vhost_user(path)
+        .context("cannot listen there; take a name that is free, in a directory that you may write to")
 }
 
 #[cfg(not(feature = "vhost-user"))]
@@ -169,7 +172,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let queues = ends.iter().filter(|name| matches!(name, EndName::Queue(_))).count();
     if queues == 1 {
-        bail!("packets of a queue go on by their own way and reach no other end: give two queues, one for each direction");
+        bail!(
+            "packets of a queue go on by their own way and reach no other end: give two queues, one for each direction"
+        );
     }
     if args.fail_open && queues == 0 {
         bail!("--fail-open is for queues of the firewall: nfqueue:N");

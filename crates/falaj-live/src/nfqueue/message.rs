@@ -166,11 +166,8 @@ mod tests {
         let head = [0, 0, 1, 2, 0x86, 0xdd, 3];
         let said = packet(&[(3, &[0; 4]), (about::PACKET, &head), (about::PAYLOAD | 0x8000, &payload)]);
         assert_eq!(read(&said), Said::Packet { id: 258, protocol: [0x86, 0xdd], payload: &payload });
-        let long = packet(&[
-            (about::PACKET, &head),
-            (about::PAYLOAD, &payload),
-            (about::WHOLE_LENGTH, &22_u32.to_be_bytes()),
-        ]);
+        let long =
+            packet(&[(about::PACKET, &head), (about::PAYLOAD, &payload), (about::WHOLE_LENGTH, &22_u32.to_be_bytes())]);
         assert_eq!(read(&long), Said::Cut { id: 258 });
         assert_eq!(read(&packet(&[(about::PAYLOAD, &payload)])), Said::Nothing);
         let mut answer = vec![36, 0, 0, 0, 2, 0];

@@ -18,7 +18,8 @@ use falaj_engine::Corrupt;
 use falaj_engine::key::Key;
 use nix::errno::Errno;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket, sockopt,
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
+    sockopt,
 };
 
 use self::message::{Said, Verdict};
@@ -64,8 +65,7 @@ impl Queue {
         if setsockopt(&socket, sockopt::RcvBufForce, &ROOM).is_err() {
             let _ = setsockopt(&socket, sockopt::RcvBuf, &ROOM);
         }
-        let queue =
-            Queue { socket, number, fail_open, held: RefCell::new(BTreeSet::new()), lost: Cell::new(0) };
+        let queue = Queue { socket, number, fail_open, held: RefCell::new(BTreeSet::new()), lost: Cell::new(0) };
         queue.say(&message::bind(number, PACKETS, fail_open))?;
         // The kernel answers before it returns.
         let mut answer = [0; 4096];
@@ -101,7 +101,8 @@ impl Queue {
 
     /// What becomes of a packet that has no verdict yet; says whether it had none.
     fn judge(&self, unit: &[u8], verdict: Verdict) -> Result<bool, Errno> {
-        let (Some(number), Some(packet)) = (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..)) else {
+        let (Some(number), Some(packet)) = (unit.get(NUMBER..).and_then(<[u8]>::first_chunk), unit.get(PACKET..))
+        else {
             return Ok(false);
         };
         let id = u32::from_ne_bytes(*number);

@@ -99,10 +99,8 @@ impl Shared {
     /// Waits for a monitor; `None` when all is over.
     fn accept(&self, listener: &UnixListener) -> Option<UnixStream> {
         loop {
-            let mut fds = [
-                PollFd::new(listener.as_fd(), PollFlags::POLLIN),
-                PollFd::new(self.over.as_fd(), PollFlags::POLLIN),
-            ];
+            let mut fds =
+                [PollFd::new(listener.as_fd(), PollFlags::POLLIN), PollFd::new(self.over.as_fd(), PollFlags::POLLIN)];
             let waited = poll(&mut fds, PollTimeout::NONE);
             if fds[1].any() == Some(true) {
                 return None;

@@ -196,9 +196,7 @@ impl Ring {
             // The ring itself is not where it was any more.
             self.queue.set_ready(false);
         }
-        if done?
-            && let Some(call) = &mut self.call
-        {
+        if done? && let Some(call) = &mut self.call {
             // A counter that is full says it as well.
             let _ = call.write(&1_u64.to_ne_bytes());
         }

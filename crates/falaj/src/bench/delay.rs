@@ -93,7 +93,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let links = DELAYS.into_iter().flat_map(|delay| {
         [Timer::Spin, Timer::Hybrid, Timer::Sleep].into_iter().map(move |timer| Path::Link(delay, timer))
     });
-    let mut series: Vec<(Path, Vec<Turn>)> = std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
+    let mut series: Vec<(Path, Vec<Turn>)> =
+        std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "probing");
     for _ in 0..args.repeat {
         for (path, turns) in &mut series {
