@@ -399,7 +399,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
 /// that say too much. Units are read and handed over meanwhile; in the end a right one passes.
 fn rings(bytes: &[u8]) {
     let features =
-        LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF | u64::from(b & 2) * (EVENT_IDX / 2));
+        LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF + u64::from(b & 2) * (EVENT_IDX / 2));
     let mut card = Card::new();
     let mut guest = Guest::start(&card.path, features);
     card.becomes(State::Up);

@@ -191,6 +191,7 @@ fn count(stats: &str, flow: &str, column: usize) -> u64 {
 }
 const OFFERED: usize = 0;
 const DROPPED: usize = 2;
+const LOST: usize = 3;
 
 fn pass_between(a: &mut Host, b: &mut Host, address: &str) {
     b.does(&format!("serve {address}"));
@@ -560,7 +561,7 @@ fn queues() {
     assert_eq!(passes(&down, &up, 100), None);
     assert_eq!(held(), 0);
     let stats = bridge.end();
-    assert_eq!(count(&stats, "up all", DROPPED), 1, "{stats}");
+    assert_eq!(count(&stats, "up all", LOST), 1, "{stats}");
 
     // What is held at the end is dropped, or goes on.
     for open in [false, true] {
