@@ -101,7 +101,11 @@ fn parts(ring: usize) -> [u64; 3] {
 impl Guest {
     /// Not yet running.
     fn connect(path: &Path, features: u64) -> Guest {
-        let frontend = Frontend::connect(path, 2).expect("somebody listens");
+        let mut stream = UnixStream::connect(path).expect("somebody listens");
+        // As QEMU does: a ring is enabled before there are features.
+        let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
+        stream.write_all(&enable).expect("it is read");
+        let frontend = Frontend::from_stream(stream, 2);
         let name = nix::sys::memfd::memfd_create("guest", nix::sys::memfd::MFdFlags::empty()).expect("memory");
         let file = File::from(name);
         file.set_len(MEMORY as u64).expect("so much");

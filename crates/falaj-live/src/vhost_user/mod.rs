@@ -131,7 +131,8 @@ impl Shared {
             self.tell();
             let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&self.device));
             let mut state = State::Down;
-            while handler.handle_request().is_ok() {
+            // QEMU enables rings before it has agreed on what that takes, and says so again later.
+            while matches!(handler.handle_request(), Ok(()) | Err(vhost::vhost_user::Error::InactiveFeature(_))) {
                 let now = lock(&self.device).state();
                 if std::mem::replace(&mut state, now) != now {
                     self.tell();
