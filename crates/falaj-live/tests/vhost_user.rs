@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use vhost::vhost_user::{Frontend, VhostUserFrontend};
+use vhost::vhost_user::Frontend;
 use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
 use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
 use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
@@ -102,7 +102,7 @@ impl Guest {
     /// Not yet running.
     fn connect(path: &Path, features: u64) -> Guest {
         let mut stream = UnixStream::connect(path).expect("somebody listens");
-        // As QEMU does: a ring is enabled before there are features.
+        // As QEMU does: rings are enabled before there are features, and not again.
         let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
         stream.write_all(&enable).expect("it is read");
         let frontend = Frontend::from_stream(stream, 2);
@@ -157,7 +157,6 @@ impl Guest {
             frontend.set_vring_addr(ring, &about).expect("within the memory");
             frontend.set_vring_call(ring, &self.calls[ring]).expect("a descriptor");
             frontend.set_vring_kick(ring, &self.kicks[ring]).expect("a descriptor");
-            frontend.set_vring_enable(ring, true).expect("it was agreed");
         }
     }
 

@@ -112,6 +112,11 @@ impl Device {
         *self = Device::new(Arc::clone(&self.kicks));
     }
 
+    /// All rings may run, once they are told to begin.
+    pub(super) fn enable(&mut self) {
+        self.rings.iter_mut().for_each(|ring| ring.enabled = true);
+    }
+
     /// As an interface is up, down or gone.
     pub(super) fn state(&self) -> State {
         match self.connected {
@@ -269,7 +274,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         self.features = features;
         if !self.has(VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits()) {
             // Nobody will enable them.
-            self.rings.iter_mut().for_each(|ring| ring.enabled = true);
+            self.enable();
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SigSet, SigmaskHow};
-use vhost::vhost_user::BackendReqHandler;
+use vhost::vhost_user::{BackendReqHandler, Error};
 
 use self::device::Device;
 use crate::packet::{Monitor, State};
@@ -131,8 +131,13 @@ impl Shared {
             self.tell();
             let mut handler = BackendReqHandler::from_stream(stream, Arc::clone(&self.device));
             let mut state = State::Down;
-            // QEMU enables rings before it has agreed on what that takes, and says so again later.
-            while matches!(handler.handle_request(), Ok(()) | Err(vhost::vhost_user::Error::InactiveFeature(_))) {
+            loop {
+                match handler.handle_request() {
+                    Ok(()) => {}
+                    // QEMU enables rings before it has agreed on what that takes, and does not say so again.
+                    Err(Error::InactiveFeature(_)) => lock(&self.device).enable(),
+                    Err(_) => break,
+                }
                 let now = lock(&self.device).state();
                 if std::mem::replace(&mut state, now) != now {
                     self.tell();
