@@ -23,7 +23,7 @@ use nix::sys::socket::{
 };
 
 use self::message::{Said, Verdict};
-use crate::port::{self, Port, Received, mark};
+use crate::port::{self, Port, Received, mark, turn};
 use crate::tap::Tap;
 
 /// Packets that the kernel holds at most, waiting ones and those that are on their way through the link.
@@ -140,6 +140,13 @@ impl QueuePort {
     }
 }
 
+/// The kernel's own bytes are not what goes on.
+fn note_change(unit: &mut [u8]) {
+    if let Some(changed) = unit.get_mut(CHANGED) {
+        *changed = 1;
+    }
+}
+
 impl Port for QueuePort {
     fn name(&self) -> String {
         format!("The queue {} of the firewall", self.queue.number)
@@ -193,17 +200,14 @@ impl Port for QueuePort {
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        if let Some((head, packet)) = unit.split_at_mut_checked(PACKET) {
-            head[CHANGED] = 1;
-            corrupt.turn(packet);
-        }
+        // As at a wire: a bit of the Ethernet header is none of the packet.
+        turn(unit, corrupt);
+        note_change(unit);
     }
 
     fn mark(&self, unit: &mut [u8]) {
         mark(unit);
-        if let Some(changed) = unit.get_mut(CHANGED) {
-            *changed = 1;
-        }
+        note_change(unit);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
