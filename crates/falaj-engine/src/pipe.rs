@@ -526,13 +526,14 @@ pub(crate) fn plain(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
         type Output = Result<Box<dyn Pipe>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
             let Builder(id, spec) = self;
-            if spec.setup.flows.iter().any(|f| f.inner.is_some()) {
-                return Ok(pipe(id, spec, Tree::new(&spec.setup, discipline)?));
+            let setup = spec.setup.joined(spec.kind);
+            if setup.flows.iter().any(|f| f.inner.is_some()) {
+                return Ok(pipe(id, spec, Tree::new(&setup, discipline)?));
             }
-            if policy::any(&spec.setup) {
-                return Ok(pipe(id, spec, WithPolicies::new(&spec.setup, discipline)));
+            if policy::any(&setup) {
+                return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline)));
             }
-            Ok(pipe(id, spec, Station::new(&spec.setup, discipline)))
+            Ok(pipe(id, spec, Station::new(&setup, discipline)))
         }
     }
     registry::build(spec.kind, &spec.setup, Builder(id, spec))?
@@ -888,7 +889,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
             (wire, self.book, before) = (old.wire, old.book, old.impairer);
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
-            (self.server.succeed(old.server, &self.spec.setup, queue, now), sending.map(|(_, end)| end))
+            let setup = self.spec.setup.joined(self.spec.kind);
+            (self.server.succeed(old.server, &setup, queue, now), sending.map(|(_, end)| end))
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
             (wire, self.book, before) = (its, book, impairer);

@@ -8,7 +8,8 @@ use crate::link::{Chosen, Promised, chosen, refusal, values};
 use crate::model::{Flow, Towards};
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
-use falaj_sched::params::{Inner, Setup, Values};
+use falaj_sched::classes::DEEPEST;
+use falaj_sched::params::{FlowSetup, Inner, Setup, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
@@ -18,19 +19,18 @@ use toml::de::{DeTable, DeValue};
 pub(crate) type Parts<'a> = Option<(Chosen<'a>, Values, Vec<FlowRead<'a>>)>;
 
 impl FlowRead<'_> {
-    /// The flow, or its parts if it has some: what packets belong to.
+    /// The flow, or its leaves if it has parts: what packets belong to.
     pub(crate) fn leaves(self) -> Vec<Flow> {
         let Some((_, _, parts)) = self.parts else { return vec![self.flow] };
-        let within = |part: FlowRead<'_>| {
+        let within = |leaf: Flow| {
             let both = |rule: &Match| self.flow.matches.iter().filter_map(|own| own.and(rule)).collect::<Vec<_>>();
             Flow {
-                name: part_name(&self.flow.name, &part.flow.name),
-                matches: part.flow.matches.iter().flat_map(both).collect(),
-                need: part.flow.need,
-                envelope: part.flow.envelope,
+                name: part_name(&self.flow.name, &leaf.name),
+                matches: leaf.matches.iter().flat_map(both).collect(),
+                ..leaf
             }
         };
-        parts.into_iter().map(within).collect()
+        parts.into_iter().flat_map(FlowRead::leaves).map(within).collect()
     }
 }
 
@@ -45,66 +45,141 @@ pub(crate) fn leaf_names(table: &DeTable<'_>) -> Vec<String> {
         let name: &str = name.get_ref();
         let parts = value.get_ref().get("flow").and_then(|v| v.get_ref().as_table());
         match parts {
-            Some(parts) if !parts.is_empty() => parts.keys().map(|part| part_name(name, part.get_ref())).collect(),
+            Some(parts) if !parts.is_empty() => {
+                leaf_names(parts).into_iter().map(|part| part_name(name, &part)).collect()
+            }
             _ => vec![name.to_owned()],
         }
     };
     table.iter().flat_map(names).collect()
 }
 
-/// Builds what divides flows, at the rates that they are promised; says what is
-/// wrong with it where it stands. False: something is.
+/// Is this flow of a discipline of `kind` divided by that itself, in a tree that it is handed whole?
+pub(crate) fn is_joined(kind: &str, flow: &FlowRead<'_>) -> bool {
+    let by_its_own = flow.parts.as_ref().is_some_and(|(chosen, ..)| chosen.entry.kind == kind);
+    by_its_own && registry::takes_trees(kind)
+}
+
+/// What a discipline of `kind` is built from for these flows: of those that are divided by itself with what is below
+/// them. `link` says the rest.
+pub(crate) fn joined(kind: &str, link: &Setup, flows: &[FlowRead<'_>]) -> Vec<FlowSetup> {
+    let one = |flow: &FlowRead<'_>| {
+        let mut setup = flow.setup.clone();
+        if let Some((chosen, scheduler, parts)) = flow.parts.as_ref().filter(|_| is_joined(kind, flow)) {
+            let flows = joined(kind, link, parts);
+            let below = Setup { rate: link.rate, largest: link.largest, scheduler: scheduler.clone(), flows };
+            setup.inner = Some(Box::new(Inner { kind: chosen.entry.kind, setup: below }));
+        }
+        setup
+    };
+    flows.iter().map(one).collect()
+}
+
+/// All flows that a discipline of `kind` knows of, depth first.
+pub(crate) fn classes<'r, 'a>(kind: &str, flows: &'r [FlowRead<'a>]) -> Vec<&'r FlowRead<'a>> {
+    let below = |flow: &'r FlowRead<'a>| match &flow.parts {
+        Some((_, _, parts)) if is_joined(kind, flow) => classes(kind, parts),
+        _ => Vec::new(),
+    };
+    flows.iter().flat_map(|flow| std::iter::once(flow).chain(below(flow))).collect()
+}
+
+/// For each flow what its leaves are promised, where no other discipline stands between; at least one for each.
+pub(crate) fn promised(kind: &str, rates: &[Option<Rate>], flows: &[FlowRead<'_>]) -> Vec<Vec<Option<Rate>>> {
+    fn leaves(kind: &str, rates: &mut impl Iterator<Item = Option<Rate>>, flow: &FlowRead<'_>) -> Vec<Option<Rate>> {
+        let Some((_, _, parts)) = &flow.parts else { return vec![rates.next().flatten()] };
+        if is_joined(kind, flow) {
+            return parts.iter().flat_map(|part| leaves(kind, rates, part)).collect();
+        }
+        rates.next();
+        vec![None; count(parts)]
+    }
+    fn count(flows: &[FlowRead<'_>]) -> usize {
+        flows.iter().map(|flow| flow.parts.as_ref().map_or(1, |(_, _, parts)| count(parts))).sum()
+    }
+    let mut rates = rates.iter().copied();
+    flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
+}
+
+/// Builds what divides flows otherwise than the discipline of `kind` itself, at the `rates` that they are promised; says
+/// what is wrong with it where it stands. False: something is.
 pub(crate) fn divide(
+    kind: &str,
     setup: &mut Setup,
     rates: &[Option<Rate>],
-    flows: &mut [FlowRead<'_>],
+    flows: &[FlowRead<'_>],
+    problems: &mut Vec<Problem>,
+) -> bool {
+    fill(kind, setup, &mut rates.iter().copied(), flows, problems)
+}
+
+fn fill(
+    kind: &str,
+    setup: &mut Setup,
+    rates: &mut impl Iterator<Item = Option<Rate>>,
+    flows: &[FlowRead<'_>],
     problems: &mut Vec<Problem>,
 ) -> bool {
     let mut good = true;
-    for (n, flow) in flows.iter_mut().enumerate() {
-        let Some((chosen, scheduler, parts)) = &mut flow.parts else { continue };
-        let below = Setup {
-            rate: rates.get(n).copied().flatten().filter(|r| r.0 > 0).unwrap_or(setup.rate),
-            largest: setup.largest,
-            scheduler: scheduler.clone(),
-            flows: parts.iter().map(|p| p.setup.clone()).collect(),
+    let link = Setup { flows: Vec::new(), scheduler: Values::default(), ..*setup };
+    for (own, flow) in setup.flows.iter_mut().zip(flows) {
+        let Some((chosen, scheduler, parts)) = &flow.parts else {
+            rates.next();
+            continue;
         };
-        if let Err(refused) = registry::build(
-            chosen.entry.kind,
-            &below,
-            Promised { flows: (0..parts.len() as u32).map(FlowId).collect() },
-        ) {
-            problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, parts)));
-            good = false;
+        good &= takes_all(flow, parts, problems);
+        if let Some(inner) = &mut own.inner {
+            good &= fill(kind, &mut inner.setup, rates, parts, problems);
+            continue;
         }
-        for part in parts.iter() {
-            let contradict = |own: &Match| part.flow.matches.iter().all(|rule| own.and(rule).is_none());
-            if flow.flow.matches.iter().all(contradict) {
-                let at = part.fields.field("match").map_or(part.fields.at.clone(), |f| f.at.clone());
-                problems.push(
-                    Problem::error(at, format!("no packet reaches {}", part.fields.what))
-                        .help(format!("what it matches is nothing that {} matches", flow.fields.what)),
-                );
+        let inner = chosen.entry.kind;
+        let rate = rates.next().flatten().filter(|r| r.0 > 0).unwrap_or(link.rate);
+        let link = Setup { rate, ..link.clone() };
+        let mut below = Setup { flows: joined(inner, &link, parts), scheduler: scheduler.clone(), ..link };
+        let slots = below.joined(inner).flows.len() as u32;
+        match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
+            Ok(rates) => good &= divide(inner, &mut below, &rates, parts, problems),
+            Err(refused) => {
+                let classes = classes(inner, parts);
+                problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)));
                 good = false;
             }
         }
-        if let Some(last) = parts.last().filter(|last| !last.flow.matches.iter().any(Match::is_any)) {
+        own.inner = Some(Box::new(Inner { kind: inner, setup: below }));
+    }
+    good
+}
+
+/// Does each part get packets, and each packet of the flow a part?
+fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Problem>) -> bool {
+    let mut good = true;
+    for part in parts {
+        let contradict = |own: &Match| part.flow.matches.iter().all(|rule| own.and(rule).is_none());
+        if flow.flow.matches.iter().all(contradict) {
+            let at = part.fields.field("match").map_or(part.fields.at.clone(), |f| f.at.clone());
             problems.push(
-                Problem::error(
-                    last.fields.at.clone(),
-                    format!("the parts of {} do not take all of it", flow.fields.what),
-                )
-                .help("end them with one that has `match = \"any\"`"),
+                Problem::error(at, format!("no packet reaches {}", part.fields.what))
+                    .help(format!("what it matches is nothing that {} matches", flow.fields.what)),
             );
             good = false;
         }
-        setup.flows[n].inner = Some(Box::new(Inner { kind: chosen.entry.kind, setup: below }));
+    }
+    if let Some(last) = parts.last().filter(|last| !last.flow.matches.iter().any(Match::is_any)) {
+        problems.push(
+            Problem::error(last.fields.at.clone(), format!("the parts of {} do not take all of it", flow.fields.what))
+                .help("end them with one that has `match = \"any\"`"),
+        );
+        good = false;
     }
     good
 }
 
 /// The parts of a flow and what divides it among them; an error was said.
-pub(crate) fn parts<'a>(fields: &Fields<'a>, towards: Towards, problems: &mut Vec<Problem>) -> Result<Parts<'a>, ()> {
+pub(crate) fn parts<'a>(
+    fields: &Fields<'a>,
+    (towards, level): (Towards, usize),
+    problems: &mut Vec<Problem>,
+) -> Result<Parts<'a>, ()> {
     let table = match flow_table(&[fields]) {
         FlowTable::Given(table) => table,
         FlowTable::Wrong => return Err(()),
@@ -120,6 +195,14 @@ pub(crate) fn parts<'a>(fields: &Fields<'a>, towards: Towards, problems: &mut Ve
             return Err(());
         }
     };
+    if level == DEEPEST {
+        let what = format!("{} is divided {DEEPEST} levels below the link", fields.what);
+        problems.push(
+            Problem::error(fields.at.clone(), what)
+                .help(format!("at most {DEEPEST} levels of flows; leave some out that divide nothing")),
+        );
+        return Err(());
+    }
     // Each says something of packets in a queue, and would be of none.
     let of_a_queue = [
         ("each", "no mask"),
@@ -148,6 +231,6 @@ pub(crate) fn parts<'a>(fields: &Fields<'a>, towards: Towards, problems: &mut Ve
     let own = chosen.fields.as_ref();
     let scheduler =
         values(&own.into_iter().collect::<Vec<_>>(), chosen.entry.scheduler.iter().map(Key::from), problems);
-    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], towards, problems);
+    let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }

@@ -46,13 +46,13 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) parts: Parts<'a>,
 }
 
-/// The flows of a direction or the parts of a flow, if all of them are whole.
+/// The flows of a direction or the parts of a flow, at this level below the link, if all of them are whole.
 pub(crate) fn read_flows<'a>(
     table: &'a DeTable<'a>,
     keys: &'static [Key],
     entry: Option<&'static Entry>,
     elsewhere: &[Key],
-    towards: Towards,
+    (towards, level): (Towards, usize),
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<FlowRead<'a>>> {
     let own: Vec<Key> = entry.map_or(&[][..], |e| e.flow).iter().map(Key::from).collect();
@@ -68,7 +68,7 @@ pub(crate) fn read_flows<'a>(
         let what = format!("flow {}", quoted(name.get_ref()));
         let known: Vec<Key> = keys.iter().chain(&own).copied().collect();
         let fields = fields(table, value.span(), what, &known, elsewhere, problems);
-        match flow(name.get_ref(), keys, fields, &own, towards, problems) {
+        match flow(name.get_ref(), keys, fields, &own, (towards, level), problems) {
             Some(flow) => flows.push(flow),
             None => whole = false,
         }
@@ -81,7 +81,7 @@ fn flow<'a>(
     keys: &'static [Key],
     fields: Fields<'a>,
     own: &[Key],
-    towards: Towards,
+    (towards, level): (Towards, usize),
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let mut matches = None;
@@ -107,7 +107,7 @@ fn flow<'a>(
     let values = values(&[&fields], own.iter().copied(), problems);
     let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
     let each = masks::each(&[&fields], keys, towards, problems);
-    let parts = match divided::parts(&fields, towards, problems) {
+    let parts = match divided::parts(&fields, (towards, level), problems) {
         Ok(parts) => parts,
         Err(()) => return None,
     };

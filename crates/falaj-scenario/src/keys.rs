@@ -76,6 +76,8 @@ pub enum Holds {
     /// A table of tables, by names that people choose. Their keys are these,
     /// and for flows also what the discipline accepts.
     Named(&'static [Key]),
+    /// The same with the keys of [`PART`], which has such tables in its turn.
+    Parts,
 }
 
 /// What happens without a key.
@@ -138,7 +140,7 @@ pub const TABLES: &[Table] = &[
     Table {
         word: "part",
         header: "[link.NAME.flow.FLOW.flow.PART]",
-        doc: "a flow within a flow, known as `FLOW/PART`; the flow's discipline has keys of its own",
+        doc: "a flow within a flow, known as `FLOW/PART`, to be divided again; the flow's discipline has keys of its own",
         keys: PART,
     },
     Table {
@@ -685,30 +687,23 @@ const SENDS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
-pub const FLOW: &[Key] = &[
-    RULES,
-    QUEUE,
-    NEEDED,
-    SENDS,
-    EACH_FLOW,
-    MOST,
-    EXPIRE,
-    key(
-        "scheduler",
-        Holds::Scheduler,
-        Otherwise("`fifo` if the flow has flows, else none"),
-        "the discipline that divides the flow's share among flows of its own",
-    ),
-    key(
-        "flow",
-        Holds::Named(PART),
-        Otherwise("the flow is one queue"),
-        "its own flows, each `[link.NAME.flow.FLOW.flow.PART]`; the last one takes what is left, `match = \"any\"`",
-    ),
-];
+pub const FLOW: &[Key] = &[RULES, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
+
+const DIVIDED_BY: Key = key(
+    "scheduler",
+    Holds::Scheduler,
+    Otherwise("`fifo` if the flow has flows, else none"),
+    "the discipline that divides the flow's share among flows of its own",
+);
+const PARTS: Key = key(
+    "flow",
+    Holds::Parts,
+    Otherwise("the flow is one queue"),
+    "its own flows, each `[link.NAME.flow.FLOW.flow.PART]`, up to eight levels; the last one takes what is left, `match = \"any\"`",
+);
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
-pub const PART: &[Key] = &[RULES, QUEUE, NEEDED, SENDS];
+pub const PART: &[Key] = &[RULES, QUEUE, NEEDED, SENDS, DIVIDED_BY, PARTS];
 
 /// `need = { … }` of a flow.
 pub const NEED: &[Key] = &[

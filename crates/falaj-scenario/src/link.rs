@@ -37,7 +37,7 @@ pub(crate) struct Known {
     pub(crate) link: Option<Link>,
     /// The flows' names up and down; `None`: not known.
     pub(crate) flows: [Option<Vec<String>>; 2],
-    /// What the flows up and down are promised, as far as it is known.
+    /// What the leaves up and down are promised, as far as it is known.
     pub(crate) promised: [Vec<Option<Rate>>; 2],
     /// `account` is written up and down: whoever wrote it knows what counts.
     pub(crate) account: [bool; 2],
@@ -185,7 +185,7 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
     Some(Chosen { entry, fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)) })
 }
 
-/// A direction, the names of its flows, and what they are promised.
+/// A direction, the names of its leaves, and what they are promised.
 type Side = (Option<Direction>, Option<Vec<String>>, Vec<Option<Rate>>);
 
 #[allow(clippy::too_many_arguments)]
@@ -236,7 +236,7 @@ fn direction(
         FlowTable::Wrong => (None, None),
         FlowTable::Absent => (Some(Vec::new()), Some(vec![ALL.to_owned()])),
         FlowTable::Given(table) => (
-            read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, towards, problems),
+            read_flows(table, keys::FLOW, chosen.map(|c| c.entry), elsewhere, (towards, 1), problems),
             Some(divided::leaf_names(table)),
         ),
     };
@@ -288,33 +288,45 @@ fn direction(
         rate,
         largest: framing.map_or(account.largest(mtu), |framing| framing.of(framing.largest)),
         scheduler,
-        flows: flows.iter().map(|f| f.setup.clone()).collect(),
+        flows: Vec::new(),
     };
+    let kind = chosen.entry.kind;
+    let mut setup = Setup { flows: divided::joined(kind, &setup, &flows), ..setup };
     let masks = Masks { link: each, flows: flows.iter().map(|f| f.each).collect() };
-    let firsts = masks.firsts(flows.len());
-    let rates = match registry::build(chosen.entry.kind, &masks.expanded(&setup), Promised { flows: firsts }) {
+    let classes = divided::classes(kind, &flows);
+    let slots: Vec<&FlowRead<'_>> = classes.iter().copied().filter(|f| !divided::is_joined(kind, f)).collect();
+    // Where flows have masks none is divided.
+    if slots.len() < classes.len()
+        && let Some(refused) = masks.impossible(kind, &setup)
+    {
+        problems.push(refusal(refused, tables, chosen, &flows.iter().collect::<Vec<_>>()));
+        return (None, names, Vec::new());
+    }
+    let firsts = masks.firsts(slots.len());
+    let rates = match registry::build(kind, &masks.expanded(&setup), Promised { flows: firsts }) {
         Ok(rates) => rates,
         Err(refused) => {
-            let refused = masks.refused(refused, &setup);
-            problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
+            let masked = masks.flows.iter().any(Option::is_some);
+            let refused = if masked { masks.refused(refused, &setup) } else { refused };
+            problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &classes)));
             return (None, names, Vec::new());
         }
     };
-    let mut setup = setup;
-    if !divided::divide(&mut setup, &rates, &mut flows, problems) {
+    if !divided::divide(kind, &mut setup, &rates, &flows, problems) {
         return (None, names, Vec::new());
     }
-    if let Some(refused) = masks.impossible(chosen.entry.kind, &setup) {
-        problems.push(refusal(refused, tables, chosen, &flows));
+    if let Some(refused) = masks.impossible(kind, &setup) {
+        problems.push(refusal(refused, tables, chosen, &classes));
         return (None, names, Vec::new());
     }
-    // Where flows have masks none is divided.
     if flows.iter().any(|f| f.parts.is_some())
-        && let Err(refused) = tree::promises(chosen.entry.kind, &setup)
+        && let Err(refused) = tree::promises(kind, &setup)
     {
-        problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &flows)));
+        problems.extend(refused.into_iter().map(|r| refusal(r, tables, chosen, &slots)));
         return (None, names, Vec::new());
     }
+    let promised = divided::promised(kind, &rates, &flows);
+    let rates: Vec<Option<Rate>> = promised.iter().map(|of| of[0]).collect();
     let place = |field: Option<&Field<'_>>, header: &Range<usize>| match field {
         Some(field) => (field.at.clone(), false),
         None => (header.clone(), true),
@@ -362,7 +374,7 @@ fn direction(
         problems.push(refusal(refused, tables, chosen, &[]));
         return (None, names, Vec::new());
     }
-    (Some(direction), names, rates)
+    (Some(direction), names, promised.concat())
 }
 
 /// Reads the parameters of a discipline.
@@ -388,9 +400,9 @@ pub(crate) fn refusal(
     refused: Refused,
     tables: &[&Fields<'_>],
     chosen: &Chosen<'_>,
-    flows: &[FlowRead<'_>],
+    flows: &[&FlowRead<'_>],
 ) -> Problem {
-    let flow = refused.flow.and_then(|n| flows.get(n));
+    let flow = refused.flow.and_then(|n| flows.get(n).copied());
     let field = match flow {
         Some(flow) => flow.fields.field(refused.param),
         None => {

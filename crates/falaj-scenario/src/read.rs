@@ -293,7 +293,9 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
         }
         (Holds::Mask, DeValue::String(text)) => return mask(key, text, &at, problems).map(Datum::Mask),
         (Holds::Rules, DeValue::Array(array)) => return rules(key, array, &at, problems).map(Datum::Rules),
-        (Holds::Scheduler | Holds::Table(_) | Holds::Named(_), DeValue::Table(table)) => Ok(Datum::Table(table)),
+        (Holds::Scheduler | Holds::Table(_) | Holds::Named(_) | Holds::Parts, DeValue::Table(table)) => {
+            Ok(Datum::Table(table))
+        }
         (Holds::Tables(_), DeValue::Table(table)) => Ok(Datum::Tables(vec![(table, at.clone())])),
         (Holds::Tables(_), DeValue::Array(array)) => return tables(key, array, &at, problems).map(Datum::Tables),
         (Holds::Scheduler, DeValue::String(text)) => Err(Unreadable::new(
@@ -478,6 +480,7 @@ fn advice(key: &Key) -> String {
             let names = nearest::list(keys.iter().map(|k| k.name));
             return format!("write a table of {names}, as in `{}`, or a list of such tables", reference::inline(keys));
         }
+        Holds::Parts => ("a table for each, with a name", "[link.LINK.flow.FLOW.flow.PART]"),
         Holds::Named(_) if key.name == "flow" => ("a table for each, with a name", "[link.LINK.flow.NAME]"),
         Holds::Named(_) => return format!("write a table for each, with a name, as in `[{}.NAME]`", key.name),
     };

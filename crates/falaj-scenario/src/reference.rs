@@ -231,6 +231,7 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Tables(keys) => {
             format!("a table of {}, or a list of such tables", nearest::list(keys.iter().map(|k| k.name)))
         }
+        Holds::Parts => value(Holds::Named(crate::keys::PART)),
         Holds::Named(keys) => {
             format!("tables with names, each of {}", nearest::list(keys.iter().map(|k| k.name)))
         }
@@ -281,7 +282,7 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::FlowName => "voice",
         Holds::Scheduler => return "{ kind = \"drr\" }".into(),
         Holds::Table(keys) | Holds::Tables(keys) | Holds::Brief(keys) => return inline(keys),
-        Holds::Named(_) => return String::new(),
+        Holds::Named(_) | Holds::Parts => return String::new(),
     };
     format!("\"{text}\"")
 }
@@ -304,7 +305,10 @@ fn example(topic: &Topic) -> String {
         ("", _, _) => format!("[{}.uplink]\nrate = \"100mbit\"", key.name),
         ("link", Holds::Table(_), _) => format!("[link.uplink.{}]\nrate = \"10mbit\"", key.name),
         ("link", Holds::Named(_), _) => "[link.uplink.flow.voice]\nmatch = \"udp dport 5004\"".into(),
-        ("flow", Holds::Named(_), _) => "[link.uplink.flow.voice.flow.calls]\nmatch = \"udp dport 5004\"".into(),
+        ("flow", Holds::Parts, _) => "[link.uplink.flow.voice.flow.calls]\nmatch = \"udp dport 5004\"".into(),
+        ("part", Holds::Parts, _) => {
+            "[link.uplink.flow.voice.flow.calls.flow.home]\nmatch = \"src 10.1.0.0/16\"".into()
+        }
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),

@@ -21,9 +21,7 @@ pub fn schema() -> Value {
             let own: Vec<Key> = keys.iter().copied().chain(entry.flow.iter().map(Key::from)).collect();
             let mut flow = table(&own);
             flow["description"] = json!(format!("a flow of `{}`", entry.kind));
-            if word == "flow" {
-                by_discipline(&mut flow, "part", None);
-            }
+            by_discipline(&mut flow, "part", None);
             defs.insert(flow_of(word, entry.kind), flow);
         }
     }
@@ -73,7 +71,7 @@ fn property(key: &Key) -> Value {
             links
         }
         Holds::Named(keys::FLOW) => named(&json!({ "$ref": "#/$defs/flow" })),
-        Holds::Named(keys::PART) => named(&json!({ "$ref": "#/$defs/part" })),
+        Holds::Parts => named(&json!({ "$ref": "#/$defs/part" })),
         Holds::Named(keys::LOOKED_UP) => named(&json!({
             "type": "object",
             "propertyNames": { "minLength": 1 },

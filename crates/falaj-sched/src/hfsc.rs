@@ -9,17 +9,23 @@
 //! - an upper limit: until it is reached by all that the flow has sent, the link is not shared with it. Real-time goes beyond.
 //!
 //! Each piece is a part of a line, and a line is a clock that a byte advances; `sced.rs` has the arithmetic, and
-//! says where it is exact. Virtual times are clocks as well, against a time of their own: that of the last packet sent by link-sharing, at which who comes back
-//! starts. (The paper takes the middle between the least and the largest one of those present; the least is at most a packet's
-//! virtual time away from that here, and needs no second order.)
+//! says where it is exact.
 //!
-//! The classes here are the leaves; nodes between them and the link do not exist yet. A discipline above
-//! cannot be such a node: real-time looks at all leaves of a link at once.
+//! *Trees.* A class that is divided by H-FSC again has a link-sharing curve and an upper limit; real-time curves have the leaves, which are
+//! compared across the whole tree. What is not needed for them is shared from the link down: at each node the class with the least virtual
+//! time, of those below their limits with somebody to send. What a leaf sends counts for all classes above it, for whichever reason it was sent.
+//! Virtual times are clocks as well, against a time of their node's own: that of the last packet that the node shared out. There a leaf
+//! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The paper takes the middle between the
+//! least and the largest one of those present; the least is at most a packet's virtual time away from that here, and needs no second order.)
+//!
+//! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of his node; whatever changes
+//! that puts him and those above him back.
 
 use crate::bucket::begun;
+use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::promise::{Bound, NoPromise, Promise, full_queue};
 use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
@@ -59,7 +65,7 @@ pub const ENTRY: Entry = Entry {
         Param {
             name: "share",
             kind: Kind::Rate,
-            default: Some("the rate, or 1mbit without one"),
+            default: Some("the rate; of a divided flow what its parts have together; 1mbit without any"),
             doc: "second slope of the link-sharing curve; shares count in proportion",
         },
         Param {
@@ -103,17 +109,16 @@ const FAR: Instant = instant(Time(3_600_000_000_000));
 /// Hierarchical fair service curves.
 #[derive(Debug, Clone)]
 pub struct Hfsc {
+    shape: Shape,
     classes: Vec<Class>,
-    /// By eligible time: who is not yet.
+    /// By eligible time: leaves that are not yet.
     held: Heap,
-    /// By deadline: who is eligible.
+    /// By deadline: leaves that are eligible.
     eligible: Heap,
-    /// By virtual time: who may share the link.
-    sharing: Heap,
-    /// By the time of the upper limit: who has reached it.
+    /// The link, and each class that is divided.
+    nodes: Vec<Node>,
+    /// By the time of the upper limit: classes that have reached it.
     limited: Heap,
-    /// Virtual time of the last packet that was sent by sharing.
-    now: Instant,
     /// What was decided last is by sharing, not for a real-time curve.
     by_sharing: bool,
     link: Rate,
@@ -130,16 +135,33 @@ struct Class {
     promised: Option<(Rate, Span)>,
 }
 
-/// What it keeps for a class.
+/// What shares among classes.
+#[derive(Debug, Clone)]
+struct Node {
+    /// By virtual time: those that may be served.
+    sharing: Heap,
+    /// Virtual time of the last packet that was shared out.
+    now: Instant,
+    /// As the class that it is to the node above.
+    own: Shared,
+}
+
+/// What is known of a class for sharing.
 #[derive(Debug, Clone, Default)]
-pub struct HfscFlow {
+struct Shared {
     /// The clocks of each curve's two lines.
-    real_time: [Instant; 2],
     sharing: [Instant; 2],
     limit: [Instant; 2],
+    place: Place,
+}
+
+/// What it keeps for a leaf.
+#[derive(Debug, Clone, Default)]
+pub struct HfscFlow {
+    real_time: [Instant; 2],
+    shared: Shared,
     /// Where its real-time entry is.
     timed: Timed,
-    place: Place,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -158,55 +180,118 @@ enum Place {
     Limited,
 }
 
+impl Class {
+    fn limit(&self, shared: &Shared) -> Time {
+        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(shared.limit)))
+    }
+
+    fn key(&self, shared: &Shared) -> u64 {
+        (self.sharing.deadline(shared.sharing) >> KEY) as u64
+    }
+
+    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time curve.
+    #[inline]
+    fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, largest: u32, sent: Sent) {
+        if by_sharing {
+            // What a limit kept it from it does not save.
+            shared.sharing = late(shared.sharing, *now);
+            *now = (*now).max(self.sharing.deadline(shared.sharing));
+        }
+        shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+        if let Some(curve) = &self.limit {
+            // Who was kept from using its limit makes up for one packet.
+            let packet = curve.after([0; 2], largest);
+            let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
+            let clocks = [0, 1].map(|line| shared.limit[line].max(least[line]));
+            shared.limit = curve.after(clocks, sent.bytes);
+        }
+    }
+
+    /// As it was under `old`, at an instant of the clock and of its node.
+    fn inherit(&self, old: &Class, shared: &Shared, now: Instant, node: Instant) -> Shared {
+        Shared {
+            sharing: self.sharing.inherit(&old.sharing, shared.sharing, node).map(|clock| clock.min(node + FAR)),
+            limit: clocks(&old.limit, &self.limit, shared.limit, now),
+            place: Place::Nowhere,
+        }
+    }
+}
+
 fn late(clocks: [Instant; 2], least: Instant) -> [Instant; 2] {
     clocks.map(|clock| clock.max(least))
 }
 
-fn key(virtual_time: Instant) -> u64 {
-    (virtual_time >> KEY) as u64
+/// The clocks of a curve that became another; one that there was not begins now.
+fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
+    match (was, is) {
+        (Some(was), Some(is)) => is.inherit(was, clocks, now),
+        _ => [now; 2],
+    }
 }
+
+/// A curve as first slope, its time, and second slope.
+type Pieces = (Rate, Span, Rate);
 
 impl Hfsc {
     /// Validates the setup: the real-time curves together fit below the link's.
     pub fn new(setup: &Setup) -> Result<Hfsc, Refusals> {
-        finite_rate(setup, "fair service curves")?;
-        room_for_one(setup)?;
-        let mut pieces = Vec::with_capacity(setup.flows.len());
-        let mut class = |(flow, f): (usize, &FlowSetup)| {
-            let curve = |[rate, first, time]: [&'static str; 3]| curve(flow, f, [rate, first, time]);
-            let real_time = curve(["rate", "burst-rate", "burst-time"])?;
-            pieces.push(real_time.unwrap_or((Rate(0), Span::ZERO, Rate(0))));
-            let rate = real_time.map_or(Rate::from_mbit(1), |(_, _, rate)| rate);
-            let sharing = curve(["share", "share-burst", "share-time"])?.unwrap_or((rate, Span::ZERO, rate));
-            let limit = curve(["limit", "limit-burst", "limit-time"])?;
-            let new = |(first, time, rate)| Curve::new(first, time, rate);
-            Ok(Class {
-                real_time: real_time.map(new),
-                sharing: new(sharing),
-                limit: limit.map(new),
-                promised: real_time.map(|(first, time, rate)| (rate, behind(first, time, rate))),
-            })
-        };
-        let classes = setup.flows.iter().enumerate().map(&mut class).collect::<Result<Vec<_>, Refused>>()?;
+        let all = Classes::new("hfsc", "fair service curves", setup)?;
+        let leaves = all.shape.leaves();
+        let mut pieces = Vec::with_capacity(leaves);
+        let (mut curves, mut shares) = (Vec::with_capacity(all.setups.len()), Vec::new());
+        for (class, number, f) in all.iter() {
+            let real_time = curve(number, f, ["rate", "burst-rate", "burst-time"])?;
+            if all.shape.is_leaf(class) {
+                pieces.push(real_time.unwrap_or((Rate(0), Span::ZERO, Rate(0))));
+            } else if real_time.is_some() {
+                return Err(Refused {
+                    flow: Some(number),
+                    param: "rate",
+                    what: "a class that is divided has no real-time curve: its parts have".into(),
+                    help: "give it a `share`, and its parts a `rate`".into(),
+                }
+                .into());
+            }
+            let sharing = curve(number, f, ["share", "share-burst", "share-time"])?;
+            curves.push((real_time, sharing, curve(number, f, ["limit", "limit-burst", "limit-time"])?));
+            let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
+            shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
+        }
+        // Each comes before those below it.
+        for class in (0..all.shape.len()).rev() {
+            if shares[class] == 0 && class >= leaves {
+                let below = all.shape.below(all.shape.node(class as u32));
+                shares[class] = below.map(|below| shares[below as usize]).fold(0, u64::saturating_add);
+            }
+        }
         let rates: u128 = pieces.iter().map(|&(_, _, rate)| u128::from(rate.0)).sum();
         if rates > setup.rate.0.into() {
             let what = format!("the real-time rates add up to more than the link's {}", setup.rate);
             let help = "lower some, or give `share` instead, which counts in proportion".into();
             return Err(Refused { flow: None, param: "rate", what, help }.into());
         }
-        fits(setup, &pieces)?;
-        let heap = || Heap::new(classes.len());
+        fits(setup, &pieces)
+            .map_err(|refused| Refused { flow: refused.flow.map(|leaf| all.numbers[leaf]), ..refused })?;
+        let new = |(first, time, rate): Pieces| Curve::new(first, time, rate);
+        let class =
+            |((real_time, sharing, limit), share): ((Option<Pieces>, Option<Pieces>, Option<Pieces>), u64)| Class {
+                real_time: real_time.map(new),
+                sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
+                limit: limit.map(new),
+                promised: real_time.map(|(first, time, rate)| (rate, behind(first, time, rate))),
+            };
+        let node = |node| Node { sharing: Heap::new(all.shape.below(node).count()), now: 0, own: Shared::default() };
         Ok(Hfsc {
-            held: heap(),
-            eligible: heap(),
-            sharing: heap(),
-            limited: heap(),
-            now: 0,
+            classes: curves.into_iter().zip(shares).map(class).collect(),
+            held: Heap::new(leaves),
+            eligible: Heap::new(leaves),
+            nodes: (0..all.shape.nodes()).map(node).collect(),
+            limited: Heap::new(all.shape.len()),
             by_sharing: false,
             link: setup.rate,
             largest: setup.largest,
-            full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
-            classes,
+            full_queues: all.setups[..leaves].iter().map(|f| full_queue(setup, f.limit)).collect(),
+            shape: all.shape,
         })
     }
 
@@ -223,27 +308,44 @@ impl Hfsc {
         curve.map_or(Time::NEVER, |curve| begun(curve.eligible(state.real_time)))
     }
 
-    fn limit(&self, state: &HfscFlow, f: FlowId) -> Time {
-        let curve = self.classes[f.index()].limit.as_ref();
-        curve.map_or(Time::ZERO, |curve| begun(curve.deadline(state.limit)))
+    #[inline]
+    fn shared<'a>(&'a self, flows: &'a Flows<HfscFlow>, class: u32) -> &'a Shared {
+        match self.shape.is_leaf(class) {
+            true => &flows.state(FlowId(class)).shared,
+            false => &self.nodes[self.shape.node(class)].own,
+        }
     }
 
-    fn virtual_time(&self, state: &HfscFlow, f: FlowId) -> Instant {
-        self.classes[f.index()].sharing.deadline(state.sharing)
+    #[inline]
+    fn put(&mut self, flows: &mut Flows<HfscFlow>, class: u32, place: Place) {
+        match self.shape.is_leaf(class) {
+            true => flows.state_mut(FlowId(class)).shared.place = place,
+            false => self.nodes[self.shape.node(class)].own.place = place,
+        }
     }
 
-    /// Gives a flow that has packets the entries that it lacks.
+    /// Gives a flow that has packets the entries that it lacks, and the classes above it.
     fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
         let state = flows.state(f);
-        let (timed, place) = (state.timed, state.place);
-        if timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
+        if state.timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
             self.held.push(self.eligible(state, f).0, f.0);
             flows.state_mut(f).timed = Timed::Held;
         }
-        if place == Place::Nowhere {
-            let state = flows.state(f);
-            self.sharing.push(key(self.virtual_time(state, f)), f.0);
-            flows.state_mut(f).place = Place::Sharing;
+        self.enter_sharing(flows, f.0);
+    }
+
+    fn enter_sharing(&mut self, flows: &mut Flows<HfscFlow>, mut class: u32) {
+        loop {
+            let (shared, node) = (self.shared(flows, class), self.shape.above(class));
+            if shared.place == Place::Nowhere {
+                let key = self.classes[class as usize].key(shared);
+                self.nodes[node].sharing.push(key, class);
+                self.put(flows, class, Place::Sharing);
+            }
+            if node == LINK {
+                return;
+            }
+            class = self.shape.class(node);
         }
     }
 
@@ -293,19 +395,24 @@ impl Hfsc {
         None
     }
 
+    /// Has this class nothing to send? Of one that is divided only looking below tells.
+    #[inline]
+    fn is_idle(&self, flows: &Flows<HfscFlow>, class: u32) -> bool {
+        self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()
+    }
+
     /// When the next one is below its limit; those that are share from now on.
     #[inline]
     fn first_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<Time> {
-        while let Some((at, f)) = self.limited.first() {
-            let f = FlowId(f);
-            let is = self.limit(flows.state(f), f);
-            if flows.head(f).is_none() {
+        while let Some((at, class)) = self.limited.first() {
+            let is = self.classes[class as usize].limit(self.shared(flows, class));
+            if self.is_idle(flows, class) {
                 self.limited.pop();
-                flows.state_mut(f).place = Place::Nowhere;
+                self.put(flows, class, Place::Nowhere);
             } else if is <= now {
                 self.limited.pop();
-                flows.state_mut(f).place = Place::Sharing;
-                self.sharing.push(key(self.virtual_time(flows.state(f), f)), f.0);
+                self.put(flows, class, Place::Nowhere);
+                self.enter_sharing(flows, class);
             } else if is.0 != at {
                 self.limited.postpone_first(is.0);
             } else {
@@ -315,37 +422,47 @@ impl Hfsc {
         None
     }
 
-    /// Who may share the link and has the least virtual time.
+    /// Who may share the link: from node to node the one with the least virtual time that has somebody to send.
     #[inline]
     fn first_sharing(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
-        while let Some((at, f)) = self.sharing.first() {
-            let f = FlowId(f);
-            let limit = self.limit(flows.state(f), f);
-            if flows.head(f).is_none() {
-                self.sharing.pop();
-                flows.state_mut(f).place = Place::Nowhere;
-            } else if limit > now {
-                self.sharing.pop();
-                self.limited.push(limit.0, f.0);
-                flows.state_mut(f).place = Place::Limited;
-            } else {
-                let is = key(self.virtual_time(flows.state(f), f));
-                if ahead(is, at) <= 0 {
-                    return Some(f);
+        let mut node = LINK;
+        loop {
+            let Some((at, class)) = self.nodes[node].sharing.first() else {
+                if node == LINK {
+                    return None;
                 }
-                self.sharing.postpone_first(is);
+                // Nobody below: it is the first of the node above, where this came from.
+                let class = self.shape.class(node);
+                self.put(flows, class, Place::Nowhere);
+                node = self.shape.above(class);
+                self.nodes[node].sharing.pop();
+                continue;
+            };
+            let (rules, shared) = (&self.classes[class as usize], self.shared(flows, class));
+            let limit = rules.limit(shared);
+            if self.is_idle(flows, class) {
+                self.nodes[node].sharing.pop();
+                self.put(flows, class, Place::Nowhere);
+            } else if limit > now {
+                self.nodes[node].sharing.pop();
+                self.limited.push(limit.0, class);
+                self.put(flows, class, Place::Limited);
+            } else {
+                let is = rules.key(shared);
+                if ahead(is, at) > 0 {
+                    self.nodes[node].sharing.postpone_first(is);
+                } else if self.shape.is_leaf(class) {
+                    return Some(FlowId(class));
+                } else {
+                    node = self.shape.node(class);
+                }
             }
         }
-        None
     }
 }
 
 /// A curve of a flow, as first slope, its time, and second slope.
-fn curve(
-    flow: usize,
-    f: &FlowSetup,
-    [rate, first, time]: [&'static str; 3],
-) -> Result<Option<(Rate, Span, Rate)>, Refused> {
+fn curve(flow: usize, f: &FlowSetup, [rate, first, time]: [&'static str; 3]) -> Result<Option<Pieces>, Refused> {
     let refused =
         |param, what: &str, help: &str| Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() });
     let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
@@ -382,23 +499,31 @@ impl Discipline for Hfsc {
 
     fn start(&mut self, _: &mut Flows<HfscFlow>) {}
 
-    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now.
+    /// What clocks are ahead or behind stays as many bytes; a curve that there was not begins now. Classes above the leaves stay
+    /// what they were where all of them stand where they stood, and else begin anew.
     fn succeed(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
-        (self.now, self.by_sharing) = (old.now, old.by_sharing);
-        let now = instant(now);
-        for f in (0..old.classes.len() as u32).map(FlowId) {
+        self.by_sharing = old.by_sharing;
+        let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
+        for (node, was) in old.nodes.iter().enumerate().filter(|_| keeps) {
+            self.nodes[node].now = was.now;
+            if node != LINK {
+                let (class, before) = (self.shape.class(node), old.shape.class(node));
+                let above = self.nodes[self.shape.above(class)].now;
+                let (is, old) = (&self.classes[class as usize], &old.classes[before as usize]);
+                self.nodes[node].own = is.inherit(old, &was.own, time, above);
+            }
+        }
+        for f in (0..old.shape.leaves() as u32).map(FlowId) {
             let (was, is) = (&old.classes[f.index()], &self.classes[f.index()]);
-            let clocks = |was: &Option<Curve>, is: &Option<Curve>, clocks| match (was, is) {
-                (Some(was), Some(is)) => is.inherit(was, clocks, now),
-                _ => [now; 2],
-            };
+            let (before, node) = (old.shape.above(f.0), self.shape.above(f.0));
+            let above = self.nodes[node].now;
             let state = flows.state_mut(f);
-            *state = HfscFlow {
-                real_time: clocks(&was.real_time, &is.real_time, state.real_time),
-                sharing: is.sharing.inherit(&was.sharing, state.sharing, self.now).map(|c| c.min(self.now + FAR)),
-                limit: clocks(&was.limit, &is.limit, state.limit),
-                ..HfscFlow::default()
-            };
+            let mut shared = is.inherit(was, &state.shared, time, old.nodes[before].now);
+            if !keeps || before != node {
+                shared.sharing = [above; 2];
+            }
+            let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
+            *state = HfscFlow { real_time, shared, timed: Timed::Nowhere };
             if flows.head(f).is_some() {
                 self.enter(flows, f);
             }
@@ -407,11 +532,11 @@ impl Discipline for Hfsc {
 
     #[inline]
     fn ready(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
-        let now = instant(now);
+        let (now, above) = (instant(now), self.nodes[self.shape.above(f.0)].now);
         let state = flows.state_mut(f);
         state.real_time = late(state.real_time, now);
-        state.limit = late(state.limit, now);
-        state.sharing = late(state.sharing, self.now);
+        state.shared.limit = late(state.shared.limit, now);
+        state.shared.sharing = late(state.shared.sharing, above);
         self.enter(flows, f);
     }
 
@@ -448,30 +573,28 @@ impl Discipline for Hfsc {
     #[inline]
     fn take(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, sent: Sent) {
         let class = &self.classes[f.index()];
-        if self.by_sharing {
-            // What a limit kept it from it does not save.
-            let state = flows.state_mut(f);
-            state.sharing = late(state.sharing, self.now);
-            self.now = self.now.max(class.sharing.deadline(state.sharing));
-        } else if let Some(curve) = &class.real_time {
-            let state = flows.state_mut(f);
+        let state = flows.state_mut(f);
+        if let (false, Some(curve)) = (self.by_sharing, &class.real_time) {
             state.real_time = curve.after(state.real_time, sent.bytes);
         }
-        let state = flows.state_mut(f);
-        state.sharing = class.sharing.after(state.sharing, sent.bytes).map(|clock| clock.min(self.now + FAR));
-        if let Some(curve) = &class.limit {
-            // Who was kept from using its limit makes up for one packet.
-            let packet = curve.after([0; 2], self.largest);
-            let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
-            let clocks = [0, 1].map(|line| state.limit[line].max(least[line]));
-            state.limit = curve.after(clocks, sent.bytes);
+        let (by_sharing, largest) = (self.by_sharing, self.largest);
+        let mut node = self.shape.above(f.0);
+        class.send(&mut state.shared, &mut self.nodes[node].now, by_sharing, largest, sent);
+        while node != LINK {
+            let class = self.shape.class(node);
+            let above = self.shape.above(class);
+            let mut now = self.nodes[above].now;
+            self.classes[class as usize].send(&mut self.nodes[node].own, &mut now, by_sharing, largest, sent);
+            self.nodes[above].now = now;
+            node = above;
         }
     }
 
     fn forgettable(&self, flows: &Flows<HfscFlow>, f: FlowId, now: Time) -> bool {
         let state = flows.state(f);
         let over = |clocks| Curve::is_over(clocks, instant(now));
-        over(state.real_time) && over(state.limit) && Curve::is_over(state.sharing, self.now)
+        let shared = Curve::is_over(state.shared.sharing, self.nodes[self.shape.above(f.0)].now);
+        over(state.real_time) && over(state.shared.limit) && shared
     }
 
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of a flow that

@@ -41,6 +41,7 @@ pub mod ats;
 mod bucket;
 pub mod capacity;
 pub mod cbs;
+pub mod classes;
 pub mod corr;
 pub mod dcf;
 pub mod discipline;

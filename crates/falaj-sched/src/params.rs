@@ -6,6 +6,7 @@ use crate::probability::Probability;
 use crate::queue::Limit;
 use crate::rate::Rate;
 use crate::time::Span;
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -206,6 +207,20 @@ impl Setup {
         };
         self.flows.iter().flat_map(below).collect()
     }
+    /// As a discipline of `kind` serves it: where that takes [trees whole](crate::registry::takes_trees), the flows that
+    /// its own kind divides give way to what is below them. What is divided by another kind stays so.
+    pub fn joined(&self, kind: &str) -> Cow<'_, Setup> {
+        let own = |f: &FlowSetup| f.inner.as_ref().is_some_and(|inner| inner.kind == kind);
+        if !crate::registry::takes_trees(kind) || !self.flows.iter().any(own) {
+            return Cow::Borrowed(self);
+        }
+        let below = |f: &FlowSetup| match &f.inner {
+            Some(inner) if inner.kind == kind => inner.setup.joined(kind).into_owned().flows,
+            _ => Vec::from([f.clone()]),
+        };
+        let Setup { rate, largest, ref scheduler, ref flows } = *self;
+        Cow::Owned(Setup { rate, largest, scheduler: scheduler.clone(), flows: flows.iter().flat_map(below).collect() })
+    }
     /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
     pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
         let leaves = |f: &FlowSetup| f.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
@@ -234,7 +249,8 @@ impl Setup {
 /// A setup that the discipline can't keep a promise on, and what would do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The flow in question, or `None` where it is the scheduler's own value.
+    /// The flow in question, or `None` where it is the scheduler's own value. In a tree that was
+    /// handed over whole: its place among all classes, depth first.
     pub flow: Option<usize>,
     /// The key whose value is refused.
     pub param: &'static str,

@@ -85,6 +85,11 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
     ENTRIES.iter().find(|e| e.kind == kind)
 }
 
+/// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than nested?
+pub fn takes_trees(kind: &str) -> bool {
+    matches!(kind, "hfsc")
+}
+
 /// Builds the discipline `kind` and hands it to `visitor`.
 ///
 /// # Panics

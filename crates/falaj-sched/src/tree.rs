@@ -81,7 +81,8 @@ struct Policies {
 }
 
 impl<D: Discipline + 'static> Tree<D> {
-    /// Builds the children of `setup` below a discipline that was built from it.
+    /// Builds the children of `setup` below a discipline that was built from it; [joined](Setup::joined) if it takes
+    /// trees whole.
     pub fn new(setup: &Setup, mut discipline: D) -> Result<Tree<D>, Refusals> {
         let refused = |what: &str| Refused {
             flow: setup.flows.iter().position(|f| f.inner.is_some()),
@@ -206,7 +207,7 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
             Ok(leaves.map(|flow| managed::service(self.0, &discipline, flow)).collect())
         }
     }
-    registry::build(kind, setup, Ask(setup))?
+    registry::build(kind, setup, Ask(&setup.joined(kind)))?
 }
 
 /// Builds what stands below a flow: a station, or a tree in its turn.
@@ -231,7 +232,7 @@ fn serve(kind: &str, setup: &Setup) -> Result<Box<dyn Server>, Refusals> {
             Ok(managed::station(self.0, discipline))
         }
     }
-    registry::build(kind, setup, Builder(setup))?
+    registry::build(kind, setup, Builder(&setup.joined(kind)))?
 }
 
 impl<D: Discipline + 'static> Server for Tree<D> {
