@@ -52,6 +52,12 @@ impl Bucket {
         Bucket { rate, burst, pace, depth: pace.saturating_mul(burst.into()) }
     }
 
+    /// Time in which it fills.
+    #[inline]
+    pub(crate) fn depth(&self) -> Instant {
+        self.depth
+    }
+
     /// When a bucket that will be `full` then has so many tokens.
     #[inline]
     pub(crate) fn has(&self, bytes: u32, full: Instant) -> Instant {
@@ -84,30 +90,29 @@ pub(crate) fn usual_burst(rate: Rate, largest: u32) -> u64 {
 
 /// The flows' buckets.
 pub(crate) fn buckets(setup: &Setup) -> Result<Vec<Bucket>, Refusals> {
-    let one = |(flow, f): (usize, &FlowSetup)| {
-        let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
-        let rate = match f.values.rate("rate") {
-            Some(rate) if rate.0 > 0 => rate,
-            Some(_) => {
-                return Err(refused("rate", "at a rate of 0 nothing is ever sent".into(), "any rate above 0".into()));
-            }
-            None => {
-                let help = format!("a rate that the flow never exceeds, such as the link's {}", setup.rate);
-                return Err(refused("rate", "is missing".into(), help));
-            }
-        };
-        let burst = f.values.bytes("burst").unwrap_or(usual_burst(rate, setup.largest));
-        if burst < setup.largest.into() {
-            let what = format!("a bucket of {burst} B never holds a packet of {} B", setup.largest);
-            return Err(refused("burst", what, format!("at least `{}B`", setup.largest)));
+    let all = setup.flows.iter().enumerate().map(|(flow, f)| bucket(setup, flow, f));
+    Ok(all.collect::<Result<_, _>>()?)
+}
+
+/// That of one, which is known by this number.
+pub(crate) fn bucket(setup: &Setup, flow: usize, f: &FlowSetup) -> Result<Bucket, Refused> {
+    let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+    let rate = match f.values.rate("rate") {
+        Some(rate) if rate.0 > 0 => rate,
+        Some(_) => {
+            return Err(refused("rate", "at a rate of 0 nothing is ever sent".into(), "any rate above 0".into()));
         }
-        Ok(Bucket::new(rate, burst))
+        None => {
+            let help = format!("a rate that the flow never exceeds, such as the link's {}", setup.rate);
+            return Err(refused("rate", "is missing".into(), help));
+        }
     };
-    let mut all = Vec::with_capacity(setup.flows.len());
-    for flow in setup.flows.iter().enumerate() {
-        all.push(one(flow)?);
+    let burst = f.values.bytes("burst").unwrap_or(usual_burst(rate, setup.largest));
+    if burst < setup.largest.into() {
+        let what = format!("a bucket of {burst} B never holds a packet of {} B", setup.largest);
+        return Err(refused("burst", what, format!("at least `{}B`", setup.largest)));
     }
-    Ok(all)
+    Ok(Bucket::new(rate, burst))
 }
 
 /// Bytes of all these buckets, and their rates together.

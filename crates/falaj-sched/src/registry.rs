@@ -87,7 +87,7 @@ pub fn entry(kind: &str) -> Option<&'static Entry> {
 
 /// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than nested?
 pub fn takes_trees(kind: &str) -> bool {
-    matches!(kind, "hfsc")
+    matches!(kind, "hfsc" | "htb")
 }
 
 /// Builds the discipline `kind` and hands it to `visitor`.
