@@ -25,7 +25,7 @@ use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
-use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_sched::registry::{self, ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use rand_core::Rng;
 use std::sync::Arc;
@@ -191,9 +191,17 @@ pub fn accepted(spec: &mut PipeSpec) {
     }
 }
 
-/// Gives some of the flows disciplines of their own, if the one above lets them.
+/// Gives some of the flows disciplines of their own, if the one above lets them. Who takes trees whole gets some.
 pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
     let undivided = spec.clone();
+    let levels = dice.one_of(&[1, 1, 2, 3]);
+    divide_to(dice, spec, levels);
+    if Engine::new(std::slice::from_ref(spec)).is_err() {
+        *spec = undivided;
+    }
+}
+
+fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
     for f in 0..spec.setup.flows.len() {
         if dice.from(0, 1) == 0 {
             continue;
@@ -201,15 +209,24 @@ pub fn divide(dice: &mut Dice, spec: &mut PipeSpec) {
         let flows = vec![FlowSetup::new(Values::default(), Limit::Packets(1)); dice.from(1, 3) as usize];
         let setup = Setup { flows, ..spec.setup.clone() };
         let mut below = PipeSpec::new(spec.kind, setup, spec.delay);
-        let entry = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
+        let own = registry::takes_trees(spec.kind) && dice.from(0, 3) > 0;
+        let any = dice.one_of(&ENTRIES.iter().collect::<Vec<_>>());
+        let entry = registry::entry(spec.kind).filter(|_| own).unwrap_or(any);
         become_kind(dice, &mut below, entry);
         for flow in &mut below.setup.flows {
             flow.limit = Limit::Packets(dice.from(1, 12) as u32);
         }
+        if levels > 1 && dice.from(0, 1) == 0 {
+            divide_to(dice, &mut below, levels - 1);
+        }
+        if own {
+            // What only those may have that are not divided.
+            let only = ["rate", "burst-rate", "burst-time", "prio"];
+            let others = |name: &str| !only.contains(&name) || (entry.kind == "htb" && name == "rate");
+            let kept = spec.setup.flows[f].values.iter().filter(|&(name, _)| others(name));
+            spec.setup.flows[f].values = kept.fold(Values::default(), |all, (name, value)| all.with(name, value));
+        }
         spec.setup.flows[f].inner = Some(Box::new(Inner { kind: below.kind, setup: below.setup }));
-    }
-    if Engine::new(std::slice::from_ref(spec)).is_err() {
-        *spec = undivided;
     }
 }
 

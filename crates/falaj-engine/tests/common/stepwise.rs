@@ -1,6 +1,6 @@
 //! Disciplines beside naive models that are looked at in every nanosecond. One byte takes 8 ns.
 
-use super::{Dice, become_kind, bursts, emits, run, virtual_links};
+use super::{Arrival, Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
 use falaj_sched::params::Value;
 use falaj_sched::queue::Limit;
@@ -22,12 +22,17 @@ pub trait Model {
     fn left(&mut self, f: usize, head: Option<u32>, now: u64);
 }
 
-pub fn beside(spec: &PipeSpec, mut model: impl Model, dice: &mut Dice, seed: u64) {
+pub fn beside(spec: &PipeSpec, model: impl Model, dice: &mut Dice, seed: u64) {
     let arrivals = bursts(dice, spec, 6_000);
+    with(spec, model, &arrivals, seed);
+}
+
+/// The same with these arrivals.
+pub fn with(spec: &PipeSpec, mut model: impl Model, arrivals: &[Arrival], seed: u64) {
     let sent: Vec<(usize, u64)> =
-        emits(&run(spec, &arrivals, |_, _, _| {})).iter().map(|e| (e.flow.index(), e.start.0)).collect();
-    let n = spec.setup.flows.len();
-    let mut queues = vec![VecDeque::<u32>::new(); n];
+        emits(&run(spec, arrivals, |_, _, _| {})).iter().map(|e| (e.flow.index(), e.start.0)).collect();
+    let leaves = spec.setup.leaves();
+    let mut queues = vec![VecDeque::<u32>::new(); leaves.len()];
     let (mut next, mut now, mut wire, mut ours) = (0, 0, None::<(usize, u64)>, Vec::new());
     while next < arrivals.len() || queues.iter().any(|q| !q.is_empty()) {
         let waits: Vec<bool> = queues.iter().map(|q| !q.is_empty()).collect();
@@ -50,7 +55,7 @@ pub fn beside(spec: &PipeSpec, mut model: impl Model, dice: &mut Dice, seed: u64
         }
         while arrivals.get(next).is_some_and(|a| a.at.0 == now) {
             let (f, bytes) = (arrivals[next].flow.index(), arrivals[next].bytes);
-            let fits = match spec.setup.flows[f].limit {
+            let fits = match leaves[f].limit {
                 Limit::Packets(limit) => queues[f].len() < limit as usize,
                 Limit::Bytes(limit) => u64::from(queues[f].iter().sum::<u32>() + bytes) <= limit,
             };
