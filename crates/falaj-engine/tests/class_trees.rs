@@ -3,11 +3,13 @@
 
 mod common;
 
+use common::examples::longest_wait_of_a_victim;
 use common::fraction::Fraction;
 use common::stepwise::{Model, beside, with};
-use common::{Arrival, Dice};
-use falaj_engine::Engine;
+use common::{Arrival, Dice, bursts, emits, run};
+use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Inner, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -521,6 +523,152 @@ fn htb_goes_by_its_purses_at_every_node() {
     assert!(deep > 300, "{deep}");
 }
 
+/// A class of hClock.
+#[derive(Clone)]
+struct Tags {
+    /// Nanoseconds of a byte: reservation, limit; weight.
+    rules: (Option<u64>, Option<u64>, u64),
+    /// `R`, `L`, `P`.
+    clocks: (u64, u64, Fraction),
+    /// Of those below it.
+    v: Fraction,
+    /// Packets in it, the one on the wire included.
+    waiting: u32,
+}
+
+struct ByTags {
+    classes: Vec<Place<Tags>>,
+    v: Fraction,
+    largest: u64,
+}
+
+/// In bits a second: what was set, or what the parts have together.
+fn reservation(class: &Class) -> u64 {
+    let below = || class.parts.iter().map(reservation).sum();
+    class.values.rate("reservation").map_or_else(below, |rate| rate.0)
+}
+
+impl ByTags {
+    fn of(spec: &PipeSpec, classes: &[Class]) -> ByTags {
+        let mut make = |class: &Class| Tags {
+            rules: (
+                8_000_000_000u64.checked_div(reservation(class)),
+                nanos_of_a_byte(&class.values, "limit"),
+                class.values.count("weight").unwrap_or(1),
+            ),
+            clocks: (0, 0, Fraction::ZERO),
+            v: Fraction::ZERO,
+            waiting: 0,
+        };
+        ByTags { classes: places(classes, &mut make), v: Fraction::ZERO, largest: spec.setup.largest.into() }
+    }
+}
+
+fn serves(places: &[Place<Tags>], heads: Heads<'_>, now: u64) -> Option<usize> {
+    let below = |place: &Place<Tags>| match place.leaf {
+        Some(f) => heads[f].map(|_| f),
+        None => serves(&place.parts, heads, now),
+    };
+    let due = |place: &Place<Tags>| {
+        let ((reserved, ..), (r, ..)) = (place.own.rules, place.own.clocks);
+        below(place).filter(|_| reserved.is_some() && r <= now).map(|f| (r, place.number, f))
+    };
+    let weighed = |place: &Place<Tags>| {
+        let ((_, limited, _), (_, l, p)) = (place.own.rules, place.own.clocks);
+        below(place).filter(|_| limited.is_none() || l <= now).map(|f| (p, place.number, f))
+    };
+    let first = places.iter().filter_map(due).min().map(|(_, _, f)| f);
+    first.or_else(|| places.iter().filter_map(weighed).min().map(|(_, _, f)| f))
+}
+
+impl Model for ByTags {
+    fn came(&mut self, f: usize, _: u32, _: bool, now: u64) {
+        let mut v = self.v;
+        way(&mut self.classes, f, |place| {
+            let class = &mut place.own;
+            let (r, l, p) = &mut class.clocks;
+            if class.waiting == 0 {
+                (*r, *l, *p) = ((*r).max(now), (*l).max(now), (*p).max(v));
+            }
+            class.waiting += 1;
+            v = class.v;
+        });
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        serves(&self.classes, heads, now)
+    }
+    fn begin(&mut self, f: usize, bytes: u32, now: u64) {
+        let (mut v, largest) = (self.v, self.largest);
+        let mut later = Vec::new();
+        way(&mut self.classes, f, |place| {
+            let class = &mut place.own;
+            let ((reserved, limited, weight), (r, l, p)) = (class.rules, &mut class.clocks);
+            match reserved.filter(|_| *r <= now) {
+                Some(byte) => *r += u64::from(bytes) * byte,
+                None => {
+                    *p = (*p).max(v);
+                    v = *p;
+                }
+            }
+            if let Some(byte) = limited {
+                *l = (*l).max(now.saturating_sub(largest * byte)) + u64::from(bytes) * byte;
+            }
+            *p = p.plus(Fraction::new(bytes, weight));
+            later.push(v);
+            v = class.v;
+        });
+        let mut later = later.into_iter();
+        self.v = later.next().expect("a leaf is somewhere");
+        way(&mut self.classes, f, |place| {
+            if let Some(v) = later.next() {
+                place.own.v = v;
+            }
+        });
+    }
+    fn left(&mut self, f: usize, _: Option<u32>, _: u64) {
+        way(&mut self.classes, f, |place| place.own.waiting -= 1);
+    }
+}
+
+/// Without limits below reservations: what a class loses that nobody below may use is for another test.
+#[test]
+fn hclock_goes_by_its_clocks_at_every_node() {
+    fn plain(class: &Class, reserved: bool) -> bool {
+        let own = reservation(class);
+        let whole = own == 0 || 8_000_000_000 % own == 0;
+        let free = !reserved || class.values.rate("limit").is_none();
+        whole && free && class.parts.iter().all(|part| plain(part, reserved || own > 0))
+    }
+    let (mut accepted, mut deep, mut limits) = (0, 0, 0);
+    for seed in 0..4_000 {
+        let mut dice = Dice::new(seed ^ 0x7c10c);
+        let largest = dice.from(1, 12) as u32;
+        let mut values = |dice: &mut Dice, _: bool| {
+            let mut values = Values::default().with("weight", Value::Count(1 << dice.from(0, 4)));
+            for (name, all, often) in
+                [("reservation", [50, 100, 125, 250, 500], 2), ("limit", [125, 200, 250, 500, 1000], 4)]
+            {
+                if dice.from(1, often) == 1 {
+                    values.set(name, Value::Rate(Rate::from_mbit(dice.one_of(&all))));
+                }
+            }
+            values
+        };
+        let classes = grown(&mut dice, LEVELS as u64, &mut values);
+        let spec = tree("mclock", largest, &classes);
+        let divided = classes.iter().any(|c| !c.parts.is_empty());
+        if !divided || Engine::new(std::slice::from_ref(&spec)).is_err() || !classes.iter().all(|c| plain(c, false)) {
+            continue;
+        }
+        accepted += 1;
+        deep += u64::from(classes.iter().any(|c| c.parts.iter().any(|c| !c.parts.is_empty())));
+        limits += u64::from(classes.iter().any(|c| !c.parts.is_empty() && c.values.rate("limit").is_some()));
+        beside(&spec, ByTags::of(&spec, &classes), &mut dice, seed);
+    }
+    assert!(accepted > 200 && deep > 50 && limits > 20, "{accepted} {deep} {limits}");
+}
+
 /// All orders of four packets: of any leaf, of two lengths, at once or after a pause.
 fn small_scope(spec: &PipeSpec, leaves: u64, mut model: impl FnMut(&[Arrival], u64)) {
     let choices = leaves * 2 * 3;
@@ -554,4 +702,256 @@ fn whatever_few_packets_do_the_models_do() {
         vec![inner(purses(250, 500), vec![leaf(purses(125, 500)), leaf(purses(50, 250))]), leaf(purses(250, 1000))];
     let spec = tree("htb", 3, &classes);
     small_scope(&spec, 3, |arrivals, n| with(&spec, ByPurses::of(&classes), arrivals, n));
+    let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
+    let classes = vec![
+        inner(mbit(&[("limit", 500)]), vec![leaf(mbit(&[("reservation", 250)])), leaf(weight(Values::default(), 4))]),
+        leaf(weight(mbit(&[("reservation", 125)]), 2)),
+    ];
+    let spec = tree("mclock", 3, &classes);
+    small_scope(&spec, 3, |arrivals, n| with(&spec, ByTags::of(&spec, &classes), arrivals, n));
+}
+
+/// Random values that are accepted together often enough.
+fn values(kind: &str, dice: &mut Dice, is_leaf: bool) -> Values {
+    let part = |dice: &mut Dice| Rate::from_mbit(dice.from(5, 90));
+    match kind {
+        "hfsc" => {
+            let mut values = Values::default().with("share", Value::Rate(part(dice)));
+            if is_leaf && dice.from(0, 3) > 0 {
+                values.set("rate", Value::Rate(part(dice)));
+                if dice.from(0, 1) == 0 {
+                    values.set("burst-rate", Value::Rate(part(dice)));
+                    values.set("burst-time", Value::Span(Span(dice.from(0, 2_000))));
+                }
+            }
+            if dice.from(0, 3) == 0 {
+                values.set("limit", Value::Rate(part(dice)));
+            }
+            values
+        }
+        "htb" => {
+            let rate = part(dice);
+            let burst = |dice: &mut Dice| Value::Bytes(dice.from(12, 1_500));
+            let ceil = Rate(rate.0 + dice.from(0, 200) * 1_000_000);
+            let values = Values::default().with("rate", Value::Rate(rate)).with("ceil", Value::Rate(ceil));
+            values.with("burst", burst(dice)).with("ceil-burst", burst(dice))
+        }
+        _ => {
+            let mut values = Values::default().with("weight", Value::Count(dice.from(1, 20)));
+            if is_leaf && dice.from(0, 2) > 0 {
+                values.set("reservation", Value::Rate(part(dice)));
+            }
+            if dice.from(0, 3) == 0 {
+                values.set("limit", Value::Rate(Rate::from_mbit(dice.from(90, 800))));
+            }
+            values
+        }
+    }
+}
+
+/// Whatever stands above a leaf: its real-time curve, its reservation, its rate. Limits above, and below others, too.
+#[test]
+fn no_leaf_of_a_tree_waits_longer_than_promised() {
+    for kind in ["hfsc", "htb", "mclock"] {
+        let (mut promised, mut nearest) = (0, 0.0f64);
+        for seed in 0..700 {
+            let mut dice = Dice::new(seed ^ 0x9a0f);
+            let classes = grown(&mut dice, LEVELS as u64, &mut |dice, is_leaf| values(kind, dice, is_leaf));
+            let spec = tree(kind, 12, &classes);
+            let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
+            for e in emits(&run(&spec, &bursts(&mut dice, &spec, 30_000), |_, _, _| {})) {
+                let Ok(promise) = engine.promise(PipeId(0), e.flow) else { continue };
+                promised += 1;
+                let delay = e.end - e.arrival;
+                assert!(delay <= promise.delay.delay, "seed {seed}: {delay} > {}: {spec:?}", promise.delay.delay);
+                nearest = nearest.max(delay.0 as f64 / promise.delay.delay.0 as f64);
+            }
+        }
+        assert!(promised > 20_000 && nearest > 0.6, "{kind}: {promised} {nearest}");
+    }
+}
+
+/// Bytes of each leaf between two instants, with all leaves backlogged throughout.
+fn backlogged(spec: &PipeSpec, from: u64, to: u64) -> Vec<u64> {
+    let leaves = spec.setup.leaves().len() as u32;
+    let largest = spec.setup.largest;
+    let mut spec = spec.clone();
+    (0..leaves as usize).for_each(|n| spec.setup.leaf_mut(n).expect("there is one").limit = Limit::Packets(4));
+    let mut engine = Engine::new(&[spec]).expect("accepted");
+    let (mut out, mut sent, mut queued) = (Vec::new(), vec![0; leaves as usize], vec![0; leaves as usize]);
+    let mut now = Time::ZERO;
+    while now.0 < to {
+        for f in 0..leaves {
+            while queued[f as usize] < 4 {
+                queued[f as usize] += 1;
+                engine.input(PipeId(0), Unit { flow: FlowId(f), handle: 0, bytes: largest }, now, &mut out);
+            }
+        }
+        now = engine.next_event();
+        engine.poll(now, &mut out);
+        for e in emits(&std::mem::take(&mut out)) {
+            queued[e.flow.index()] -= 1;
+            if (from..to).contains(&e.start.0) {
+                sent[e.flow.index()] += u64::from(e.bytes);
+            }
+        }
+    }
+    sent
+}
+
+/// The sums of the leaves below each class, class by class, depth first.
+fn sums(classes: &[Class], leaves: &mut impl Iterator<Item = u64>, each: &mut impl FnMut(&Class, u64)) -> u64 {
+    let one = |class: &Class| {
+        let own =
+            if class.parts.is_empty() { leaves.next().expect("one each") } else { sums(&class.parts, leaves, each) };
+        each(class, own);
+        own
+    };
+    classes.iter().map(one).sum()
+}
+
+/// With everybody backlogged: every class has its rate, if those below it fit into it, and none more than its ceiling; and the link
+/// rests only where ceilings keep it from being used.
+#[test]
+fn htb_keeps_rates_and_ceilings_and_lends_the_rest() {
+    const T: u64 = 2_000_000;
+    let bytes = |rate: u64| rate * T / 8_000_000_000;
+    let fits = |class: &Class| {
+        let below: u64 = class.parts.iter().map(|part| part.values.rate("rate").unwrap().0).sum();
+        below <= class.values.rate("rate").unwrap().0
+    };
+    fn whole(class: &Class, fits: &impl Fn(&Class) -> bool) -> bool {
+        fits(class) && class.parts.iter().all(|part| whole(part, fits))
+    }
+    fn reach(class: &Class) -> u64 {
+        let below = class.parts.iter().map(reach).sum();
+        class.values.rate("ceil").unwrap().0.min(if class.parts.is_empty() { u64::MAX } else { below })
+    }
+    let (mut lent, mut full, mut tested) = (0, 0, 0);
+    for seed in 0..2_000 {
+        let mut dice = Dice::new(seed ^ 0x4ea1);
+        let mut rates = |dice: &mut Dice, is_leaf: bool| {
+            let rate = dice.from(10, if is_leaf { 80 } else { 300 });
+            let ceil = rate + dice.from(0, 400);
+            let values = mbit(&[("rate", rate), ("ceil", ceil)]);
+            values.with("burst", Value::Bytes(400)).with("ceil-burst", Value::Bytes(400))
+        };
+        let classes = grown(&mut dice, 3, &mut rates);
+        let top: u64 = classes.iter().map(|class| class.values.rate("rate").unwrap().0).sum();
+        if top > 1_000_000_000 || !classes.iter().all(|class| whole(class, &fits)) {
+            continue;
+        }
+        tested += 1;
+        let spec = tree("htb", 10, &classes);
+        let sent = backlogged(&spec, 200_000, 200_000 + T);
+        let slack = 2_000 + 20 * sent.len() as u64;
+        let all = sums(&classes, &mut sent.iter().copied(), &mut |class, own| {
+            let (rate, ceil) = (class.values.rate("rate").unwrap(), class.values.rate("ceil").unwrap());
+            let least = bytes(rate.0.min(reach(class)));
+            assert!(own + slack >= least, "seed {seed}: {own} B, not {least} of {class:?}");
+            assert!(own <= bytes(ceil.0) + slack, "seed {seed}: {own} B, ceiling {}: {class:?}", bytes(ceil.0));
+            lent += u64::from(own > bytes(rate.0) + slack);
+        });
+        let reach: u64 = classes.iter().map(reach).sum();
+        let least = bytes(reach.min(1_000_000_000));
+        full += u64::from(reach >= 1_000_000_000);
+        assert!(all + slack >= least, "seed {seed}: {all} B, and {least} could be used: {classes:?}");
+    }
+    assert!(tested > 150 && lent > 150 && full > 10, "{tested} {lent} {full}");
+}
+
+/// A class in the midst of a tree has its reservation, though its parts have weights only, beside neighbours of great weight; and no
+/// more than its limit.
+#[test]
+fn hclock_reserves_and_limits_for_classes_above_the_leaves() {
+    let weight = |values: Values, weight| values.with("weight", Value::Count(weight));
+    for (reserved, limit) in [(300, 1000), (100, 250), (450, 450)] {
+        let heavy = || leaf(weight(Values::default(), 1000));
+        let parts = vec![leaf(Values::default()), leaf(weight(Values::default(), 3))];
+        let group = inner(mbit(&[("reservation", reserved), ("limit", limit)]), parts);
+        let spec = tree("mclock", 10, &[inner(Values::default(), vec![group, heavy()]), heavy()]);
+        let sent = backlogged(&spec, 100_000, 1_100_000);
+        let (own, least) = (sent[0] + sent[1], reserved * 125);
+        assert!(own + 60 >= least && own <= limit * 125 + 60, "{sent:?}");
+        assert!((3 * sent[0]).abs_diff(sent[1]) <= 60, "{sent:?}");
+    }
+}
+
+/// What a class could not use of its reservation, as all below it were at their limits, is lost: it is no debt that others pay later.
+#[test]
+fn a_reservation_that_nobody_below_may_use_is_lost() {
+    let group = inner(mbit(&[("reservation", 600)]), vec![leaf(mbit(&[("limit", 10)])), leaf(Values::default())]);
+    let spec = tree("mclock", 10, &[group, leaf(mbit(&[("reservation", 400)]))]);
+    // Only the limited part for a long time, then all of them.
+    let every = |f: u32, from: u64| (from..400_000).step_by(160).map(move |at| (at, f));
+    let mut arrivals: Vec<(u64, u32)> = every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
+    arrivals.sort();
+    let arrival = |(at, f)| Arrival { at: Time(at), flow: FlowId(f), bytes: 10 };
+    let mut spec = spec;
+    for n in 0..3 {
+        spec.setup.leaf_mut(n).expect("there are three").limit = Limit::Packets(4_000);
+    }
+    let arrivals: Vec<Arrival> = arrivals.into_iter().map(arrival).collect();
+    let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
+    let of = |f: u32| sent.iter().filter(|e| e.flow.0 == f && (200_000..220_000).contains(&e.start.0)).count();
+    // 20 us are 250 packets, of which two fifths are reserved.
+    assert!(of(2) >= 98, "{} and {}", of(1), of(2));
+}
+
+/// Classes exchange their rates while packets wait: from then on each has the other's.
+#[test]
+fn classes_change_while_packets_wait() {
+    for (kind, name) in [("hfsc", "share"), ("htb", "rate"), ("mclock", "reservation")] {
+        let set = |a: u64, b: u64| {
+            let rate = |mbit_: u64| mbit(&[(name, mbit_)]);
+            let group = |of: u64| {
+                let own = if kind == "mclock" { Values::default() } else { rate(of) };
+                inner(own, vec![leaf(rate(of / 2)), leaf(rate(of / 2))])
+            };
+            let mut spec = tree(kind, 4, &[group(a), group(b)]);
+            for n in 0..4 {
+                spec.setup.leaf_mut(n).expect("there are four").limit = Limit::Packets(4_000);
+            }
+            spec
+        };
+        let mut engine = Engine::new(&[set(750, 250)]).unwrap();
+        let mut out = Vec::new();
+        for f in 0..4 {
+            for handle in 0..2_000 {
+                engine.input(PipeId(0), Unit { flow: FlowId(f), handle, bytes: 4 }, Time(0), &mut out);
+            }
+        }
+        engine.poll(Time(32_000), &mut out);
+        let change = engine.prepare(PipeId(0), &set(250, 750)).unwrap();
+        engine.apply(change, Time(32_000), &mut out).unwrap();
+        engine.poll(Time(1 << 40), &mut out);
+        let sent = emits(&out);
+        assert_eq!(sent.len(), 8_000, "{kind}");
+        let first = |from: u64| {
+            let within = sent.iter().filter(|e| (from..from + 32_000).contains(&e.start.0));
+            within.filter(|e| e.flow.0 < 2).count()
+        };
+        let (before, after) = (first(0), first(32_000));
+        assert!((730..=770).contains(&before) && (230..=280).contains(&after), "{kind}: {before} {after}");
+    }
+}
+
+/// A victim in one class and its neighbour in another, as they stand below the link in the flat table.
+#[test]
+fn a_victim_in_a_tree_waits_for_a_whole_frame() {
+    let (ours, theirs) = (193.6, 833.6);
+    let none = Values::default;
+    for (kind, victim, neighbour) in [
+        ("hfsc", [mbit(&[("share", 1)]), mbit(&[("share", 1)])], [mbit(&[("share", 9)]), mbit(&[("share", 9)])]),
+        ("hfsc", [none(), mbit(&[("rate", 1)])], [mbit(&[("share", 9)]), mbit(&[("share", 9)])]),
+        ("htb", [mbit(&[("rate", 1)]), mbit(&[("rate", 1)])], [mbit(&[("rate", 9)]), mbit(&[("rate", 9)])]),
+        ("mclock", [none(), mbit(&[("reservation", 1)])], [none(), none()]),
+    ] {
+        let class =
+            |[above, below]: [Values; 2]| inner(above, vec![Class { limit: Limit::Bytes(100_000), ..leaf(below) }]);
+        let setup = setup(kind, Rate::from_mbit(10), 1514, &[class(victim), class(neighbour)]);
+        let longest = longest_wait_of_a_victim(&PipeSpec::new(kind, setup, Span::ZERO));
+        let most = ours + theirs;
+        assert!(longest <= most + 0.001 && longest > most - 10.0, "{kind}: {longest} us, not {most} us");
+    }
 }

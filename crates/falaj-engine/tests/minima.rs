@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::examples::order;
+use common::examples::{longest_wait_of_a_victim, order};
 use common::fraction::Fraction;
 use common::stepwise::{Model, beside};
 use common::{Arrival, Dice, bursts, emits, run};
@@ -375,23 +375,11 @@ fn hfsc_goes_by_its_curves() {
     assert!(accepted > 300 && concave > 100, "{accepted} {concave}");
 }
 
-/// The longest that a victim of 242 B at 97.31 packets a second waits for its last bit, on a link of 10 Mbit/s beside
-/// 1999.3 packets of 1042 B: in microseconds. Linux 6.12 in simulated time, where a packet on a link that serialises is
-/// done at its first bit, was seen to have maxima on whole frames.
 fn victim(kind: &'static str, victim: Values, neighbour: Values) -> f64 {
     let flow = |values| FlowSetup::new(values, Limit::Bytes(100_000));
     let flows = vec![flow(victim), flow(neighbour)];
     let setup = Setup { rate: Rate::from_mbit(10), largest: 1514, scheduler: Values::default(), flows };
-    let spec = PipeSpec::new(kind, setup, Span::ZERO);
-    let every = |hundredths: u64, flow, bytes| {
-        let at = move |n: u64| Time(n * 100_000_000_000 / hundredths);
-        (0..).map(move |n| Arrival { at: at(n), flow: FlowId(flow), bytes }).take_while(|a| a.at < Time(20_000_000_000))
-    };
-    let mut arrivals: Vec<_> = every(9_731, 0, 242).chain(every(199_930, 1, 1042)).collect();
-    arrivals.sort_by_key(|a| (a.at, a.flow));
-    let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
-    let longest = sent.iter().filter(|e| e.flow.0 == 0).map(|e| e.end - e.arrival).max();
-    longest.expect("it was sent").as_micros_f64()
+    longest_wait_of_a_victim(&PipeSpec::new(kind, setup, Span::ZERO))
 }
 
 #[test]

@@ -64,10 +64,11 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) -> Vec<Fate> {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
     }
     spec.framing = None;
-    become_kind(dice, spec, entry);
+    // A limit in bytes may be too little for packets that have become larger.
     for flow in &mut spec.setup.flows {
         flow.limit = Limit::Packets(dice.from(2, 12) as u32);
     }
+    become_kind(dice, spec, entry);
     if dice.from(0, 3) == 0 && spec.setup.flows.len() < 6 {
         divide(dice, spec);
     }

@@ -270,3 +270,51 @@ size = "500B"
     assert_eq!(up.setup.leaves()[1].limit, falaj_sched::queue::Limit::Packets(7));
     assert_eq!(scenario.traffic[0].flow, 0);
 }
+
+/// Where classes are divided by the kind that serves them, the setup has the tree; another kind below is nested.
+#[test]
+fn flows_are_divided_at_any_level() {
+    let text = r#"
+[link.up]
+rate = "100mbit"
+scheduler = { kind = "htb" }
+[link.up.flow.a]
+match = "tcp"
+rate = "60mbit"
+scheduler = { kind = "htb" }
+[link.up.flow.a.flow.b]
+match = "dport 80"
+rate = "20mbit"
+ceil = "50mbit"
+scheduler = { kind = "htb" }
+[link.up.flow.a.flow.b.flow.c]
+match = "src 10.0.0.1"
+rate = "15mbit"
+prio = 1
+[link.up.flow.a.flow.b.flow.d]
+match = "any"
+rate = "5mbit"
+[link.up.flow.a.flow.e]
+match = "any"
+rate = "40mbit"
+scheduler = { kind = "drr" }
+[link.up.flow.a.flow.e.flow.f]
+match = "any"
+[link.up.flow.g]
+match = "any"
+rate = "40mbit"
+"#;
+    let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
+    let up = &scenario.links[0].up;
+    let names: Vec<&str> = up.flows.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(names, ["a/b/c", "a/b/d", "a/e/f", "g"]);
+    assert_eq!(up.flows[0].matches, falaj_scenario::parse_match("tcp dport 80 src 10.0.0.1").unwrap());
+    let a = up.setup.flows[0].inner.as_ref().expect("it is divided");
+    let b = a.setup.flows[0].inner.as_ref().expect("it is divided");
+    assert_eq!((a.kind, b.kind, b.setup.flows[0].values.count("prio")), ("htb", "htb", Some(1)));
+    assert_eq!(b.setup.flows[0].values.rate("rate"), Some(falaj_sched::rate::Rate::from_mbit(15)));
+    // The discipline sees its leaves, of which one is divided by another.
+    let joined = up.setup.joined("htb");
+    let inner: Vec<Option<&str>> = joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
+    assert_eq!(inner, [None, None, Some("drr"), None]);
+}

@@ -3526,3 +3526,71 @@ fn the_sources_of_the_book() {
         assert!(scenario.traffic[0].mean_rate().0 > 0);
     }
 }
+
+/// What is wrong in a tree that is handed over whole is said where it stands.
+#[test]
+fn a_class_in_the_midst_of_a_tree() {
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "htb" }
+[link.up.flow.a]
+match = "udp"
+rate = "10mbit"
+scheduler = { kind = "htb" }
+[link.up.flow.a.flow.b]
+match = "any"
+rate = "10mbit"
+prio = 3
+scheduler = { kind = "htb" }
+[link.up.flow.a.flow.b.flow.c]
+match = "any"
+rate = "10mbit"
+[link.up.flow.d]
+match = "any"
+rate = "10mbit"
+"#,
+        expect![[r#""#]],
+    );
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "mclock" }
+[link.up.flow.a]
+match = "any"
+reservation = "10mbit"
+scheduler = { kind = "mclock" }
+[link.up.flow.a.flow.b]
+match = "udp"
+reservation = "6mbit"
+[link.up.flow.a.flow.c]
+match = "any"
+reservation = "5mbit"
+"#,
+        expect![[r#""#]],
+    );
+    errors(
+        r#"[link.up]
+rate = "100mbit"
+scheduler = { kind = "hfsc" }
+[link.up.flow.a]
+match = "any"
+rate = "10mbit"
+scheduler = { kind = "hfsc" }
+[link.up.flow.a.flow.b]
+match = "any"
+"#,
+        expect![[r#""#]],
+    );
+}
+
+#[test]
+fn flows_below_flows_without_end() {
+    let mut text = "[link.up]\nrate = \"100mbit\"\n".to_owned();
+    let mut header = "link.up".to_owned();
+    for _ in 0..9 {
+        header += ".flow.a";
+        text += &format!("[{header}]\nmatch = \"any\"\n");
+    }
+    errors(&text, expect![[r#""#]]);
+}

@@ -253,7 +253,7 @@ impl Hfsc {
                 .into());
             }
             let sharing = curve(number, f, ["share", "share-burst", "share-time"])?;
-            curves.push((real_time, sharing, curve(number, f, ["limit", "limit-burst", "limit-time"])?));
+            curves.push([real_time, sharing, curve(number, f, ["limit", "limit-burst", "limit-time"])?]);
             let none = if all.shape.is_leaf(class) { Rate::from_mbit(1).0 } else { 0 };
             shares.push(sharing.or(real_time).map_or(none, |(_, _, rate)| rate.0));
         }
@@ -273,13 +273,12 @@ impl Hfsc {
         fits(setup, &pieces)
             .map_err(|refused| Refused { flow: refused.flow.map(|leaf| all.numbers[leaf]), ..refused })?;
         let new = |(first, time, rate): Pieces| Curve::new(first, time, rate);
-        let class =
-            |((real_time, sharing, limit), share): ((Option<Pieces>, Option<Pieces>, Option<Pieces>), u64)| Class {
-                real_time: real_time.map(new),
-                sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
-                limit: limit.map(new),
-                promised: real_time.map(|(first, time, rate)| (rate, behind(first, time, rate))),
-            };
+        let class = |([real_time, sharing, limit], share): ([Option<Pieces>; 3], u64)| Class {
+            real_time: real_time.map(new),
+            sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
+            limit: limit.map(new),
+            promised: real_time.map(|(first, time, rate)| (rate, behind(first, time, rate))),
+        };
         let node = |node| Node { sharing: Heap::new(all.shape.below(node).count()), now: 0, own: Shared::default() };
         Ok(Hfsc {
             classes: curves.into_iter().zip(shares).map(class).collect(),

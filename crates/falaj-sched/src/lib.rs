@@ -58,6 +58,7 @@ mod flow_set;
 pub mod fq_codel;
 pub mod gps;
 mod groups;
+pub mod hclock;
 mod heap;
 pub mod hfsc;
 pub mod hrr;

@@ -13,6 +13,8 @@
 //! the same order; and a flow that others kept from using its limit makes up for one packet of the largest size, not for
 //! as long as it waited, so that the limit stays one.
 //!
+//! A tree of classes is [hClock](crate::hclock).
+//!
 //! Clocks only rise, and so do the keys in the heaps: an entry that is out of date is put right when it has come to the top. So a packet
 //! costs two steps from the top of a heap, and nothing is ever looked for inside.
 
@@ -34,14 +36,14 @@ use alloc::vec::Vec;
 pub const ENTRY: Entry = Entry {
     kind: "mclock",
     doc: "a minimum, a cap and a weight for each flow: reservations first, the rest by weight up to the limits, O(log N)",
-    source: "Gulati, Merchant and Varman 2010",
+    source: "Gulati, Merchant and Varman 2010; trees: Billaud and Gulati 2013",
     scheduler: &[],
     flow: &[
         Param {
             name: "reservation",
             kind: Kind::Rate,
-            default: Some("none: by weight only"),
-            doc: "what the flow gets at least; all reservations together fit on the link",
+            default: Some("none: by weight only; of a divided flow what its parts have together"),
+            doc: "what the flow gets at least; all reservations together fit on the link, or into that of the flow above",
         },
         Param {
             name: "limit",
@@ -56,7 +58,7 @@ pub const ENTRY: Entry = Entry {
 /// Parts of a byte in `P`, as a power of two.
 const FRACTION: u32 = 38;
 /// `P` is never further ahead than this, so that keys can be told apart: 16 MB for a unit of weight.
-const FAR: u128 = 1 << 62;
+pub(crate) const FAR: u128 = 1 << 62;
 
 /// mClock.
 #[derive(Debug, Clone)]
@@ -77,14 +79,58 @@ pub struct MClock {
     full_queues: Vec<u64>,
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Rule {
-    reservation: Option<Rate>,
+/// What was set for a flow, or for a class of a [tree](crate::hclock).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Rule {
+    pub(crate) reservation: Option<Rate>,
     /// Times of a byte; 0 where there is no such rate.
-    reserved: Instant,
-    limited: Instant,
+    pub(crate) reserved: Instant,
+    pub(crate) limited: Instant,
     /// `P` of a byte.
-    weighed: u64,
+    pub(crate) weighed: u64,
+}
+
+impl Rule {
+    /// What `f` asks for, which is known by this number.
+    pub(crate) fn of(flow: usize, f: &FlowSetup) -> Result<Rule, Refused> {
+        let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
+        let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
+        for (param, rate) in [("reservation", reservation), ("limit", limit)] {
+            if rate == Some(Rate(0)) {
+                let help = "a rate above 0, or leave it out for none".into();
+                return Err(refused(param, "a rate of 0 never sends".into(), help));
+            }
+        }
+        let weight = f.values.count("weight").unwrap_or(1);
+        if weight == 0 || weight > 65_536 {
+            let what = format!("a weight of {weight} is out of range");
+            return Err(refused("weight", what, "from 1 to 65536".into()));
+        }
+        let weighed = (1u64 << FRACTION).div_ceil(weight);
+        let mut rule = Rule { limited: limit.map_or(0, pace), weighed, ..Rule::default() };
+        if let Some(rate) = reservation {
+            rule.reserve(rate);
+        }
+        Ok(rule)
+    }
+
+    /// It has this reservation.
+    pub(crate) fn reserve(&mut self, rate: Rate) {
+        (self.reservation, self.reserved) = (Some(rate), pace(rate));
+    }
+
+    /// A limit that is below the reservation would break it.
+    pub(crate) fn fits(&self, flow: usize, f: &FlowSetup) -> Result<(), Refused> {
+        match (self.reservation, f.values.rate("limit")) {
+            (Some(least), Some(most)) if least > most => Err(Refused {
+                flow: Some(flow),
+                param: "limit",
+                what: format!("a limit of {most} is below the reservation of {least}"),
+                help: format!("at least {least}"),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What it keeps for a flow.
@@ -112,41 +158,23 @@ impl MClock {
     pub fn new(setup: &Setup) -> Result<MClock, Refusals> {
         finite_rate(setup, "mClock")?;
         room_for_one(setup)?;
+        let mut rules = Vec::with_capacity(setup.flows.len());
         let mut sum = 0u128;
-        let mut rule = |(flow, f): (usize, &FlowSetup)| {
-            let refused = |param, what, help| Refused { flow: Some(flow), param, what, help };
-            let (reservation, limit) = (f.values.rate("reservation"), f.values.rate("limit"));
-            for (param, rate) in [("reservation", reservation), ("limit", limit)] {
-                if rate == Some(Rate(0)) {
-                    let help = "a rate above 0, or leave it out for none".into();
-                    return Err(refused(param, "a rate of 0 never sends".into(), help));
-                }
-            }
-            if let (Some(least), Some(most)) = (reservation, limit)
-                && least > most
-            {
-                let what = format!("a limit of {most} is below the reservation of {least}");
-                return Err(refused("limit", what, format!("at least {least}")));
-            }
-            sum += reservation.map_or(0, |r| r.0.into());
+        for (flow, f) in setup.flows.iter().enumerate() {
+            let rule = Rule::of(flow, f)?;
+            rule.fits(flow, f)?;
+            sum += rule.reservation.map_or(0, |r| r.0.into());
             if sum > setup.rate.0.into() {
-                let what = format!("with it the reservations add up to more than the link's {}", setup.rate);
-                let help = format!("at most {} for all flows together; the rest is shared by `weight`", setup.rate);
-                return Err(refused("reservation", what, help));
+                return Err(Refused {
+                    flow: Some(flow),
+                    param: "reservation",
+                    what: format!("with it the reservations add up to more than the link's {}", setup.rate),
+                    help: format!("at most {} for all flows together; the rest is shared by `weight`", setup.rate),
+                }
+                .into());
             }
-            let weight = f.values.count("weight").unwrap_or(1);
-            if weight == 0 || weight > 65_536 {
-                let what = format!("a weight of {weight} is out of range");
-                return Err(refused("weight", what, "from 1 to 65536".into()));
-            }
-            Ok(Rule {
-                reservation,
-                reserved: reservation.map_or(0, pace),
-                limited: limit.map_or(0, pace),
-                weighed: (1u64 << FRACTION).div_ceil(weight),
-            })
-        };
-        let rules = setup.flows.iter().enumerate().map(&mut rule).collect::<Result<Vec<_>, _>>()?;
+            rules.push(rule);
+        }
         Ok(MClock {
             reserved: Heap::new(rules.len()),
             weighed: Heap::new(rules.len()),

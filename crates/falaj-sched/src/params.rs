@@ -223,22 +223,27 @@ impl Setup {
     }
     /// The flow whose leaf, or which itself, the `n`th of the [leaves](Setup::leaves) is.
     pub fn flow_of_leaf(&self, n: usize) -> Option<usize> {
-        let leaves = |f: &FlowSetup| f.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
-        let ends = self.flows.iter().scan(0, |end, f| {
-            *end += leaves(f);
-            Some(*end)
-        });
-        ends.enumerate().find(|&(_, end)| n < end).map(|(f, _)| f)
+        self.way_to_leaf(n).map(|(f, _)| f)
+    }
+    /// The same, and which of that flow's leaves it is.
+    pub fn way_to_leaf(&self, mut n: usize) -> Option<(usize, usize)> {
+        for (f, flow) in self.flows.iter().enumerate() {
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+            if n < leaves {
+                return Some((f, n));
+            }
+            n -= leaves;
+        }
+        None
     }
     /// The `n`th of the [leaves](Setup::leaves).
     pub fn leaf_mut(&mut self, n: usize) -> Option<&mut FlowSetup> {
-        let f = self.flow_of_leaf(n)?;
-        let before = (0..n).filter(|&m| self.flow_of_leaf(m) != Some(f)).count();
+        let (f, within) = self.way_to_leaf(n)?;
         let flow = &mut self.flows[f];
         if flow.inner.is_none() {
             return Some(flow);
         }
-        flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(n - before))
+        flow.inner.as_mut().and_then(|inner| inner.setup.leaf_mut(within))
     }
     /// Transmission time of the largest packet (the papers' MTU/C).
     pub fn largest_airtime(&self) -> Span {

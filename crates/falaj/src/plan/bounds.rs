@@ -99,9 +99,14 @@ impl registry::Visitor for Shared {
 /// The limit of the queue in which the packets of `leaf` stand: its own, or
 /// the one of all parts of the flow that it is a part of.
 fn limit_of(setup: &Setup, leaf: usize) -> Limit {
-    let inner = setup.flow_of_leaf(leaf).and_then(|f| setup.flows[f].inner.as_ref());
-    let shared = inner.and_then(|inner| registry::build(inner.kind, &inner.setup, Shared).ok()?);
-    shared.unwrap_or_else(|| setup.leaves()[leaf].limit)
+    let (f, within) = setup.way_to_leaf(leaf).expect("a leaf is below a flow");
+    match &setup.flows[f].inner {
+        Some(inner) => match registry::build(inner.kind, &inner.setup, Shared) {
+            Ok(Some(shared)) => shared,
+            _ => limit_of(&inner.setup, within),
+        },
+        None => setup.flows[f].limit,
+    }
 }
 
 /// What a flow sends at most.

@@ -3,7 +3,7 @@
 use super::bounds::{Envelope, Outlook, outlooks, served};
 use crate::show;
 use falaj_scenario::{Direction, Need};
-use falaj_sched::params::{Kind, Param, Setup, Value};
+use falaj_sched::params::{Inner, Kind, Param, Setup, Value};
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES, Entry};
@@ -101,10 +101,17 @@ fn shares(entry: &Entry, of: Option<usize>, setup: &Setup) -> Vec<Share> {
 /// What a flow, or a part of one and the flow itself, may be given more or less by.
 fn shares_of(direction: &Direction, leaf: usize) -> Vec<Share> {
     let setup = &direction.setup;
-    let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, setup.flows[f].inner.as_ref()?)));
+    let divided = setup.flow_of_leaf(leaf).and_then(|f| Some((f, deepest(setup, leaf)?)));
     let Some((f, inner)) = divided else { return shares(direction.scheduler, None, setup) };
     let within = registry::entry(inner.kind).map_or_else(Vec::new, |entry| shares(entry, None, &inner.setup));
     within.into_iter().chain(shares(direction.scheduler, Some(f), setup)).collect()
+}
+
+/// What divides the flow that a leaf is a part of.
+fn deepest(setup: &Setup, leaf: usize) -> Option<&Inner> {
+    let (f, within) = setup.way_to_leaf(leaf)?;
+    let inner = setup.flows[f].inner.as_deref()?;
+    deepest(&inner.setup, within).or(Some(inner))
 }
 
 /// As the file has it.

@@ -2,12 +2,15 @@
 
 use super::flowsets::{Flowset, Flowsets};
 use super::generator::{Bed, Buffer, Controller, FULL};
+use super::regimes::Regime;
 use crate::bench::cpu_nanos;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
+use falaj_sched::managed::WithPolicies;
 use falaj_sched::params::{FlowSetup, Kind, Param, Refusals, Setup, Value, Values};
+use falaj_sched::policy;
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
@@ -24,16 +27,25 @@ pub(super) enum What {
     /// A list of packets: generator, controller and clock alone.
     Nothing,
     /// Queues with their limits, a discipline, a wire and counters.
-    Station(&'static Entry),
+    Station(Subject),
     /// The same as a pipe of an engine: with its calendar and its outputs.
-    Engine(&'static Entry),
+    Engine(Subject),
+}
+
+/// A discipline, set as the flows say or in a regime of its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subject {
+    pub(super) entry: &'static Entry,
+    pub(super) regime: Option<&'static Regime>,
 }
 
 impl What {
     pub(super) fn discipline(self) -> &'static str {
         match self {
             What::Nothing => "none",
-            What::Station(entry) | What::Engine(entry) => entry.kind,
+            What::Station(Subject { entry, regime }) | What::Engine(Subject { entry, regime }) => {
+                regime.map_or(entry.kind, |regime| regime.name)
+            }
         }
     }
 }
@@ -78,7 +90,7 @@ pub(super) fn needed(param: &Param, setup: &Setup) -> Value {
 }
 
 /// The setup of a discipline for these flows, with limits that they hardly reach.
-fn setup(entry: &Entry, flowsets: &Flowsets) -> Result<Setup, String> {
+fn setup(Subject { entry, regime }: Subject, flowsets: &Flowsets) -> Result<Setup, String> {
     let flow = || FlowSetup::new(Values::default(), Limit::Packets(FULL));
     let mut setup = Setup {
         rate: RATE,
@@ -103,7 +115,7 @@ fn setup(entry: &Entry, flowsets: &Flowsets) -> Result<Setup, String> {
         setup.flows[first..end].iter_mut().for_each(|flow| flow.values = values.clone());
         first = end;
     }
-    Ok(setup)
+    Ok(regime.map_or(setup.clone(), |regime| (regime.set)(setup)))
 }
 
 /// One run: how often, and what is read before and after what counts.
@@ -130,12 +142,13 @@ impl Run<'_> {
         let controller = Controller::new(self.flowsets, self.qmin, self.qmax);
         match what {
             What::Nothing => Ok(go(controller, Plain::new(), drive)),
-            What::Station(entry) => {
-                let setup = setup(entry, self.flowsets)?;
-                registry::build(entry.kind, &setup, AtStation { setup: &setup, controller, drive }).map_err(why)
+            What::Station(subject) => {
+                let kind = subject.entry.kind;
+                let setup = setup(subject, self.flowsets)?;
+                registry::build(kind, &setup, AtStation { setup: &setup.joined(kind), controller, drive }).map_err(why)
             }
-            What::Engine(entry) => {
-                let spec = PipeSpec::new(entry.kind, setup(entry, self.flowsets)?, Span::ZERO);
+            What::Engine(subject) => {
+                let spec = PipeSpec::new(subject.entry.kind, setup(subject, self.flowsets)?, Span::ZERO);
                 let engine = Engine::new(&[spec]).map_err(|(_, refused)| why(refused))?;
                 let bed = InEngine { engine, now: Time::ZERO, out: Vec::new(), sending: None, gone: Vec::new() };
                 Ok(go(controller, bed, drive))
@@ -161,13 +174,11 @@ struct AtStation<'a, F> {
 impl<R, F: FnOnce(&mut dyn FnMut(u64) -> u64) -> R> Visitor for AtStation<'_, F> {
     type Output = R;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> R {
-        let bed = Served {
-            station: Station::new(self.setup, discipline),
-            wire: Wire::new(self.setup.rate),
-            now: Time::ZERO,
-            tallies: vec![Tally::default(); self.setup.flows.len()],
-        };
-        go(self.controller, bed, self.drive)
+        if policy::any(self.setup) {
+            let managed = WithPolicies::new(self.setup, discipline);
+            return go(self.controller, Served::of(managed, self.setup), self.drive);
+        }
+        go(self.controller, Served::of(Station::new(self.setup, discipline), self.setup), self.drive)
     }
 }
 
@@ -211,17 +222,24 @@ impl Bed for Plain {
     }
 }
 
-struct Served<D: Discipline> {
-    station: Station<D>,
+struct Served<S> {
+    server: S,
     wire: Wire,
     now: Time,
     tallies: Vec<Tally>,
 }
 
-impl<D: Discipline + 'static> Bed for Served<D> {
+impl<S> Served<S> {
+    fn of(server: S, setup: &Setup) -> Served<S> {
+        let tallies = vec![Tally::default(); setup.flows.len()];
+        Served { server, wire: Wire::new(setup.rate), now: Time::ZERO, tallies }
+    }
+}
+
+impl<S: Server> Bed for Served<S> {
     #[inline]
     fn enqueue(&mut self, packet: Packet, _: &mut [Buffer]) -> bool {
-        let is_in = self.station.arrive(packet, self.now).is_ok();
+        let is_in = self.server.arrive(packet, self.now).is_ok();
         if is_in {
             self.tallies[packet.flow.index()].queued(packet.bytes);
         }
@@ -230,16 +248,16 @@ impl<D: Discipline + 'static> Bed for Served<D> {
     #[inline]
     fn dequeue(&mut self, _: &mut [Buffer]) -> Option<(u32, u32)> {
         loop {
-            match self.station.next(self.now, &self.wire) {
+            match self.server.next(self.now, &self.wire) {
                 Answer::Serve(queue) => {
-                    let sent = self.station.take(queue, self.now, &mut self.wire).1;
+                    let sent = self.server.take(queue, self.now, &mut self.wire).1;
                     self.now = sent.end;
-                    let packet = self.station.finish(queue, sent.end);
+                    let packet = self.server.finish(queue, sent.end);
                     self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }
                 Answer::Drop(queue) => {
-                    let packet = self.station.throw_away(queue, self.now);
+                    let packet = self.server.throw_away(queue, self.now);
                     self.tallies[packet.flow.index()].gone(packet.bytes);
                     return Some((packet.handle, packet.flow.0));
                 }

@@ -15,15 +15,17 @@ mod generator;
 mod instructions;
 #[cfg(feature = "plots")]
 mod plot;
+mod regimes;
 pub(super) mod wfi;
 
 use super::median;
 use crate::show::{self, say};
 use crate::sim::interrupts;
 use anyhow::{Context, Result, bail, ensure};
-use drive::{Run, What};
+use drive::{Run, Subject, What};
 use falaj_sched::registry::{self, ENTRIES};
 use flowsets::{Flowsets, Number, Packets, short};
+use regimes::REGIMES;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -151,18 +153,20 @@ impl Args {
     }
 
     fn whats(&self) -> Result<Vec<What>> {
-        let mut entries = Vec::new();
-        for kind in self.alg.iter().filter(|kind| *kind != "none") {
-            let entry = registry::entry(kind);
-            entries.push(entry.with_context(|| format!("no discipline is called `{kind}`; `--list` names them"))?);
+        let mut subjects = Vec::new();
+        for name in self.alg.iter().filter(|name| *name != "none") {
+            let regime = regimes::regime(name);
+            let entry = registry::entry(regime.map_or(name, |regime| regime.kind));
+            let entry = entry.with_context(|| format!("no discipline is called `{name}`; `--list` names them"))?;
+            subjects.push(Subject { entry, regime });
         }
         if self.alg.is_empty() {
-            entries.extend(ENTRIES);
+            subjects.extend(ENTRIES.iter().map(|entry| Subject { entry, regime: None }));
         }
         let mut whats = vec![What::Nothing];
-        for entry in entries {
-            whats.push(What::Station(entry));
-            whats.extend(self.engine.then_some(What::Engine(entry)));
+        for subject in subjects {
+            whats.push(What::Station(subject));
+            whats.extend(self.engine.then_some(What::Engine(subject)));
         }
         Ok(whats)
     }
@@ -263,6 +267,10 @@ fn list() {
     for entry in ENTRIES {
         say!("  {:<14} {}", entry.kind, entry.doc);
     }
+    say!("\nRegimes of disciplines, each flow with an equal part:");
+    for regime in REGIMES {
+        say!("  {:<19} {}", regime.name, regime.doc);
+    }
 }
 
 /// All disciplines in turn for each run of each case, so that what else the
@@ -271,7 +279,7 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
     let name = |what: &What| match what {
-        What::Engine(entry) => format!("{}/engine", entry.kind),
+        What::Engine(_) => format!("{}/engine", what.discipline()),
         what => what.discipline().to_owned(),
     };
     let mut rows: Vec<Row> =
