@@ -101,22 +101,11 @@ pub(crate) fn promised(kind: &str, rates: &[Option<Rate>], flows: &[FlowRead<'_>
     flows.iter().map(|flow| leaves(kind, &mut rates, flow)).collect()
 }
 
-/// Builds what divides flows otherwise than the discipline of `kind` itself, at the `rates` that they are promised; says
-/// what is wrong with it where it stands. False: something is.
+/// Builds what divides flows otherwise than the discipline that they are [joined] for, at the `rates` that they are
+/// promised; says what is wrong with it where it stands. False: something is.
 pub(crate) fn divide(
-    kind: &str,
     setup: &mut Setup,
-    rates: &[Option<Rate>],
-    flows: &[FlowRead<'_>],
-    problems: &mut Vec<Problem>,
-) -> bool {
-    fill(kind, setup, &mut rates.iter().copied(), flows, problems)
-}
-
-fn fill(
-    kind: &str,
-    setup: &mut Setup,
-    rates: &mut impl Iterator<Item = Option<Rate>>,
+    rates: &mut std::slice::Iter<'_, Option<Rate>>,
     flows: &[FlowRead<'_>],
     problems: &mut Vec<Problem>,
 ) -> bool {
@@ -129,16 +118,16 @@ fn fill(
         };
         good &= takes_all(flow, parts, problems);
         if let Some(inner) = &mut own.inner {
-            good &= fill(kind, &mut inner.setup, rates, parts, problems);
+            good &= divide(&mut inner.setup, rates, parts, problems);
             continue;
         }
         let inner = chosen.entry.kind;
-        let rate = rates.next().flatten().filter(|r| r.0 > 0).unwrap_or(link.rate);
+        let rate = rates.next().copied().flatten().filter(|r| r.0 > 0).unwrap_or(link.rate);
         let link = Setup { rate, ..link.clone() };
         let mut below = Setup { flows: joined(inner, &link, parts), scheduler: scheduler.clone(), ..link };
         let slots = below.joined(inner).flows.len() as u32;
         match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
-            Ok(rates) => good &= divide(inner, &mut below, &rates, parts, problems),
+            Ok(rates) => good &= divide(&mut below, &mut rates.iter(), parts, problems),
             Err(refused) => {
                 let classes = classes(inner, parts);
                 problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)));

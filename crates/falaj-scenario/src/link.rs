@@ -312,7 +312,7 @@ fn direction(
             return (None, names, Vec::new());
         }
     };
-    if !divided::divide(kind, &mut setup, &rates, &flows, problems) {
+    if !divided::divide(&mut setup, &mut rates.iter(), &flows, problems) {
         return (None, names, Vec::new());
     }
     if let Some(refused) = masks.impossible(kind, &setup) {
