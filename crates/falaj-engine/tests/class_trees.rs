@@ -636,7 +636,7 @@ impl Model for ByTags {
 fn hclock_goes_by_its_clocks_at_every_node() {
     fn plain(class: &Class, reserved: bool) -> bool {
         let own = reservation(class);
-        let whole = own == 0 || 8_000_000_000 % own == 0;
+        let whole = own == 0 || 8_000_000_000u64.is_multiple_of(own);
         let free = !reserved || class.values.rate("limit").is_none();
         whole && free && class.parts.iter().all(|part| plain(part, reserved || own > 0))
     }
@@ -678,7 +678,7 @@ fn small_scope(spec: &PipeSpec, leaves: u64, mut model: impl FnMut(&[Arrival], u
             let choice = rest % choices;
             rest /= choices;
             at += [0, 13, 64][(choice / (2 * leaves)) as usize];
-            let bytes = if choice / leaves % 2 == 0 { 1 } else { spec.setup.largest };
+            let bytes = if (choice / leaves).is_multiple_of(2) { 1 } else { spec.setup.largest };
             arrivals.push(Arrival { at: Time(at), flow: FlowId((choice % leaves) as u32), bytes });
         }
         model(&arrivals, n);
