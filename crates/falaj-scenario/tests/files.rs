@@ -318,3 +318,26 @@ rate = "40mbit"
     let inner: Vec<Option<&str>> = joined.flows.iter().map(|f| f.inner.as_ref().map(|inner| inner.kind)).collect();
     assert_eq!(inner, [None, None, Some("drr"), None]);
 }
+
+/// Flows that have link-sharing curves alone, and classes that have none at all.
+#[test]
+fn curves_may_be_left_out() {
+    let text = r#"
+[link.up]
+rate = "100mbit"
+scheduler = { kind = "hfsc" }
+[link.up.flow.a]
+match = "tcp"
+scheduler = { kind = "hfsc" }
+[link.up.flow.a.flow.b]
+match = "dport 80"
+rate = "10mbit"
+[link.up.flow.a.flow.c]
+match = "any"
+share = "30mbit"
+[link.up.flow.d]
+match = "any"
+"#;
+    let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(scenario.links[0].up.setup.joined("hfsc").flows.len(), 3);
+}

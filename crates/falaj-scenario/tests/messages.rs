@@ -3550,7 +3550,15 @@ rate = "10mbit"
 match = "any"
 rate = "10mbit"
 "#,
-        expect![[r#""#]],
+        expect![[r#"
+            error: flow `a`: a class that is divided has no priority: its parts have
+             --> a.toml:4:1
+              |
+            4 | [link.up.flow.a]
+              | ^^^^^^^^^^^^^^^^ `prio` is not set here
+              |
+              = help: give `prio` to its parts
+        "#]],
     );
     errors(
         r#"[link.up]
@@ -3567,7 +3575,15 @@ reservation = "6mbit"
 match = "any"
 reservation = "5mbit"
 "#,
-        expect![[r#""#]],
+        expect![[r#"
+            error: flow `a`: its parts have reservations of 11mbit together, and it has one of 10mbit
+             --> a.toml:6:15
+              |
+            6 | reservation = "10mbit"
+              |               ^^^^^^^^
+              |
+              = help: at least 11mbit, or leave it out for that
+        "#]],
     );
     errors(
         r#"[link.up]
@@ -3580,7 +3596,15 @@ scheduler = { kind = "hfsc" }
 [link.up.flow.a.flow.b]
 match = "any"
 "#,
-        expect![[r#""#]],
+        expect![[r#"
+            error: flow `b`: it is the first piece of a curve that has no second
+             --> a.toml:8:1
+              |
+            8 | [link.up.flow.a.flow.b]
+              | ^^^^^^^^^^^^^^^^^^^^^^^ `burst-time` is not set here
+              |
+              = help: give it a `rate` too: what the curve rises by after the first slope
+        "#]],
     );
 }
 
@@ -3592,5 +3616,16 @@ fn flows_below_flows_without_end() {
         header += ".flow.a";
         text += &format!("[{header}]\nmatch = \"any\"\n");
     }
-    errors(&text, expect![[r#""#]]);
+    errors(
+        &text,
+        expect![[r#"
+        error: flow `a` is divided 8 levels below the link
+          --> a.toml:17:1
+           |
+        17 | [link.up.flow.a.flow.a.flow.a.flow.a.flow.a.flow.a.flow.a.flow.a]
+           | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+           |
+           = help: at most 8 levels of flows; leave some out that divide nothing
+    "#]],
+    );
 }

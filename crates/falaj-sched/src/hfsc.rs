@@ -473,6 +473,8 @@ fn curve(flow: usize, f: &FlowSetup, [rate, first, time]: [&'static str; 3]) -> 
     if lasts.is_some_and(|lasts| lasts > LONGEST) {
         return refused(time, "it lasts too long", "at most 3600s: it is for a burst at the start of a backlog");
     }
+    // A first piece of no length is none.
+    let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
     let Some(second) = second else {
         let given = if slope.is_some() { Some(first) } else { lasts.filter(|l| *l > Span::ZERO).map(|_| time) };
         return match given {

@@ -225,12 +225,12 @@ impl Htb {
                 return Err(refused("ceil-burst", what, format!("at least `{}B`", setup.largest)));
             }
             let is_leaf = shape.is_leaf(class);
-            let prio = f.values.count("prio");
-            if !is_leaf && prio.is_some() {
+            // As if nothing were set: 0.
+            let prio = f.values.count("prio").unwrap_or(0);
+            if !is_leaf && prio > 0 {
                 let what = "a class that is divided has no priority: its parts have".into();
                 return Err(refused("prio", what, "give `prio` to its parts".into()));
             }
-            let prio = prio.unwrap_or(0);
             if prio > 7 {
                 let what = format!("{prio} is out of range");
                 return Err(refused("prio", what, "from 0, which goes first, to 7".into()));
