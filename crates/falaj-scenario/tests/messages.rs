@@ -3551,13 +3551,13 @@ match = "any"
 rate = "10mbit"
 "#,
         expect![[r#"
-            error: flow `a`: a class that is divided has no priority: its parts have
-             --> a.toml:4:1
-              |
-            4 | [link.up.flow.a]
-              | ^^^^^^^^^^^^^^^^ `prio` is not set here
-              |
-              = help: give `prio` to its parts
+            error: flow `b`: a class that is divided has no priority: its parts have
+              --> a.toml:11:8
+               |
+            11 | prio = 3
+               |        ^
+               |
+               = help: give `prio` to its parts
         "#]],
     );
     errors(
@@ -3597,13 +3597,13 @@ scheduler = { kind = "hfsc" }
 match = "any"
 "#,
         expect![[r#"
-            error: flow `b`: it is the first piece of a curve that has no second
-             --> a.toml:8:1
+            error: flow `a`: a class that is divided has no real-time curve: its parts have
+             --> a.toml:6:8
               |
-            8 | [link.up.flow.a.flow.b]
-              | ^^^^^^^^^^^^^^^^^^^^^^^ `burst-time` is not set here
+            6 | rate = "10mbit"
+              |        ^^^^^^^^
               |
-              = help: give it a `rate` too: what the curve rises by after the first slope
+              = help: give it a `share`, and its parts a `rate`
         "#]],
     );
 }
