@@ -7,9 +7,9 @@ use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
-    ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq, mtr_ls::MtrLs,
-    mw00::Mw00, netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority, qfq::Qfq,
-    qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas,
+    ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq,
+    mtr_ls::MtrLs, mw00::Mw00, netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority,
+    qfq::Qfq, qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas,
     timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
 };
 
