@@ -454,7 +454,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let flows = vec![Flows { pipe: PipeId(0), fates, number }];
         forwarder
-            .change(Change { engine, flows, sorted: Vec::new(), rules: None, order: vec![PipeId(0)] })
+            .change(Change { engine, flows, sorted: Vec::new(), rules: None, order: vec![PipeId(0), PipeId(1)] })
             .unwrap_or_else(|unfit| panic!("{unfit}"))
     };
     assert_eq!(change(&mut forwarder, vec![Fate::Is(FlowId(1))], 2).dropped, 0);
