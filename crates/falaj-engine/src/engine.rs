@@ -7,6 +7,7 @@ use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
 use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -412,6 +413,13 @@ impl Engine {
     /// Of a flow of a link that is many it is of all links together, and ids have their link's before them.
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.pipes[pipe.0 as usize].report(flow, busiest)
+    }
+
+    /// How disciplines of libraries broke their contract in this pipe; those that others have taken over from too.
+    pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
+        let mut out = Vec::new();
+        self.pipes[pipe.0 as usize].breaches(&mut out);
+        out
     }
 
     /// What a flow is promised.

@@ -18,6 +18,7 @@ use crate::pipe::{Counters, PipeSpec};
 use crate::rules::{Active, At, Next, Rule, RuleSet, Taken};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::{FlowSetup, Refusals, Setup, Values};
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -622,6 +623,11 @@ impl Network {
     /// See [`Engine::report`].
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.engine.report(pipe, flow, busiest)
+    }
+
+    /// See [`Engine::breaches`].
+    pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
+        self.engine.breaches(pipe)
     }
 
     /// See [`Engine::soonest`].

@@ -19,6 +19,7 @@ use falaj_sched::draws::mix;
 use falaj_sched::label::Label;
 use falaj_sched::managed::WithPolicies;
 use falaj_sched::params::{Refusals, Refused, Setup};
+use falaj_sched::plugin::Breach;
 use falaj_sched::policy;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::{FlowId, Packet};
@@ -429,6 +430,8 @@ pub(crate) trait Pipe: Send + Any {
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
+    /// Adds how disciplines of libraries broke their contract, those that others have taken over from too.
+    fn breaches(&self, out: &mut Vec<Breach>);
     fn flows(&self) -> usize;
     /// The largest packet that it takes.
     fn largest(&self) -> u32;
@@ -498,6 +501,8 @@ struct Of<S: Server> {
     book: Book,
     /// Of a link that does nothing to packets, none.
     impairer: Option<Box<Impairer>>,
+    /// What disciplines of libraries did that are not there any more.
+    breaches: Vec<Breach>,
     /// No packet is on its way for less time than this.
     least_delay: Span,
     /// Packets up to this length come in without more ado: of a link that does
@@ -556,6 +561,7 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<
         book,
         plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
         impairer,
+        breaches: Vec::new(),
         least_delay: spec.impairments.delays(spec.delay).0,
         spec: spec.clone(),
     })
@@ -836,6 +842,11 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
     }
 
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.breaches.iter().cloned().for_each(|breach| breach.join(out));
+        self.server.breaches(out);
+    }
+
     fn largest(&self) -> u32 {
         self.spec.setup.largest
     }
@@ -883,7 +894,9 @@ impl<S: Server + 'static> Pipe for Of<S> {
         let others = !how.flows.is_empty() || how.drop;
         let (wire, before);
         let as_they_are = !others && old.largest() <= self.largest();
-        let (on_the_wire, end) = if as_they_are && (&*old as &dyn Any).is::<Of<S>>() {
+        old.breaches(&mut self.breaches);
+        let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
+        let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before) = (old.wire, old.book, old.impairer);

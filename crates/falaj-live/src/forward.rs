@@ -39,6 +39,7 @@ use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
 use falaj_engine::{Output, PipeId, Why};
 use falaj_sched::label::Label;
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::capture::{self, Verdict};
@@ -698,6 +699,11 @@ impl Forwarder {
     /// What happened in links that were taken away.
     pub fn of_the_ended(&self) -> Counters {
         self.network.of_the_ended()
+    }
+
+    /// How disciplines of libraries broke their contract; see [`Network::breaches`].
+    pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
+        self.network.breaches(self.called(pipe))
     }
 
     /// What was lost outside the engine.

@@ -3,9 +3,10 @@
 
 use crate::diagnostics::Problem;
 use crate::flows::{FlowRead, FlowTable, flow_table, read_flows};
-use crate::keys::{self, Key};
+use crate::keys;
 use crate::link::{Chosen, Promised, chosen, refusal, values};
 use crate::model::{Flow, Towards};
+use crate::plugin;
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
 use falaj_sched::classes::DEEPEST;
@@ -13,6 +14,7 @@ use falaj_sched::params::{FlowSetup, Inner, Setup, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
+use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 /// What divides a flow, and its parts.
@@ -107,6 +109,7 @@ pub(crate) fn divide(
     setup: &mut Setup,
     rates: &mut std::slice::Iter<'_, Option<Rate>>,
     flows: &[FlowRead<'_>],
+    beside: &Path,
     problems: &mut Vec<Problem>,
 ) -> bool {
     let mut good = true;
@@ -118,16 +121,21 @@ pub(crate) fn divide(
         };
         good &= takes_all(flow, parts, problems);
         if let Some(inner) = &mut own.inner {
-            good &= divide(&mut inner.setup, rates, parts, problems);
+            good &= divide(&mut inner.setup, rates, parts, beside, problems);
             continue;
         }
         let inner = chosen.entry.kind;
         let rate = rates.next().copied().flatten().filter(|r| r.0 > 0).unwrap_or(link.rate);
         let link = Setup { rate, ..link.clone() };
-        let mut below = Setup { flows: joined(inner, &link, parts), scheduler: scheduler.clone(), ..link };
+        let mut scheduler = scheduler.clone();
+        if plugin::load(chosen.entry, chosen.fields.as_ref(), &mut scheduler, beside, problems).is_none() {
+            good = false;
+            continue;
+        }
+        let mut below = Setup { flows: joined(inner, &link, parts), scheduler, ..link };
         let slots = below.joined(inner).flows.len() as u32;
         match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
-            Ok(rates) => good &= divide(&mut below, &mut rates.iter(), parts, problems),
+            Ok(rates) => good &= divide(&mut below, &mut rates.iter(), parts, beside, problems),
             Err(refused) => {
                 let classes = classes(inner, parts);
                 problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)));
@@ -218,8 +226,8 @@ pub(crate) fn parts<'a>(
     }
     let chosen = chosen(&[fields], problems).ok_or(())?;
     let own = chosen.fields.as_ref();
-    let scheduler =
-        values(&own.into_iter().collect::<Vec<_>>(), chosen.entry.scheduler.iter().map(Key::from), problems);
+    let own: Vec<&Fields<'_>> = own.into_iter().collect();
+    let scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems);
     let parts = read_flows(table, keys::PART, Some(chosen.entry), &[], (towards, level + 1), problems);
     Ok(Some((chosen, scheduler.ok_or(())?, parts.ok_or(())?)))
 }

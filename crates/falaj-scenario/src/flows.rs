@@ -55,7 +55,7 @@ pub(crate) fn read_flows<'a>(
     (towards, level): (Towards, usize),
     problems: &mut Vec<Problem>,
 ) -> Option<Vec<FlowRead<'a>>> {
-    let own: Vec<Key> = entry.map_or(&[][..], |e| e.flow).iter().map(Key::from).collect();
+    let own: Vec<Key> = entry.map_or_else(Vec::new, keys::of_flow);
     let mut flows = Vec::new();
     let mut whole = true;
     for (name, value) in table {
@@ -159,7 +159,7 @@ pub(crate) fn all<'a>(
     let first = tables.first()?;
     let none = Fields::none(first.at.clone(), first.what.clone());
     let required: Vec<&str> =
-        entry.flow.iter().map(Key::from).filter(|k| k.fallback == keys::Fallback::Required).map(|k| k.name).collect();
+        keys::of_flow(entry).iter().filter(|k| k.fallback == keys::Fallback::Required).map(|k| k.name).collect();
     if !required.is_empty() {
         let name = first.what.as_str();
         problems.push(
@@ -168,7 +168,7 @@ pub(crate) fn all<'a>(
         );
         return None;
     }
-    let values = values(&[&none], entry.flow.iter().map(Key::from), problems)?;
+    let values = values(&[&none], keys::of_flow(entry).into_iter(), problems)?;
     let limit = queue::unsaid()?.limit;
     Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), each: None, parts: None })
 }

@@ -4,7 +4,7 @@
 //! [`falaj_sched::registry::ENTRIES`] and joins them by [`Key::from`].
 
 use falaj_sched::params::{Kind, Param};
-use falaj_sched::registry::ENTRIES;
+use falaj_sched::registry::{self, ENTRIES, Entry};
 
 /// One key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +49,8 @@ pub enum Holds {
     Headers,
     /// A table whose keys are addresses, prefixes or numbers, and whose values are texts.
     Entries,
+    /// A table whose keys a plug-in knows, and whose values are texts or whole numbers.
+    Given,
     /// The name of a link, or a list of such names.
     LinkNames,
     /// The name of a flow.
@@ -594,15 +596,33 @@ pub const SCHEDULER: &[Key] = &[KIND];
 /// The key that decides which others there are.
 pub(crate) const KIND: Key = key("kind", Holds::Value(Kind::Choice(&KINDS)), Required, "the discipline");
 
-const KINDS: [&str; ENTRIES.len()] = {
-    let mut kinds = [""; ENTRIES.len()];
+const KINDS: [&str; ENTRIES.len() + 1] = {
+    let mut kinds = [registry::PLUGIN.kind; ENTRIES.len() + 1];
     let mut n = 0;
-    while n < kinds.len() {
+    while n < ENTRIES.len() {
         kinds[n] = ENTRIES[n].kind;
         n += 1;
     }
     kinds
 };
+
+/// What the kind `plugin` takes for its scheduler, and for a flow.
+const PLUGIN: &[Key] = &[
+    key("library", Holds::File, Required, "the shared library that holds the discipline; it runs, even to be checked"),
+    key("with", Holds::Given, Otherwise("nothing"), "parameters of the plug-in, which alone knows what they mean"),
+];
+
+/// What a discipline takes for its scheduler, beyond the kind.
+pub fn of_scheduler(entry: &Entry) -> Vec<Key> {
+    let own = if entry.kind == registry::PLUGIN.kind { PLUGIN } else { &[] };
+    entry.scheduler.iter().map(Key::from).chain(own.iter().copied()).collect()
+}
+
+/// What a discipline takes for each flow.
+pub fn of_flow(entry: &Entry) -> Vec<Key> {
+    let own = if entry.kind == registry::PLUGIN.kind { &PLUGIN[1..] } else { &[] };
+    entry.flow.iter().map(Key::from).chain(own.iter().copied()).collect()
+}
 
 const RULES: Key = key(
     "match",

@@ -42,6 +42,7 @@
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
+//! | `plugin` | libraries that it names, and what it says to them |
 //! | [`import`] | other tools' configurations, made into scenarios |
 //! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
@@ -66,6 +67,7 @@ mod model;
 mod nearest;
 mod parse;
 mod place;
+mod plugin;
 mod presets;
 mod profile;
 mod queue;

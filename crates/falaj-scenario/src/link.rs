@@ -5,10 +5,11 @@ use crate::diagnostics::Problem;
 use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
 use crate::impair;
-use crate::keys::{self, Key};
+use crate::keys::{self, Holds, Key};
 use crate::masks;
 use crate::model::{ALL, Direction, Link, Run, Towards, default_scheduler};
 use crate::nearest;
+use crate::plugin;
 use crate::presets;
 use crate::profile;
 use crate::read::{Datum, Field, Fields, Got, fields, get};
@@ -21,7 +22,7 @@ use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
-use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::registry::{self, Entry};
 use falaj_sched::tree;
 use std::ops::Range;
 use std::path::Path;
@@ -137,8 +138,8 @@ pub(crate) fn link<'a>(
         };
         let elsewhere: Vec<Key> = match (&chosen[n], &chosen[1 - n]) {
             (Some(_), Some(_)) if !shared => Vec::new(),
-            (Some(_), Some(other)) => other.entry.flow.iter().map(Key::from).collect(),
-            _ => ENTRIES.iter().flat_map(|e| e.flow).map(Key::from).collect(),
+            (Some(_), Some(other)) => keys::of_flow(other.entry),
+            _ => registry::all().flat_map(keys::of_flow).collect(),
         };
         (out[n], names[n], promised[n]) =
             direction(tables, towards[n], &flows, chosen[n].as_ref(), &elsewhere, parted, beside, problems);
@@ -172,7 +173,7 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
     };
     let Some(Datum::Table(table)) = field.datum else { return None };
     // `kind` first: it decides what else there may be.
-    let all: Vec<Key> = ENTRIES.iter().flat_map(|e| e.scheduler).map(Key::from).collect();
+    let all: Vec<Key> = registry::all().flat_map(keys::of_scheduler).collect();
     let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, &mut Vec::new());
     let Got::Given(Datum::Value(Value::Choice(kind))) = get(&[&first], &keys::KIND, &mut Vec::new()) else {
         let first = fields(table, field.at.clone(), "the scheduler", &[keys::KIND], &all, problems);
@@ -180,7 +181,7 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
         return None;
     };
     let entry = registry::entry(kind)?;
-    let known: Vec<Key> = keys::SCHEDULER.iter().copied().chain(entry.scheduler.iter().map(Key::from)).collect();
+    let known: Vec<Key> = keys::SCHEDULER.iter().copied().chain(keys::of_scheduler(entry)).collect();
     let what = format!("the scheduler `{kind}`");
     Some(Chosen { entry, fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)) })
 }
@@ -246,9 +247,11 @@ fn direction(
         unmatched(flows, owner, problems);
     }
 
-    let scheduler = chosen.and_then(|chosen| match &chosen.fields {
-        None => values(&[], chosen.entry.scheduler.iter().map(Key::from), problems),
-        Some(fields) => values(&[fields], chosen.entry.scheduler.iter().map(Key::from), problems),
+    let scheduler = chosen.and_then(|chosen| {
+        let own: Vec<&Fields<'_>> = chosen.fields.iter().collect();
+        let mut scheduler = values(&own, keys::of_scheduler(chosen.entry).into_iter(), problems)?;
+        plugin::load(chosen.entry, chosen.fields.as_ref(), &mut scheduler, beside, problems)?;
+        Some(scheduler)
     });
     let (
         Some((rate, capacity)),
@@ -312,7 +315,7 @@ fn direction(
             return (None, names, Vec::new());
         }
     };
-    if !divided::divide(&mut setup, &mut rates.iter(), &flows, problems) {
+    if !divided::divide(&mut setup, &mut rates.iter(), &flows, beside, problems) {
         return (None, names, Vec::new());
     }
     if let Some(refused) = masks.impossible(kind, &setup) {
@@ -388,6 +391,9 @@ pub(crate) fn values(
     for key in keys {
         match get(tables, &key, problems) {
             Got::Given(Datum::Value(value)) | Got::Default(Datum::Value(value)) => out.set(key.name, value),
+            Got::Given(Datum::Given(given)) => out.give(given),
+            // Whoever loads the library sees to it.
+            Got::Given(Datum::Name(_)) if key.holds == Holds::File => {}
             Got::Absent => {}
             _ => whole = false,
         }

@@ -1,15 +1,16 @@
 //! Reads one table of the file by its description.
 
 use crate::diagnostics::Problem;
-use crate::keys::{Fallback, Holds, Key};
+use crate::keys::{self, Fallback, Holds, Key};
 use crate::masks::{Written, parse_mask};
 use crate::matching::parse_match;
 use crate::nearest;
+use crate::plugin;
 use crate::reference;
 use crate::units::{self, Unreadable, quoted};
 use falaj_engine::classifier::Match;
-use falaj_sched::params::{Kind, Param, Value};
-use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_sched::params::{Given, Kind, Value};
+use falaj_sched::registry::{self, Entry};
 use falaj_traffic::source::size::Sizes;
 use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
@@ -31,6 +32,8 @@ pub(crate) enum Datum<'a> {
     Decimal(f64),
     Rows(Vec<Vec<f64>>),
     Signed(i32),
+    /// What a plug-in is to know.
+    Given(Vec<Given>),
     /// A table or what stands in its place; the caller knows what is in it.
     Table(&'a DeTable<'a>),
     /// One or several, each with its place.
@@ -146,10 +149,10 @@ fn unknown<'k>(
     if let Some(near) = near {
         problem = problem.label(format!("did you mean `{near}`?"));
     }
-    let kinds = |has: fn(&Entry) -> &'static [Param]| -> Vec<&str> {
-        ENTRIES.iter().filter(|e| has(e).iter().any(|p| p.name == name)).map(|e| e.kind).collect()
+    let kinds = |has: fn(&Entry) -> Vec<Key>| -> Vec<&str> {
+        registry::all().filter(|e| has(e).iter().any(|p| p.name == name)).map(|e| e.kind).collect()
     };
-    let (flows, schedulers) = (kinds(|e| e.flow), kinds(|e| e.scheduler));
+    let (flows, schedulers) = (kinds(keys::of_flow), kinds(keys::of_scheduler));
     if !flows.is_empty() {
         problem = problem.help(format!("`{name}` is for flows of {}", of_schedulers(flows)));
     }
@@ -281,6 +284,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
             Err(Unreadable::new("a file needs a name", "write its path, from where the scenario lies"))
         }
         (Holds::File, DeValue::String(text)) => Ok(Datum::Name(text)),
+        (Holds::Given, DeValue::Table(table)) => return plugin::given(key, table, problems).map(Datum::Given),
         (Holds::Overhead, DeValue::String(text)) => units::parse_overhead(text).map(Datum::Signed),
         (Holds::Numbers, DeValue::String(text)) => units::parse_numbers(text).map(Datum::Numbers),
         (Holds::Sizes, DeValue::String(text)) => units::parse_sizes(text).map(Datum::Sizes),
@@ -307,7 +311,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
     result.map_err(|error| problems.push(at_value(key, error, &at))).ok()
 }
 
-fn at_value(key: &Key, error: Unreadable, at: &Range<usize>) -> Problem {
+pub(crate) fn at_value(key: &Key, error: Unreadable, at: &Range<usize>) -> Problem {
     let label = error.near.map_or(String::new(), |near| format!("did you mean `{near}`?"));
     Problem::error(at.clone(), format!("`{}`: {}", key.name, error.what)).label(label).help(error.help)
 }
@@ -472,6 +476,7 @@ fn advice(key: &Key) -> String {
         Holds::Target => ("a link, a list of links, \"drop\" or \"pass\"", "\"slow\""),
         Holds::Headers => ("a rule in quotes", "\"tcp src 10.1.0.7 dport 443\""),
         Holds::Entries => ("a text in quotes", "\"slow\""),
+        Holds::Given => ("a table of texts and whole numbers", "{ quantum = \"3000B\", rounds = 4 }"),
         Holds::Scheduler => ("a table", "{ kind = \"fifo\" }"),
         Holds::Table(keys) | Holds::Brief(keys) => {
             return format!("write a table of {}", nearest::list(keys.iter().map(|k| k.name)));
@@ -487,7 +492,7 @@ fn advice(key: &Key) -> String {
     format!("write {what}, as in `{example}`")
 }
 
-fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
+pub(crate) fn mistyped(key: &Key, value: &DeValue<'_>) -> Unreadable {
     let quantity = matches!(
         key.holds,
         Holds::Value(Kind::Span | Kind::Rate | Kind::Bytes | Kind::Limit | Kind::Probability)

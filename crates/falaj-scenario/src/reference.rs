@@ -1,16 +1,16 @@
 //! The keys of the file and the disciplines, told to people: one of them, a
 //! list, or the whole page. All of it is made from [`crate::keys`] and
-//! [`falaj_sched::registry::ENTRIES`], so that it cannot say anything else
+//! [`falaj_sched::registry::all`], so that it cannot say anything else
 //! than what the parser does.
 
 use crate::costs;
-use crate::keys::{FILE, Fallback, Holds, Key, TABLES, TO, Table};
+use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
 use crate::nearest;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
 use falaj_sched::params::Kind;
-use falaj_sched::registry::{ENTRIES, Entry, entry};
+use falaj_sched::registry::{self, Entry, entry};
 use std::fmt::{self, Write};
 
 pub use crate::schema::schema;
@@ -73,13 +73,13 @@ fn topics() -> Vec<Topic> {
     let mut all = Vec::new();
     for table in TABLES {
         all.extend(table.keys.iter().map(|key| Topic { table, key: *key, of: None }));
-        for entry in ENTRIES {
+        for entry in registry::all() {
             let own = match table.word {
-                "scheduler" => entry.scheduler,
-                "flow" => entry.flow,
+                "scheduler" => keys::of_scheduler(entry),
+                "flow" => keys::of_flow(entry),
                 _ => continue,
             };
-            all.extend(own.iter().map(|p| Topic { table, key: Key::from(p), of: Some(entry) }));
+            all.extend(own.into_iter().map(|key| Topic { table, key, of: Some(entry) }));
         }
     }
     all
@@ -98,7 +98,7 @@ pub fn explain(asked: &str) -> Result<String, Unknown> {
         return Ok(parts.join("\n"));
     }
     let paths: Vec<String> = topics.iter().map(Topic::path).collect();
-    let names = topics.iter().map(|t| t.key.name).chain(ENTRIES.iter().map(|e| e.kind));
+    let names = topics.iter().map(|t| t.key.name).chain(registry::all().map(|e| e.kind));
     let near = nearest::among(asked, names.chain(paths.iter().map(String::as_str)));
     // `link.dealy`: the last word alone may be what is wrong.
     let last = asked.rsplit('.').next().unwrap_or(asked);
@@ -118,7 +118,7 @@ pub fn list() -> String {
         out.push('\n');
     }
     line(&mut out, format_args!("disciplines"));
-    for entry in ENTRIES {
+    for entry in registry::all() {
         line(&mut out, format_args!("  {:<22} {}", entry.kind, entry.doc));
     }
     out
@@ -164,23 +164,25 @@ fn discipline_text(entry: &Entry) -> String {
     let mut out = String::new();
     line(&mut out, format_args!("{}: {}\n", entry.kind, entry.doc));
     row(&mut out, "source", entry.source);
-    for (what, params) in [("scheduler", entry.scheduler), ("flow", entry.flow)] {
-        let keys = params.iter().map(Key::from);
+    let (scheduler, flow) = (keys::of_scheduler(entry), keys::of_flow(entry));
+    for (what, keys) in [("scheduler", &scheduler), ("flow", &flow)] {
         let lines: Vec<String> = keys
+            .iter()
             .map(|k| match k.fallback {
                 Fallback::Required => format!("{:<8} {}; required", k.name, k.doc),
-                _ => format!("{:<8} {}; default {}", k.name, k.doc, default(&k, false)),
+                _ => format!("{:<8} {}; default {}", k.name, k.doc, default(k, false)),
             })
             .collect();
         row(&mut out, what, if lines.is_empty() { "no keys of its own".into() } else { lines.join("\n") }.as_str());
     }
-    let needed = entry.scheduler.iter().filter(|p| p.default.is_none());
-    let needed: String = needed.map(|p| format!(", {} = {}", p.name, sample(&Key::from(p), true))).collect();
+    let required = |key: &&Key| key.fallback == Fallback::Required;
+    let needed = scheduler.iter().filter(required);
+    let needed: String = needed.map(|key| format!(", {} = {}", key.name, sample(key, true))).collect();
     let mut text = format!("[link.uplink]\nrate = \"100mbit\"\nscheduler = {{ kind = \"{}\"{needed} }}\n", entry.kind);
     text.push_str("\n[link.uplink.flow.rest]\nmatch = \"any\"");
-    for param in entry.flow.iter().filter(|p| p.default.is_none()) {
+    for key in flow.iter().filter(required) {
         // Writing to a string never fails.
-        let _ = write!(text, "\n{} = {}", param.name, sample(&Key::from(param), true));
+        let _ = write!(text, "\n{} = {}", key.name, sample(key, true));
     }
     row(&mut out, "example", &text);
     out
@@ -226,7 +228,8 @@ pub(crate) fn value(holds: Holds) -> String {
         }
         Holds::Headers => "a rule of single values".into(),
         Holds::Entries => "a text".into(),
-        Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(ENTRIES.iter().map(|e| e.kind))),
+        Holds::Given => "a table of texts and whole numbers".into(),
+        Holds::Scheduler => format!("a table with the `kind`, {}", nearest::list(registry::all().map(|e| e.kind))),
         Holds::Table(keys) => format!("a table of {}", nearest::list(keys.iter().map(|k| k.name))),
         Holds::Tables(keys) => {
             format!("a table of {}, or a list of such tables", nearest::list(keys.iter().map(|k| k.name)))
@@ -267,6 +270,8 @@ fn sample(key: &Key, discipline: bool) -> String {
         Holds::Sizes => "1500B",
         Holds::Decimal => return "1.5".into(),
         Holds::Rows => return "[[-3, 1], [2, -4]]".into(),
+        Holds::File if key.name == "library" => "./libmine.so",
+        Holds::Given => return "{ quantum = \"3000B\", rounds = 4 }".into(),
         Holds::File => "wifi.dist",
         Holds::Brief([first, ..]) => return sample(first, discipline),
         Holds::Value(Kind::Count { min, .. }) => return (min + 7).to_string(),
@@ -310,6 +315,9 @@ fn example(topic: &Topic) -> String {
             "[link.uplink.flow.voice.flow.calls.flow.home]\nmatch = \"src 10.1.0.0/16\"".into()
         }
         ("scheduler", _, None) => format!("scheduler = {{ {set} }}"),
+        ("scheduler", Holds::Given, Some(entry)) => {
+            format!("scheduler = {{ kind = \"{}\", library = \"./libmine.so\", {set} }}", entry.kind)
+        }
         ("scheduler", _, Some(entry)) => format!("scheduler = {{ kind = \"{}\", {set} }}", entry.kind),
         ("need", _, _) => format!("need = {{ {set} }}"),
         ("queue", _, _) => crate::queue::example(key.name).to_owned(),
@@ -378,7 +386,7 @@ pub fn disciplines() -> String {
          [counted](../instructions.toml); nanoseconds are in [Benchmarks](../benchmarks.md). Promises are attacked by property tests.\n\n\
          | discipline | what it does | steps | instructions | promised to a flow | source |\n|---|---|---|---|---|---|\n",
     );
-    for entry in ENTRIES {
+    for entry in registry::all() {
         let (steps, promise) = costs::of(entry);
         let counted = costs::instructions(entry.kind).map_or("—".into(), |n| n.to_string());
         let (doc, source) = (cell(entry.doc), cell(entry.source));
@@ -387,14 +395,15 @@ pub fn disciplines() -> String {
             format_args!("| [`{0}`](#{0}) | {doc} | {steps} | {counted} | {promise} | {source} |", entry.kind),
         );
     }
-    for entry in ENTRIES {
+    for entry in registry::all() {
         line(&mut out, format_args!("\n## `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
-        for (what, params) in [("of the scheduler", entry.scheduler), ("of each flow", entry.flow)] {
+        for (what, params) in [("of the scheduler", keys::of_scheduler(entry)), ("of each flow", keys::of_flow(entry))]
+        {
             if params.is_empty() {
                 line(&mut out, format_args!("\nIt has no keys {what}."));
             } else {
                 line(&mut out, format_args!("\nKeys {what}:\n"));
-                keys_table(&mut out, params.iter().map(Key::from));
+                keys_table(&mut out, params.into_iter());
             }
         }
     }

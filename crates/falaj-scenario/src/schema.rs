@@ -3,8 +3,8 @@
 use crate::capacity::CARRIES;
 use crate::keys::{self, Fallback, Holds, Key};
 use crate::units::pattern;
-use falaj_sched::params::{Kind, Param};
-use falaj_sched::registry::ENTRIES;
+use falaj_sched::params::Kind;
+use falaj_sched::registry;
 use serde_json::{Map, Value, json};
 
 /// JSON Schema (draft 2020-12) of the scenario file, made from the same keys
@@ -17,8 +17,8 @@ pub fn schema() -> Value {
     defs.insert("scheduler".into(), scheduler());
     for (word, keys) in [("flow", keys::FLOW), ("part", keys::PART)] {
         defs.insert(word.into(), any_flow(keys));
-        for entry in ENTRIES {
-            let own: Vec<Key> = keys.iter().copied().chain(entry.flow.iter().map(Key::from)).collect();
+        for entry in registry::all() {
+            let own: Vec<Key> = keys.iter().copied().chain(keys::of_flow(entry)).collect();
             let mut flow = table(&own);
             flow["description"] = json!(format!("a flow of `{}`", entry.kind));
             by_discipline(&mut flow, "part", None);
@@ -84,6 +84,10 @@ fn property(key: &Key) -> Value {
         }
         Holds::File | Holds::Name | Holds::Headers => json!({ "type": "string", "minLength": 1 }),
         Holds::Entries => json!({ "type": "string" }),
+        Holds::Given => {
+            let given = json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 0 }] });
+            json!({ "type": "object", "additionalProperties": given })
+        }
         Holds::Target => {
             let name = json!({ "type": "string", "minLength": 1 });
             json!({ "anyOf": [name, { "type": "array", "items": name, "minItems": 1 }, table(keys::TO)] })
@@ -148,7 +152,7 @@ fn name() -> Value {
 /// One of the disciplines, with its own keys.
 fn scheduler() -> Value {
     let one = |entry: &falaj_sched::registry::Entry| {
-        let own: Vec<Key> = entry.scheduler.iter().map(Key::from).collect();
+        let own = keys::of_scheduler(entry);
         let mut out = table(&own);
         out["properties"]["kind"] = json!({ "const": entry.kind });
         out["required"] = json!(
@@ -160,16 +164,16 @@ fn scheduler() -> Value {
         out["description"] = json!(format!("{} ({})", entry.doc, entry.source));
         out
     };
-    json!({ "type": "object", "oneOf": ENTRIES.iter().map(one).collect::<Vec<_>>() })
+    json!({ "type": "object", "oneOf": registry::all().map(one).collect::<Vec<_>>() })
 }
 
 /// A flow that two directions may share: what any discipline takes.
 fn any_flow(keys: &[Key]) -> Value {
     let mut out = table(keys);
-    let mut own: Vec<&Param> = ENTRIES.iter().flat_map(|e| e.flow).collect();
+    let mut own: Vec<Key> = registry::all().flat_map(keys::of_flow).collect();
     own.sort_by_key(|p| p.name);
     for same in own.chunk_by(|a, b| a.name == b.name) {
-        let mut all: Vec<Value> = same.iter().map(|p| property(&Key::from(*p))).collect();
+        let mut all: Vec<Value> = same.iter().map(property).collect();
         out["properties"][same[0].name] = if all.len() == 1 { all.swap_remove(0) } else { json!({ "anyOf": all }) };
     }
     out
@@ -177,14 +181,13 @@ fn any_flow(keys: &[Key]) -> Value {
 
 /// If the scheduler of this table is of a kind, so are its flows, each a `word`.
 fn by_discipline(out: &mut Value, word: &str, unless: Option<&Value>) {
-    let rules: Vec<Value> = ENTRIES
-        .iter()
+    let rules: Vec<Value> = registry::all()
         .map(|entry| {
             let kind = json!({ "properties": { "scheduler": { "properties": { "kind": { "const": entry.kind } } } } });
             let flows = named(&json!({ "$ref": format!("#/$defs/{}", flow_of(word, entry.kind)) }));
             let mut flows = json!({ "properties": { "flow": flows } });
             // What it cannot do without, it needs flows for.
-            if entry.flow.iter().any(|p| p.default.is_none()) {
+            if keys::of_flow(entry).iter().any(|key| key.fallback == Fallback::Required) {
                 flows["required"] = json!(["flow"]);
             }
             let mut all = vec![kind, json!({ "required": ["scheduler"] })];

@@ -17,6 +17,7 @@
 //!   change what it will decide.
 
 use crate::label::Label;
+use crate::plugin::Breach;
 use crate::promise::{NoPromise, Promise, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
@@ -88,6 +89,12 @@ pub trait Discipline: Send + Sized {
     /// empty. No packet is lost, and what a flow owes or is owed stays, as far
     /// as the new setup allows.
     fn succeed(&mut self, old: Self, flows: &mut Flows<Self::State, Self::Tag>, now: Time);
+
+    /// May it [succeed](Discipline::succeed) `old`? Else the packets that wait come to it as to one of another kind.
+    fn succeeds(&self, old: &Self) -> bool {
+        let _ = old;
+        true
+    }
 
     /// This discipline is about to [succeed](Discipline::succeed) `old`: the tag that a packet of `f`, which
     /// waits with `tag`, goes on with. The order of a flow's packets is never another.
@@ -204,6 +211,11 @@ pub trait Discipline: Send + Sized {
     fn forgettable(&self, flows: &Flows<Self::State, Self::Tag>, f: FlowId, now: Time) -> bool {
         let _ = (flows, f, now);
         true
+    }
+
+    /// How it broke this contract, where it is one that may and did.
+    fn breach(&self) -> Option<Breach> {
+        None
     }
 
     /// What flow `f` of the scenario is promised.

@@ -25,6 +25,7 @@
 //! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`dcf`] | stations that contend for a channel |
+//! | [`plugin`] | one that comes from elsewhere, and the guard in front of it |
 //! | [`edf`], [`sced`], [`mtr_ls`], [`arc`] | those that stamp them with deadlines, or keep a list |
 //!
 //! Nothing here needs `std`, and nothing allocates on the packet path but the
@@ -74,6 +75,7 @@ pub mod netback;
 pub mod packet_wise;
 pub mod params;
 pub mod phase_wise;
+pub mod plugin;
 pub mod policy;
 pub mod priority;
 pub mod probability;

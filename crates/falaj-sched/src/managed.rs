@@ -9,6 +9,7 @@ use crate::discipline::{Air, Answer, Discipline, Sent};
 use crate::draws::{Draws, mix};
 use crate::label::{Ecn, Label};
 use crate::params::Setup;
+use crate::plugin::Breach;
 use crate::policy::{self, Head, Keeper, Link, Policy, Verdict};
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Packet};
@@ -250,6 +251,10 @@ impl Server for WithPolicies {
         for (q, kept) in self.queues.iter_mut().enumerate() {
             kept.draws = Draws::new(mix(seed), q as u64);
         }
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.station.breaches(out);
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {

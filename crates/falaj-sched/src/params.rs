@@ -1,6 +1,7 @@
 //! What a person may set, described once: name, unit, range, default, meaning.
 //! The scenario file, its error messages and the reference are made from it.
 
+use crate::plugin::Loaded;
 use crate::policy::Policy;
 use crate::probability::Probability;
 use crate::queue::Limit;
@@ -9,6 +10,7 @@ use crate::time::Span;
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// One thing that may be set.
@@ -72,17 +74,67 @@ pub enum Value {
 /// The name of the value that is the policy of a flow's queue.
 pub const POLICY: &str = "policy";
 
+/// What a number in a [`Given`] counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nothing: there is none.
+    Text,
+    /// Whatever the plug-in takes it for.
+    Number,
+    /// Bits a second.
+    Rate,
+    /// Nanoseconds.
+    Span,
+    /// Bytes.
+    Bytes,
+    /// Packets.
+    Packets,
+}
+
+/// What was set for a plug-in, which alone knows what it means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// The key.
+    pub name: Box<str>,
+    /// The value as it was written.
+    pub text: Box<str>,
+    /// What its number counts.
+    pub unit: Unit,
+    /// Its number.
+    pub number: u64,
+}
+
 /// The values that were set, by name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Values(Vec<(&'static str, Value)>);
+pub struct Values {
+    named: Vec<(&'static str, Value)>,
+    library: Option<Loaded>,
+    given: Option<Arc<[Given]>>,
+}
 
 impl Values {
     /// Sets `name`, whatever it was before.
     pub fn set(&mut self, name: &'static str, value: Value) {
-        match self.0.iter_mut().find(|(n, _)| *n == name) {
+        match self.named.iter_mut().find(|(n, _)| *n == name) {
             Some(slot) => slot.1 = value,
-            None => self.0.push((name, value)),
+            None => self.named.push((name, value)),
         }
+    }
+    /// Sets the library that the discipline comes from.
+    pub fn set_library(&mut self, library: Loaded) {
+        self.library = Some(library);
+    }
+    /// The library that the discipline comes from.
+    pub fn library(&self) -> Option<&Loaded> {
+        self.library.as_ref()
+    }
+    /// Sets all that a plug-in is to know.
+    pub fn give(&mut self, given: Vec<Given>) {
+        self.given = Some(given.into());
+    }
+    /// What a plug-in is to know.
+    pub fn given(&self) -> &[Given] {
+        self.given.as_deref().unwrap_or_default()
     }
     /// Sets `name`; for building values in one expression.
     pub fn with(mut self, name: &'static str, value: Value) -> Values {
@@ -91,7 +143,7 @@ impl Values {
     }
     /// The value of `name`, if it was set.
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.0.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+        self.named.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
     /// The span `name`, if it was set.
     pub fn span(&self, name: &str) -> Option<Span> {
@@ -151,7 +203,7 @@ impl Values {
     }
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
-        self.0.iter().copied()
+        self.named.iter().copied()
     }
 }
 

@@ -5,6 +5,7 @@ use crate::discipline::Discipline;
 use crate::dualpi2::DualPi2;
 use crate::fq_codel::FqCodel;
 use crate::params::{Param, Refusals, Setup};
+use crate::plugin::Guard;
 use crate::{
     arc::Arc, ats::Ats, cbs::Cbs, corr::Corr, drr::Drr, drr_plus::DrrPlus, drr_plus_plus::DrrPlusPlus, edf::Edf,
     ets::Ets, ffs::Ffs, fifo::Fifo, hclock::HClock, hfsc::Hfsc, hrr::Hrr, htb::Htb, mclock::MClock, mgfq::Mgfq,
@@ -37,7 +38,7 @@ pub trait Visitor {
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output;
 }
 
-/// All kinds that a scenario may name.
+/// All kinds that are built in.
 pub const ENTRIES: &[Entry] = &[
     crate::fifo::ENTRY,
     crate::priority::ENTRY,
@@ -80,9 +81,17 @@ pub const ENTRIES: &[Entry] = &[
     crate::dcf::ENTRY,
 ];
 
+/// The kind whose discipline comes from a library; it is none of the others, since it is nothing without one.
+pub const PLUGIN: &Entry = &crate::plugin::ENTRY;
+
+/// All kinds, [`PLUGIN`] too.
+pub fn all() -> impl Iterator<Item = &'static Entry> + Clone {
+    ENTRIES.iter().chain([PLUGIN])
+}
+
 /// What is known of `kind`.
 pub fn entry(kind: &str) -> Option<&'static Entry> {
-    ENTRIES.iter().find(|e| e.kind == kind)
+    all().find(|e| e.kind == kind)
 }
 
 /// Is a tree whose flows are divided by `kind` handed to the discipline `kind` whole, rather than nested?
@@ -143,6 +152,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "fq_codel" => visitor.visit(FqCodel::new(setup)?),
         "dcf" => visitor.visit(Dcf::new(setup)?),
         "dualpi2" => visitor.visit(DualPi2::new(setup)?),
+        "plugin" => visitor.visit(Guard::new(setup)?),
         other => panic!("no discipline is called {other}"),
     })
 }

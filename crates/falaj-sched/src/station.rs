@@ -5,6 +5,7 @@
 use crate::discipline::{Air, Answer, Discipline, Sent, Thrown};
 use crate::label::Label;
 use crate::params::Setup;
+use crate::plugin::Breach;
 use crate::policy::Level;
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Limit, Packet, Queues};
@@ -45,6 +46,14 @@ pub trait Server: Send + Any {
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet;
     /// The head of `queue` is thrown away, as [`next`](Server::next) said.
     fn throw_away(&mut self, queue: FlowId, now: Time) -> Packet;
+    /// May it take over from `old` with its queues as they are? Else it [inherits](Server::inherit) the packets.
+    fn succeeds(&self, old: &Self) -> bool
+    where
+        Self: Sized,
+    {
+        let _ = old;
+        true
+    }
     /// Takes over from a server of the same type, whose setup was another. The
     /// queue that is on the wire, if one is, is called so from now on.
     fn succeed(&mut self, old: Self, setup: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId>
@@ -92,6 +101,10 @@ pub trait Server: Send + Any {
     /// Where random decisions begin.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
+    }
+    /// Adds how disciplines of libraries broke the contract.
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        let _ = out;
     }
     /// What a leaf is promised.
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise>;
@@ -194,7 +207,8 @@ impl<D: Discipline + 'static> Managed for Station<D> {
         on_the_wire: Option<FlowId>,
         now: Time,
     ) -> Result<Option<FlowId>, Box<dyn Managed>> {
-        if !(&*old as &dyn Any).is::<Station<D>>() {
+        let same = (&*old as &dyn Any).downcast_ref::<Station<D>>();
+        if !same.is_some_and(|old| Server::succeeds(self, old)) {
             return Err(old);
         }
         let old: Box<dyn Any> = old;
@@ -271,6 +285,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
         self.full = false;
         self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, Thrown::Answered, now);
         packet
+    }
+
+    fn succeeds(&self, old: &Station<D>) -> bool {
+        self.discipline.succeeds(&old.discipline)
     }
 
     fn succeed(
@@ -350,6 +368,12 @@ impl<D: Discipline + 'static> Server for Station<D> {
 
     fn seed(&mut self, seed: u64) {
         self.discipline.seed(seed);
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {

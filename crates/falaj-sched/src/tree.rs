@@ -18,6 +18,7 @@ use crate::fifo::Fifo;
 use crate::label::Label;
 use crate::managed;
 use crate::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
+use crate::plugin::Breach;
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Packet, Queues};
 use crate::rate::Wire;
@@ -432,6 +433,13 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         for (c, child) in self.children.iter_mut().enumerate() {
             child.server.seed(mix(seed ^ c as u64));
         }
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        if let Some(breach) = self.discipline.breach() {
+            breach.join(out);
+        }
+        self.children.iter().for_each(|child| child.server.breaches(out));
     }
 
     fn promise(&self, leaf: FlowId) -> Result<Promise, NoPromise> {

@@ -10,6 +10,7 @@ use falaj_engine::rules::Taken;
 use falaj_engine::{Output, PipeId};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -57,6 +58,8 @@ pub struct Run {
     pub unmatched: u64,
     /// What masks made.
     pub many: Vec<Many>,
+    /// By pipe, how disciplines of libraries broke their contract.
+    pub breaches: Vec<Vec<Breach>>,
     /// How long it lasted, in simulated time.
     pub duration: Span,
     /// It was not stopped before its time.
@@ -183,8 +186,10 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         });
         many.extend(reports);
     }
+    let pipes = experiment.network.places.len() as u32;
     Ok(Run {
         many,
+        breaches: (0..pipes).map(|p| network.breaches(PipeId(p))).collect(),
         pipes: delays.into_iter().enumerate().map(result).collect(),
         taken: network.taken().to_vec(),
         unmatched: unmatched + network.unmatched(),

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use falaj_scenario::keys::{self, Holds, Key};
-use falaj_sched::registry::ENTRIES;
+use falaj_sched::registry;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 /// `KEY=VALUE`, as it was written.
@@ -70,10 +70,9 @@ fn places(file: &dyn TableLike) -> Vec<Place> {
 fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut Vec<Place>) {
     let mut known = keys.to_vec();
     // Whichever discipline it is: the parser says what it does not take.
-    let of_disciplines = |flow: bool| ENTRIES.iter().flat_map(move |e| if flow { e.flow } else { e.scheduler });
     let flow = keys == keys::FLOW || keys == keys::PART;
     if flow || keys == keys::SCHEDULER {
-        known.extend(of_disciplines(flow).map(Key::from));
+        known.extend(registry::all().flat_map(if flow { keys::of_flow } else { keys::of_scheduler }));
     }
     for (name, item) in table.iter() {
         if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
@@ -125,7 +124,8 @@ fn takes(keys: &[Key], words: &[String]) -> bool {
     match key.holds {
         _ if rest.is_empty() => true,
         Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => rest.len() == 1 || takes(inner, rest),
-        Holds::Scheduler => rest.len() == 1,
+        Holds::Scheduler => rest.len() == 1 || rest.len() == 2 && rest[0] == "with",
+        Holds::Given => rest.len() == 1,
         // A flow that is not there yet: the parser says what it lacks.
         Holds::Named(inner) if key.name == "flow" => {
             rest.len() == 2 || rest.split_first().is_some_and(|(_, rest)| takes(inner, rest))

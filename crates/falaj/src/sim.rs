@@ -2,7 +2,7 @@
 
 use crate::asked::Asked;
 use crate::show::say;
-use crate::summary::{RULE_HEADER, air_json, air_told, rule_json, rule_row};
+use crate::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
 use crate::{each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
@@ -10,6 +10,7 @@ use falaj_engine::each::Report;
 use falaj_engine::rules::Taken;
 use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::discipline::Air;
+use falaj_sched::plugin::Breach;
 use falaj_sched::time::Span;
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::{FlowResult, Many, Progress, Run, replicate};
@@ -186,6 +187,18 @@ impl Replications {
         used.map(|many| (name(many), &many.report)).collect()
     }
 
+    /// How plug-ins broke their contract, in all replications, and in which direction of which link.
+    fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
+        let mut out = Vec::new();
+        for pipe in 0..2 * scenario.links.len() {
+            let mut all = Vec::new();
+            self.runs.iter().flat_map(|run| &run.breaches[pipe]).for_each(|breach| breach.clone().join(&mut all));
+            let (link, way) = (&scenario.links[pipe / 2].name, if pipe % 2 == 0 { "up" } else { "down" });
+            out.extend(all.into_iter().map(|breach| (format!("{link} {way}"), breach)));
+        }
+        out
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.runs.len()
@@ -334,6 +347,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         scenario.rules.iter().enumerate().map(|(n, rule)| (rule.name.as_str(), runs.taken(n))).collect();
     let flows: Vec<(String, Simulated)> =
         told.into_iter().map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2))).collect();
+    let breaches = runs.breaches(&scenario);
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
         say!(
@@ -346,6 +360,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "flows": json,
                 "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
                 "unmatched": runs.unmatched(),
+                "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
                 "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
         );
@@ -356,6 +371,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     if !rules.is_empty() {
         say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));
+    }
+    for (way, breach) in &breaches {
+        say!("{way}: {breach}");
     }
     if runs.unmatched() > 0 {
         say!("{} packets matched no rule", runs.unmatched());

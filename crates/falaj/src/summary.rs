@@ -11,6 +11,7 @@ use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Direction, Link, Scenario, parse_rate, parse_span};
 use falaj_sched::discipline::Air;
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
@@ -97,7 +98,15 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
     let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
-    Summary { rules, many: many(links, forwarder), ..Summary::new(links, elapsed, forwarder.flows(), losses.into()) }
+    let breaches = ways(links).enumerate().flat_map(|(pipe, (way, _))| {
+        forwarder.breaches(PipeId(pipe as u32)).into_iter().map(move |breach| (way.clone(), breach))
+    });
+    Summary {
+        rules,
+        many: many(links, forwarder),
+        breaches: breaches.collect(),
+        ..Summary::new(links, elapsed, forwarder.flows(), losses.into())
+    }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -175,6 +184,8 @@ pub(crate) struct Summary {
     losses: Vec<(u64, String)>,
     /// What masks made, by name.
     many: Vec<(String, Report)>,
+    /// How plug-ins broke their contract, and in which direction.
+    breaches: Vec<(String, Breach)>,
 }
 
 impl Summary {
@@ -197,7 +208,7 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new() }
+        Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new(), breaches: Vec::new() }
     }
 
     fn of_way(&self, way: usize) -> Flow {
@@ -290,6 +301,9 @@ impl Summary {
         for (n, why) in &self.losses {
             eprintln!("{n} {why}");
         }
+        for (way, breach) in &self.breaches {
+            eprintln!("{way}: {breach}");
+        }
     }
 
     fn json(&self) -> Json {
@@ -337,6 +351,7 @@ impl Summary {
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),
             "each": self.many.iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             "worst": self.worst().map(|worst| worst.full_name(&self.ways)),
+            "breaches": self.breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
             "lost_elsewhere": self.losses.iter().map(|(n, why)| json!({ "count": n, "what": why })).collect::<Vec<_>>(),
         })
     }
@@ -350,6 +365,12 @@ impl Summary {
         }
         fs::write(to, text + "\n").with_context(|| format!("cannot write {}", to.display()))
     }
+}
+
+/// How a plug-in broke its contract, as JSON.
+pub(crate) fn breach_json(way: &str, breach: &Breach) -> Json {
+    let Breach { library, what, at, times, instead } = breach;
+    json!({ "way": way, "library": library, "what": what, "at_ns": at.0, "times": times, "packets_by_turns": instead })
 }
 
 /// What is told of rules.

@@ -8,6 +8,7 @@ use crate::change::{Fate, Handover};
 use crate::engine::{Output, Unit};
 use crate::pipe::{Counters, Pipe, Remains};
 use falaj_sched::label::Label;
+use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -162,6 +163,11 @@ impl Pipe for Beside {
 
     fn flows(&self) -> usize {
         self.now.flows()
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.now.breaches(out);
+        self.before.iter().for_each(|before| before.pipe.breaches(out));
     }
 
     fn largest(&self) -> u32 {

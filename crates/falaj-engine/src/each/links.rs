@@ -10,6 +10,7 @@ use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{self, Counters, Pipe, PipeSpec, Remains};
 use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -34,6 +35,8 @@ pub(crate) struct Links {
     of_flows: Vec<Option<Report>>,
     /// And of flows that they do not have any more.
     of_the_gone: Counters,
+    /// What disciplines of libraries did in links that are gone.
+    broken: Vec<Breach>,
     /// Of the unit that comes next.
     label: Label,
 }
@@ -62,6 +65,7 @@ impl Links {
             links: Vec::new(),
             calendar: Calendar::new(1),
             built: 0,
+            broken: Vec::new(),
             label: Label::default(),
         })
     }
@@ -115,7 +119,7 @@ fn count(sum: &mut [Counters], pipe: &dyn Pipe) {
 impl Pipe for Links {
     fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
         let (links, gone, of_the_gone) = (&mut self.links, &mut self.gone, &mut self.of_the_gone);
-        let of_flows = &mut self.of_flows;
+        let (of_flows, broken) = (&mut self.of_flows, &mut self.broken);
         let place = self.set.comes(&ids.link, now, |place| {
             let Some(Some(link)) = links.get_mut(place as usize) else { return true };
             let goes = link.until <= now && link.pipe.rests(now);
@@ -126,6 +130,7 @@ impl Pipe for Links {
                     let report = link.pipe.report(Some(FlowId(f as u32)), 0);
                     sum.iter_mut().zip(report).for_each(|(sum, report)| sum.add(report.gone_with_its_link(), None, 0));
                 }
+                link.pipe.breaches(broken);
                 links[place as usize] = None;
             }
             goes
@@ -191,6 +196,11 @@ impl Pipe for Links {
 
     fn flows(&self) -> usize {
         self.model.flows()
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.broken.iter().cloned().for_each(|breach| breach.join(out));
+        self.live().for_each(|link| link.pipe.breaches(out));
     }
 
     fn largest(&self) -> u32 {
@@ -259,6 +269,7 @@ impl Pipe for Links {
         }
         self.calendar = Calendar::new(old.links.len().max(1));
         (self.built, self.links) = (old.built, Vec::new());
+        self.broken = std::mem::take(&mut old.broken);
         for (place, link) in old.links.into_iter().enumerate() {
             let Some(before) = link else { continue };
             self.make(place);

@@ -10,6 +10,7 @@ use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{Counters, Pipe, PipeSpec, Remains, plain};
 use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
@@ -160,6 +161,10 @@ impl Pipe for Queues {
 
     fn largest(&self) -> u32 {
         self.inner.largest()
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.inner.breaches(out);
     }
 
     fn largest_waiting(&self) -> u32 {

@@ -4,6 +4,7 @@ use super::{Forwarder, LiveFlow, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub of_rules: Vec<Active>,
     /// What those had that are gone.
     pub taken_by_the_gone: Taken,
+    /// By pipe, how disciplines of libraries broke their contract.
+    pub breaches: Vec<Vec<Breach>>,
     /// Outside the engine.
     pub losses: Losses,
 }
@@ -50,6 +53,7 @@ impl Forwarder {
             at: self.clock.now(),
             flows: self.order.iter().map(pipe).collect(),
             gone: self.order.iter().map(|&pipe| self.network.of_the_gone(pipe)).collect(),
+            breaches: self.order.iter().map(|&pipe| self.network.breaches(pipe)).collect(),
             ended: self.network.of_the_ended(),
             taken: self.network.taken().to_vec(),
             of_rules: self.network.active().to_vec(),

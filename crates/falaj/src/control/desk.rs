@@ -3,8 +3,9 @@
 use super::Running;
 use super::difference::{WAYS, difference};
 use super::protocol::{
-    Asked, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello, LinkReport, Refusal,
-    Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest, VERSION, answer, request,
+    Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello,
+    LinkReport, Refusal, Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest,
+    VERSION, answer, request,
 };
 use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;
@@ -14,6 +15,7 @@ use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
+use falaj_sched::plugin::Breach;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use std::io::{PipeWriter, Write};
@@ -226,6 +228,7 @@ fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, his
             },
             total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),
             flows,
+            breaches: snapshot.breaches.get(pipe).into_iter().flatten().map(breach_report).collect(),
         }
     };
     let link = |(n, link): (usize, &Link)| LinkReport {
@@ -262,6 +265,11 @@ fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, his
         },
         lost_elsewhere: lost.map(|(count, why)| Elsewhere { count, what: format!("packets {why}") }).collect(),
     }
+}
+
+fn breach_report(breach: &Breach) -> BreachReport {
+    let Breach { library, what, at, times, instead } = breach.clone();
+    BreachReport { library, what, at_ns: at.0, times, packets_by_turns: instead }
 }
 
 fn sum((all, measured_all): &mut (Counted, LiveFlow), counted: &Counted, measured: &LiveFlow) {

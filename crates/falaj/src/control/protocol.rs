@@ -218,6 +218,19 @@ pub(super) struct DirectionReport {
     /// All flows together, those that are gone among them.
     pub(super) total: FlowReport,
     pub(super) flows: Vec<FlowReport>,
+    /// How plug-ins broke their contract.
+    pub(super) breaches: Vec<BreachReport>,
+}
+
+/// A plug-in that is not asked any more.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct BreachReport {
+    pub(super) library: String,
+    pub(super) what: String,
+    pub(super) at_ns: u64,
+    /// So many of its instances did so.
+    pub(super) times: u64,
+    pub(super) packets_by_turns: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -4,6 +4,8 @@ use super::client::{Client, Which};
 use super::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
 use crate::show::{self, DASH, note, print, say};
 use anyhow::{Result, bail};
+use falaj_sched::plugin::Breach;
+use falaj_sched::time::Time;
 use serde_json::json;
 use std::fmt::Write;
 use std::io::{IsTerminal, stdout};
@@ -240,6 +242,13 @@ fn text(report: &Report) -> String {
             "links that are gone: {} packets sent, {dropped} dropped, {lost} lost, {} waiting still",
             gone.sent, gone.backlog
         );
+    }
+    for (link, direction) in directions() {
+        for broken in direction.breaches.clone() {
+            let (at, instead) = (Time(broken.at_ns), broken.packets_by_turns);
+            let breach = Breach { library: broken.library, what: broken.what, at, times: broken.times, instead };
+            let _ = writeln!(out, "{} {}: {breach}", link.link, direction.way);
+        }
     }
     for elsewhere in &report.lost_elsewhere {
         let _ = writeln!(out, "{} {}", elsewhere.count, elsewhere.what);

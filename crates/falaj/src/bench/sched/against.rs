@@ -61,7 +61,7 @@ pub(super) fn main(args: &Args, program: &Path) -> Result<ExitCode> {
                     break 'cases;
                 }
                 others.push(theirs(program, name, case, args.n.0)?);
-                ours.extend(case.run().nanos(*what, args.n.0));
+                ours.extend(case.run().nanos(what, args.n.0));
                 bar.inc(1);
             }
         }

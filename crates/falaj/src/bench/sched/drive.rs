@@ -9,7 +9,8 @@ use falaj_engine::pipe::{PipeSpec, Tally};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::managed::WithPolicies;
-use falaj_sched::params::{FlowSetup, Kind, Param, Refusals, Setup, Value, Values};
+use falaj_sched::params::{self, FlowSetup, Given, Kind, Param, Refusals, Setup, Value, Values};
+use falaj_sched::plugin::{Guard, Loaded};
 use falaj_sched::policy;
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{Limit, Packet};
@@ -22,7 +23,7 @@ use falaj_sched::time::{Span, Time};
 const RATE: Rate = Rate::from_mbit(10_000);
 
 /// What stands between enqueue and dequeue.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum What {
     /// A list of packets: generator, controller and clock alone.
     Nothing,
@@ -32,23 +33,50 @@ pub(super) enum What {
     Engine(Subject),
 }
 
-/// A discipline, set as the flows say or in a regime of its own.
-#[derive(Clone, Copy, Debug)]
+/// A discipline, set as the flows say or in a regime of its own; built in, or of a library.
+#[derive(Clone, Debug)]
 pub(super) struct Subject {
     pub(super) entry: &'static Entry,
     pub(super) regime: Option<&'static Regime>,
+    library: Option<Loaded>,
+}
+
+impl Subject {
+    pub(super) fn built_in(entry: &'static Entry, regime: Option<&'static Regime>) -> Subject {
+        Subject { entry, regime, library: None }
+    }
+
+    pub(super) fn plugin(library: Loaded) -> Subject {
+        Subject { entry: registry::PLUGIN, regime: None, library: Some(library) }
+    }
+
+    fn name(&self) -> &str {
+        let built_in = self.regime.map_or(self.entry.kind, |regime| regime.name);
+        self.library.as_ref().map_or(built_in, Loaded::name)
+    }
 }
 
 impl What {
-    pub(super) fn discipline(self) -> &'static str {
+    pub(super) fn discipline(&self) -> &str {
         match self {
             What::Nothing => "none",
-            What::Station(Subject { entry, regime }) | What::Engine(Subject { entry, regime }) => {
-                regime.map_or(entry.kind, |regime| regime.name)
-            }
+            What::Station(subject) | What::Engine(subject) => subject.name(),
         }
     }
 }
+
+/// What a plug-in may take the share of a flow of this set as, tried in this order.
+const SHARES: [fn(Flowset, u32) -> Option<Given>; 3] = [
+    |set, largest| {
+        let number = u64::from(set.weight) * u64::from(largest);
+        Some(Given { name: "quantum".into(), text: format!("{number}B").into(), unit: params::Unit::Bytes, number })
+    },
+    |set, _| {
+        let number = u64::from(set.weight);
+        Some(Given { name: "weight".into(), text: number.to_string().into(), unit: params::Unit::Number, number })
+    },
+    |_, _| None,
+];
 
 /// What the flow parameter `param` is for a flow of this set: its share of the
 /// link in the unit that the discipline takes it in. `None` leaves the default.
@@ -90,7 +118,8 @@ pub(super) fn needed(param: &Param, setup: &Setup) -> Value {
 }
 
 /// The setup of a discipline for these flows, with limits that they hardly reach.
-fn setup(Subject { entry, regime }: Subject, flowsets: &Flowsets) -> Result<Setup, String> {
+fn setup(subject: &Subject, flowsets: &Flowsets) -> Result<Setup, String> {
+    let Subject { entry, regime, library } = subject;
     let flow = || FlowSetup::new(Values::default(), Limit::Packets(FULL));
     let mut setup = Setup {
         rate: RATE,
@@ -115,7 +144,21 @@ fn setup(Subject { entry, regime }: Subject, flowsets: &Flowsets) -> Result<Setu
         setup.flows[first..end].iter_mut().for_each(|flow| flow.values = values.clone());
         first = end;
     }
-    Ok(regime.map_or(setup.clone(), |regime| (regime.set)(setup)))
+    let Some(library) = library else { return Ok(regime.map_or(setup.clone(), |regime| (regime.set)(setup))) };
+    setup.scheduler.set_library(library.clone());
+    let mut why = String::new();
+    for share in SHARES {
+        let mut flows = setup.flows.iter_mut();
+        for set in &flowsets.sets {
+            let given = Vec::from_iter(share(*set, setup.largest));
+            flows.by_ref().take(set.flows as usize).for_each(|flow| flow.values.give(given.clone()));
+        }
+        match Guard::new(&setup) {
+            Ok(_) => return Ok(setup),
+            Err(refused) => why = refused.to_string(),
+        }
+    }
+    Err(why)
 }
 
 /// One run: how often, and what is read before and after what counts.
@@ -127,7 +170,7 @@ pub(super) struct Run<'a> {
 
 impl Run<'_> {
     /// Nanoseconds of CPU for each pair; or why the discipline takes no such flows.
-    pub(super) fn nanos(&self, what: What, pairs: u64) -> Result<f64, String> {
+    pub(super) fn nanos(&self, what: &What, pairs: u64) -> Result<f64, String> {
         self.with(what, |turn| {
             turn(1);
             let before = cpu_nanos();
@@ -138,7 +181,11 @@ impl Run<'_> {
 
     /// Builds the bed; `drive` gets a function that runs so many pairs on it
     /// (its first filling and draining warms it up) and says how many it were.
-    pub(super) fn with<R>(&self, what: What, drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R) -> Result<R, String> {
+    pub(super) fn with<R>(
+        &self,
+        what: &What,
+        drive: impl FnOnce(&mut dyn FnMut(u64) -> u64) -> R,
+    ) -> Result<R, String> {
         let controller = Controller::new(self.flowsets, self.qmin, self.qmax);
         match what {
             What::Nothing => Ok(go(controller, Plain::new(), drive)),

@@ -48,7 +48,7 @@ fn falaj_bench_mark(cell: usize) {
 pub(super) fn counted(args: &Args) -> Result<ExitCode> {
     for case in cases(args)? {
         for what in args.whats()? {
-            let pairs = case.run().with(what, |turn| {
+            let pairs = case.run().with(&what, |turn| {
                 turn(1);
                 let mut part = |pairs| {
                     falaj_bench_mark(0);

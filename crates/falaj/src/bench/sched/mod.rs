@@ -21,13 +21,13 @@ pub(super) mod wfi;
 use super::median;
 use crate::show::{self, say};
 use crate::sim::interrupts;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use drive::{Run, Subject, What};
-use falaj_sched::registry::{self, ENTRIES};
+use falaj_sched::registry::ENTRIES;
 use flowsets::{Flowsets, Number, Packets, short};
 use regimes::REGIMES;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// Say which loads and disciplines there are.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all unless given. `none` is always among them.
+    /// Disciplines, separated by commas; all unless given. `none` is always among them. What has a `/` is a plug-in's library,
+    /// whose flows get `weight` and `quantum`.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
     /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given again.
@@ -155,17 +156,25 @@ impl Args {
     fn whats(&self) -> Result<Vec<What>> {
         let mut subjects = Vec::new();
         for name in self.alg.iter().filter(|name| *name != "none") {
+            if name.contains('/') {
+                let library = falaj_plugin::load(Path::new(name), name);
+                subjects.push(Subject::plugin(library.map_err(|wrong| anyhow!("{}; {}", wrong.what, wrong.help))?));
+                continue;
+            }
             let regime = regimes::regime(name);
-            let entry = registry::entry(regime.map_or(name, |regime| regime.kind));
-            let entry = entry.with_context(|| format!("no discipline is called `{name}`; `--list` names them"))?;
-            subjects.push(Subject { entry, regime });
+            let kind = regime.map_or(name.as_str(), |regime| regime.kind);
+            let entry = ENTRIES.iter().find(|entry| entry.kind == kind);
+            let entry = entry.with_context(|| {
+                format!("no discipline is called `{name}`; `--list` names them, and a library is named by its path, `./libmine.so`")
+            });
+            subjects.push(Subject::built_in(entry?, regime));
         }
         if self.alg.is_empty() {
-            subjects.extend(ENTRIES.iter().map(|entry| Subject { entry, regime: None }));
+            subjects.extend(ENTRIES.iter().map(|entry| Subject::built_in(entry, None)));
         }
         let mut whats = vec![What::Nothing];
         for subject in subjects {
-            whats.push(What::Station(subject));
+            whats.push(What::Station(subject.clone()));
             whats.extend(self.engine.then_some(What::Engine(subject)));
         }
         Ok(whats)
@@ -296,7 +305,7 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
                     return Ok(rows);
                 }
                 if let Ok(figures) = &mut row.figures[i] {
-                    match case.run().nanos(*what, args.n.0) {
+                    match case.run().nanos(what, args.n.0) {
                         Ok(nanos) => figures.push(nanos),
                         Err(why) => row.figures[i] = Err(why),
                     }

@@ -1,0 +1,159 @@
+/* A discipline for falaj, in a shared library. Version 1.
+ *
+ * The library exports one constant, `falaj_discipline`. It decides which head goes on a link next; packets, queues, limits, time and the
+ * link are falaj's. docs/how-to/plugin.md shows how one is written, built and tried.
+ *
+ * An instance serves one direction of one link. It is called by one thread at a time, though not always the same one, and other instances
+ * may be called by other threads meanwhile: what is static and written to belongs to nobody. It may allocate in `create`; elsewhere
+ * allocating costs the packet's time. It reads no clock: time is an argument, in nanoseconds since the link began.
+ *
+ * Flows are numbers from 0 on, in the order of the scenario.
+ */
+#ifndef FALAJ_DISCIPLINE_H
+#define FALAJ_DISCIPLINE_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What `abi` has to be: a mark, and the version in the last two bytes. */
+#define FALAJ_ABI UINT32_C(0xfa1a0001)
+
+/* `flags`: there is no waiting while any flow has a packet. */
+#define FALAJ_WORK_CONSERVING UINT32_C(1)
+
+/* What `next` returns. */
+enum falaj_decision {
+    FALAJ_IDLE = 0,   /* nothing to send until a packet comes */
+    FALAJ_SERVE = 1,  /* the head of `flow` goes: `take` follows */
+    FALAJ_WAIT = 2,   /* nothing before `time`, which is later than now */
+    FALAJ_DROP = 3,   /* the head of `flow` is thrown away: `changed` follows, and `next` again */
+    FALAJ_FAILED = 4  /* it cannot go on; `why` may say why */
+};
+
+/* What the number of a parameter counts. */
+enum falaj_unit {
+    FALAJ_TEXT = 0,   /* nothing: `number` is 0 */
+    FALAJ_NUMBER = 1, /* a whole number, written without a unit */
+    FALAJ_RATE = 2,   /* bits a second: "10mbit" */
+    FALAJ_SPAN = 3,   /* nanoseconds: "30us" */
+    FALAJ_BYTES = 4,  /* bytes: "1500B" */
+    FALAJ_PACKETS = 5 /* packets: "20p" */
+};
+
+/* The rate of a link that takes no time. */
+#define FALAJ_UNLIMITED UINT64_MAX
+/* A queue that is not bounded in this way. */
+#define FALAJ_UNBOUNDED UINT32_MAX
+/* A refusal that is not of a flow. */
+#define FALAJ_NO_FLOW UINT32_MAX
+
+/* A parameter, from `with = { … }` of the scheduler or of a flow. */
+struct falaj_param {
+    const char *name;
+    const char *text; /* as it was written */
+    uint64_t number;  /* the same in base units, 500000000 for "500ms" */
+    uint32_t unit;    /* of enum falaj_unit */
+    uint32_t reserved;
+};
+
+struct falaj_flow {
+    const struct falaj_param *params;
+    uint64_t max_bytes;   /* of its queue; UINT64_MAX where packets are bounded */
+    uint32_t max_packets; /* of its queue; FALAJ_UNBOUNDED where bytes are bounded */
+    uint32_t param_count;
+};
+
+/* What an instance is made from. It is gone when `create` returns: copy what is to stay. */
+struct falaj_setup {
+    const struct falaj_flow *flows;
+    const struct falaj_param *params;
+    uint64_t rate; /* bits a second, or FALAJ_UNLIMITED */
+    uint32_t flow_count;
+    uint32_t param_count;
+    uint32_t largest; /* bytes of the largest packet, as the link accounts it */
+    uint32_t reserved;
+};
+
+/* Why `create` returns NULL. Texts end with a zero. */
+struct falaj_refusal {
+    uint32_t flow;    /* FALAJ_NO_FLOW unless a flow's parameter is wrong */
+    char what[256];   /* what is wrong: "a quantum of 10 B is too small" */
+    char help[256];   /* what would do: "at least 1514B" */
+};
+
+/* A queue as it is at the moment of a call. */
+struct falaj_queue {
+    uint64_t tag;     /* what `arrived` returned for the head */
+    uint64_t bytes;   /* bytes queued, a packet on the wire included */
+    uint32_t head;    /* length of the head; 0 where the queue is empty */
+    uint32_t packets; /* packets queued, a packet on the wire included */
+};
+
+struct falaj_answer {
+    uint64_t time;
+    const char *why; /* NULL unless it is said; it has to last until the next call */
+    uint32_t flow;
+    uint32_t reserved;
+};
+
+/* A transmission that begins. */
+struct falaj_sent {
+    uint64_t start; /* first bit out */
+    uint64_t end;   /* last bit out */
+    uint32_t bytes; /* as the link accounts them */
+    uint32_t reserved;
+};
+
+/* What a flow is promised. Nobody proves it: `falaj compare` and `falaj sim` try it. */
+struct falaj_promise {
+    uint64_t rate;    /* bits a second, while the flow has packets */
+    uint64_t latency; /* nanoseconds until that rate holds */
+    uint64_t delay;   /* no packet that found room stays longer, last bit in to last bit out */
+};
+
+/* The discipline. `self` is what `create` returned; `queues` has one entry for each flow, and is only to be read. */
+struct falaj_discipline {
+    uint32_t abi;   /* FALAJ_ABI */
+    uint32_t flags; /* FALAJ_WORK_CONSERVING, or 0 */
+    const char *name;
+
+    /* A new instance, or NULL and why not. The queues are empty. */
+    void *(*create)(const struct falaj_setup *setup, struct falaj_refusal *refusal);
+    /* The end of an instance. */
+    void (*destroy)(void *self);
+    /* Flow `flow` had nothing to send and now has a head. */
+    void (*ready)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
+    /* The link is free: what may happen now? This charges nothing. The packet that was taken before this has left its
+     * queue: whether its flow has run empty is to be seen here, not in `take`. */
+    uint32_t (*next)(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer);
+    /* The head of `flow` goes on the wire: the moment to charge for it. It stays in its queue until its end. */
+    void (*take)(void *self, const struct falaj_queue *queues, uint32_t flow, const struct falaj_sent *sent);
+
+    /* All that follow may be NULL. */
+
+    /* A packet of `bytes` joins the queue of `flow`: the tag that it carries. `ready` follows if it is the head. */
+    uint64_t (*arrived)(void *self, const struct falaj_queue *queues, uint32_t flow, uint32_t bytes, uint64_t now);
+    /* The head of `flow` is another one, or there is none, and not because of `take`. */
+    void (*changed)(void *self, const struct falaj_queue *queues, uint32_t flow, uint64_t now);
+    /* Takes over from an instance of this library that was made from another setup: queues, tags and a packet on the wire
+     * are as `old` left them, and flows beyond those that it knew are new and empty. `old` is destroyed afterwards.
+     * Where this is NULL, the packets that wait arrive anew. */
+    void (*succeed)(void *self, void *old, const struct falaj_queue *queues, uint64_t now);
+    /* Not 0: this flow, which is empty, owes nothing and is owed nothing, so that another may start in its place.
+     * Where this is NULL, it is always so. */
+    int (*forgettable)(const void *self, uint32_t flow, uint64_t now);
+    /* Not 0: the flow has this promise. Where this is NULL, none has one. */
+    int (*promise)(const void *self, uint32_t flow, struct falaj_promise *promise);
+};
+
+/* What the library exports. */
+extern const struct falaj_discipline falaj_discipline;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

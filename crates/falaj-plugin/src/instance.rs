@@ -1,0 +1,153 @@
+//! An instance of a library's discipline: each moment is a call of C.
+
+use falaj_plugin_api::abi;
+use falaj_sched::discipline::Sent;
+use falaj_sched::plugin::{Declared, Instance, Said, Seen};
+use falaj_sched::queue::FlowId;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use std::any::Any;
+use std::ffi::{CStr, c_void};
+use std::mem::offset_of;
+use std::ptr::{self, NonNull};
+
+/// What a library has, apart from `create`.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions {
+    pub(crate) destroy: abi::Destroy,
+    pub(crate) ready: abi::Ready,
+    pub(crate) next: abi::Next,
+    pub(crate) take: abi::Take,
+    pub(crate) arrived: Option<abi::Arrived>,
+    pub(crate) changed: Option<abi::Changed>,
+    pub(crate) succeed: Option<abi::Succeed>,
+    pub(crate) forgettable: Option<abi::Forgettable>,
+    pub(crate) promise: Option<abi::Promises>,
+}
+
+/// One of its instances. That what it points to is alive, its functions' own and used by one call at a time is what every call below
+/// rests on: it came from `create` of the same library, is ours alone, and is destroyed once, at the end.
+pub(crate) struct Foreign {
+    functions: Functions,
+    own: NonNull<c_void>,
+    flows: usize,
+    /// Why it failed.
+    why: String,
+}
+
+// SAFETY: the header says that an instance may be called by another thread, one at a time.
+unsafe impl Send for Foreign {}
+
+// What the guard shows is what the header has.
+const _: () = {
+    assert!(size_of::<Seen>() == size_of::<abi::Queue>() && align_of::<Seen>() == align_of::<abi::Queue>());
+    assert!(
+        offset_of!(Seen, tag) == offset_of!(abi::Queue, tag)
+            && offset_of!(Seen, bytes) == offset_of!(abi::Queue, bytes)
+    );
+    assert!(offset_of!(Seen, head) == offset_of!(abi::Queue, head));
+    assert!(offset_of!(Seen, packets) == offset_of!(abi::Queue, packets));
+};
+
+impl Foreign {
+    pub(crate) fn new(functions: Functions, own: NonNull<c_void>, flows: usize) -> Foreign {
+        Foreign { functions, own, flows, why: String::new() }
+    }
+
+    /// One entry for each flow, as the header says.
+    #[inline]
+    fn shown(&self, queues: &[Seen]) -> *const abi::Queue {
+        debug_assert_eq!(queues.len(), self.flows);
+        queues.as_ptr().cast()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        // SAFETY: see `Foreign`; nothing calls it any more.
+        unsafe { (self.functions.destroy)(self.own.as_ptr()) }
+    }
+}
+
+impl Instance for Foreign {
+    #[inline]
+    fn arrived(&mut self, queues: &[Seen], f: FlowId, bytes: u32, now: Time) -> u64 {
+        let Some(arrived) = self.functions.arrived else { return 0 };
+        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        unsafe { arrived(self.own.as_ptr(), self.shown(queues), f.0, bytes, now.0) }
+    }
+
+    #[inline]
+    fn ready(&mut self, queues: &[Seen], f: FlowId, now: Time) {
+        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        unsafe { (self.functions.ready)(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
+    }
+
+    fn changed(&mut self, queues: &[Seen], f: FlowId, now: Time) {
+        let Some(changed) = self.functions.changed else { return };
+        // SAFETY: see `Foreign`; the queues stay as they are during the call.
+        unsafe { changed(self.own.as_ptr(), self.shown(queues), f.0, now.0) }
+    }
+
+    #[inline]
+    fn next(&mut self, queues: &[Seen], now: Time) -> Said {
+        let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: abi::NO_FLOW, reserved: 0 };
+        // SAFETY: see `Foreign`; the queues stay as they are during the call, and the answer is there to be written.
+        let said = unsafe { (self.functions.next)(self.own.as_ptr(), self.shown(queues), now.0, &raw mut answer) };
+        match said {
+            abi::SERVE => Said::Serve(answer.flow),
+            abi::WAIT => Said::Wait(Time(answer.time)),
+            abi::IDLE => Said::Idle,
+            abi::DROP => Said::Drop(answer.flow),
+            abi::FAILED => {
+                self.why = why(&answer);
+                Said::Failed
+            }
+            number => Said::Unknown(number),
+        }
+    }
+
+    fn why(&self) -> String {
+        self.why.clone()
+    }
+
+    #[inline]
+    fn take(&mut self, queues: &[Seen], f: FlowId, sent: Sent) {
+        let sent = abi::Sent { start: sent.start.0, end: sent.end.0, bytes: sent.bytes, reserved: 0 };
+        // SAFETY: see `Foreign`; all that is shown stays as it is during the call.
+        unsafe { (self.functions.take)(self.own.as_ptr(), self.shown(queues), f.0, &raw const sent) }
+    }
+
+    fn succeed(&mut self, old: Box<dyn Instance>, queues: &[Seen], now: Time) {
+        let old: Box<dyn Any> = old;
+        let (Some(succeed), Ok(old)) = (self.functions.succeed, old.downcast::<Foreign>()) else { return };
+        // SAFETY: see `Foreign`; both are of the same library, and `old` is destroyed behind the call.
+        unsafe { succeed(self.own.as_ptr(), old.own.as_ptr(), self.shown(queues), now.0) }
+    }
+
+    fn forgettable(&self, f: FlowId, now: Time) -> bool {
+        // SAFETY: see `Foreign`.
+        self.functions.forgettable.is_none_or(|ask| unsafe { ask(self.own.as_ptr(), f.0, now.0) } != 0)
+    }
+
+    fn promise(&self, f: FlowId) -> Option<Declared> {
+        let (ask, mut promise) = (self.functions.promise?, abi::Promise::default());
+        if f.index() >= self.flows {
+            return None;
+        }
+        // SAFETY: see `Foreign`; the promise is there to be written.
+        let promised = unsafe { ask(self.own.as_ptr(), f.0, &raw mut promise) } != 0;
+        let abi::Promise { rate, latency, delay } = promise;
+        promised.then_some(Declared { rate: Rate(rate), latency: Span(latency), delay: Span(delay) })
+    }
+}
+
+#[cold]
+fn why(answer: &abi::Answer) -> String {
+    if answer.why.is_null() {
+        return "it gives no reason".into();
+    }
+    // SAFETY: the header says that it is a text that lasts until the next call, which is not before this returns.
+    let text = unsafe { CStr::from_ptr(answer.why) };
+    text.to_string_lossy().into_owned()
+}

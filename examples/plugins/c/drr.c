@@ -1,0 +1,145 @@
+/* Deficit round robin, as falaj's own `drr`: each visit gives a flow its quantum, it sends while its deficit covers the
+ * head, keeps the rest for the next visit, and loses it when it runs empty.
+ *
+ *   cc -O2 -shared -fPIC -I ../../../crates/falaj-plugin/include -o libdrr.so drr.c
+ */
+#include "falaj_discipline.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NOBODY UINT32_MAX
+#define OUT (UINT32_MAX - 1)
+
+struct flow {
+    uint32_t quantum;
+    uint32_t deficit;
+    uint32_t next; /* who comes after it; OUT: it is not in the round */
+};
+
+struct drr {
+    uint32_t first, last; /* of the round */
+    uint32_t flow_count;
+    int visiting; /* the first has got its quantum */
+    struct flow flows[];
+};
+
+static void *refused(struct falaj_refusal *refusal, uint32_t flow, const char *what, uint32_t largest)
+{
+    refusal->flow = flow;
+    snprintf(refusal->what, sizeof refusal->what, "%s", what);
+    snprintf(refusal->help, sizeof refusal->help, "at least `%uB`, the largest packet as the link accounts it", (unsigned)largest);
+    return NULL;
+}
+
+static void *create(const struct falaj_setup *setup, struct falaj_refusal *refusal)
+{
+    struct drr *drr = calloc(1, sizeof *drr + setup->flow_count * sizeof drr->flows[0]);
+    if (!drr)
+        return refused(refusal, FALAJ_NO_FLOW, "there is no memory", setup->largest);
+    drr->first = drr->last = NOBODY;
+    drr->flow_count = setup->flow_count;
+    for (uint32_t f = 0; f < setup->flow_count; f++) {
+        uint64_t quantum = setup->largest;
+        for (uint32_t p = 0; p < setup->flows[f].param_count; p++) {
+            const struct falaj_param *param = &setup->flows[f].params[p];
+            if (strcmp(param->name, "quantum") || param->unit != FALAJ_BYTES) {
+                free(drr);
+                return refused(refusal, f, "only `quantum`, a size, is known", setup->largest);
+            }
+            quantum = param->number;
+        }
+        if (quantum < setup->largest || quantum > 1u << 30) {
+            free(drr);
+            return refused(refusal, f, "the `quantum` is out of range", setup->largest);
+        }
+        drr->flows[f] = (struct flow){ .quantum = (uint32_t)quantum, .next = OUT };
+    }
+    return drr;
+}
+
+static void ready(void *self, const struct falaj_queue *queues, uint32_t f, uint64_t now)
+{
+    struct drr *drr = self;
+    (void)queues, (void)now;
+    if (drr->flows[f].next != OUT)
+        return; /* a packet that came while the last one was sent keeps the flow's turn */
+    drr->flows[f].next = NOBODY;
+    if (drr->last == NOBODY)
+        drr->first = f;
+    else
+        drr->flows[drr->last].next = f;
+    drr->last = f;
+}
+
+/* The first goes out of the round, and its visit is over. */
+static uint32_t leave(struct drr *drr)
+{
+    uint32_t f = drr->first;
+    drr->first = drr->flows[f].next;
+    drr->flows[f].next = OUT;
+    if (drr->first == NOBODY)
+        drr->last = NOBODY;
+    drr->visiting = 0;
+    return f;
+}
+
+static uint32_t next(void *self, const struct falaj_queue *queues, uint64_t now, struct falaj_answer *answer)
+{
+    struct drr *drr = self;
+    while (drr->first != NOBODY) {
+        uint32_t f = drr->first;
+        struct flow *flow = &drr->flows[f];
+        if (queues[f].head == 0) {
+            leave(drr);
+            flow->deficit = 0;
+            continue;
+        }
+        if (!drr->visiting) {
+            flow->deficit += flow->quantum;
+            drr->visiting = 1;
+        }
+        if (queues[f].head <= flow->deficit) {
+            answer->flow = f;
+            return FALAJ_SERVE;
+        }
+        ready(drr, queues, leave(drr), now); /* behind all others */
+    }
+    return FALAJ_IDLE;
+}
+
+static void take(void *self, const struct falaj_queue *queues, uint32_t f, const struct falaj_sent *sent)
+{
+    struct drr *drr = self;
+    (void)queues;
+    drr->flows[f].deficit -= sent->bytes;
+}
+
+/* The round and the deficits stay, as far as the new quanta allow. */
+static void succeed(void *self, void *old_self, const struct falaj_queue *queues, uint64_t now)
+{
+    struct drr *drr = self;
+    const struct drr *old = old_self;
+    (void)queues, (void)now;
+    drr->first = old->first;
+    drr->last = old->last;
+    drr->visiting = old->visiting;
+    for (uint32_t f = 0; f < old->flow_count && f < drr->flow_count; f++) {
+        struct flow *flow = &drr->flows[f];
+        flow->next = old->flows[f].next;
+        flow->deficit = old->flows[f].deficit < flow->quantum ? old->flows[f].deficit : flow->quantum;
+    }
+}
+
+const struct falaj_discipline falaj_discipline = {
+    .abi = FALAJ_ABI,
+    .flags = FALAJ_WORK_CONSERVING,
+    .name = "deficit round robin, in C",
+    .create = create,
+    .destroy = free,
+    .ready = ready,
+    .next = next,
+    .take = take,
+    .succeed = succeed,
+};

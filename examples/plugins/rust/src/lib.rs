@@ -1,0 +1,93 @@
+//! Deficit round robin, as falaj's own `drr` and the example in C: each visit gives a flow its quantum, it sends while its deficit
+//! covers the head, keeps the rest for the next visit, and loses it when it runs empty.
+
+use falaj_plugin_api::{Answer, Discipline, Queue, Refused, Sent, Setup, Value, export};
+use std::collections::VecDeque;
+use std::ffi::CStr;
+
+#[derive(Clone, Default)]
+struct Flow {
+    quantum: u32,
+    deficit: u32,
+    in_round: bool,
+}
+
+struct Drr {
+    flows: Vec<Flow>,
+    round: VecDeque<u32>,
+    /// The first has got its quantum.
+    visiting: bool,
+}
+
+export!(Drr);
+
+impl Discipline for Drr {
+    const NAME: &'static CStr = c"deficit round robin, in Rust";
+    const WORK_CONSERVING: bool = true;
+    const SUCCEEDS: bool = true;
+
+    fn new(setup: &Setup<'_>) -> Result<Drr, Refused> {
+        let mut flows = Vec::with_capacity(setup.flows.len());
+        for (f, flow) in setup.flows.iter().enumerate() {
+            let refused = |what: &str| Refused {
+                flow: Some(f as u32),
+                what: what.into(),
+                help: format!("at least `{}B`, the largest packet as the link accounts it", setup.largest),
+            };
+            if flow.params.0.iter().any(|(name, _)| *name != "quantum") {
+                return Err(refused("only `quantum`, a size, is known"));
+            }
+            let quantum = match flow.params.get("quantum") {
+                None => u64::from(setup.largest),
+                Some(Value::Bytes(bytes)) => bytes,
+                Some(_) => return Err(refused("only `quantum`, a size, is known")),
+            };
+            if !(u64::from(setup.largest)..=1 << 30).contains(&quantum) {
+                return Err(refused("the `quantum` is out of range"));
+            }
+            flows.push(Flow { quantum: quantum as u32, ..Flow::default() });
+        }
+        Ok(Drr { round: VecDeque::with_capacity(flows.len()), flows, visiting: false })
+    }
+
+    fn ready(&mut self, _: &[Queue], flow: u32, _: u64) {
+        // A packet that came while the last one was sent keeps the flow's turn.
+        if !std::mem::replace(&mut self.flows[flow as usize].in_round, true) {
+            self.round.push_back(flow);
+        }
+    }
+
+    fn next(&mut self, queues: &[Queue], _: u64) -> Answer {
+        while let Some(&first) = self.round.front() {
+            let (queue, flow) = (&queues[first as usize], &mut self.flows[first as usize]);
+            if queue.head == 0 {
+                self.round.pop_front();
+                (flow.in_round, flow.deficit, self.visiting) = (false, 0, false);
+                continue;
+            }
+            if !self.visiting {
+                flow.deficit += flow.quantum;
+                self.visiting = true;
+            }
+            if queue.head <= flow.deficit {
+                return Answer::Serve(first);
+            }
+            self.visiting = false;
+            self.round.rotate_left(1);
+        }
+        Answer::Idle
+    }
+
+    fn take(&mut self, _: &[Queue], flow: u32, sent: &Sent) {
+        self.flows[flow as usize].deficit -= sent.bytes;
+    }
+
+    /// The round and the deficits stay, as far as the new quanta allow.
+    fn succeed(&mut self, old: &mut Drr, _: &[Queue], _: u64) {
+        self.visiting = old.visiting;
+        self.round.extend(&old.round);
+        for (flow, old) in self.flows.iter_mut().zip(&old.flows) {
+            (flow.in_round, flow.deficit) = (old.in_round, old.deficit.min(flow.quantum));
+        }
+    }
+}
