@@ -84,7 +84,7 @@ fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut V
         }
         let Some(inner) = item.as_table_like() else { continue };
         path.push(name.to_owned());
-        match known.iter().find(|k| k.name == name).map(|k| k.holds) {
+        match known.iter().find(|k| k.name == name).map(held) {
             Some(Holds::Table(keys) | Holds::Tables(keys)) => walk(inner, path, keys, out),
             Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, out),
             Some(Holds::Named(keys)) => {
@@ -101,6 +101,11 @@ fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut V
         path.pop();
     }
     out.push(Place { path: path.clone(), keys: known });
+}
+
+/// What a key holds; parts of flows are tables by their names too.
+fn held(key: &Key) -> Holds {
+    if key.holds == Holds::Parts { Holds::Named(keys::PART) } else { key.holds }
 }
 
 impl Place {
@@ -121,7 +126,7 @@ impl Place {
 fn takes(keys: &[Key], words: &[String]) -> bool {
     let [first, rest @ ..] = words else { return false };
     let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
-    match key.holds {
+    match held(key) {
         _ if rest.is_empty() => true,
         Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => rest.len() == 1 || takes(inner, rest),
         Holds::Scheduler => rest.len() == 1 || rest.len() == 2 && rest[0] == "with",
