@@ -28,7 +28,7 @@ Examples:
   falaj netconfig delete client 80
   falaj netconfig --print config service 53 IN delay 20 OUT delay 20 > dns.toml")]
 pub(crate) struct Args {
-    /// [config] or delete; client, server or service; ports, an address or prefix; IN and OUT.
+    /// config, which may be left out, or delete; client, server or service; ports, an address or prefix; IN and OUT.
     #[arg(required = true, num_args = 1.., trailing_var_arg = true)]
     words: Vec<String>,
     /// Print the scenario instead of changing a link that is running.
