@@ -13,6 +13,7 @@ use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
 
 /// A pipe whose largest packet has 4 B; one flow for each list of values.
 fn pipe(kind: &'static str, flows: Vec<Values>) -> PipeSpec {
@@ -426,4 +427,160 @@ fn minima_and_limits_change_while_packets_wait() {
     let (before, after) = flows.split_at(17);
     assert!(before.matches('A').count() <= 4, "{flows}");
     assert!(after[..6].matches('A').count() == 3, "{flows}");
+}
+
+/// The round robin of Xen's virtual adapters by its definition: a list of turns, and who is below a minimum first.
+struct ByTurns {
+    delay: u64,
+    /// Nanoseconds of a byte at the minimum; weight.
+    rules: Vec<(Option<u64>, u64)>,
+    /// Whose turns come, in order; the first may have begun.
+    turns: VecDeque<usize>,
+    begun: bool,
+    left: Vec<u64>,
+    emptied: Vec<u64>,
+    due: Vec<u64>,
+    queued: Vec<u32>,
+}
+
+impl ByTurns {
+    fn below(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        let until = |f: usize| {
+            let byte = self.rules[f].0.filter(|_| self.due[f] <= now)?;
+            Some((self.due[f] + byte * u64::from(heads[f]?), f))
+        };
+        (0..heads.len()).filter_map(until).min().map(|(_, f)| f)
+    }
+    /// The turns as they are once one is found that sends.
+    fn pass(&self, waits: impl Fn(usize) -> bool) -> (VecDeque<usize>, Vec<u64>) {
+        let (mut turns, mut left) = (self.turns.clone(), self.left.clone());
+        while let Some(&f) = turns.front() {
+            match (waits(f), left[f]) {
+                (false, _) => _ = turns.pop_front(),
+                (true, 0) => {
+                    left[f] = self.rules[f].1;
+                    turns.rotate_left(1);
+                }
+                (true, _) => break,
+            }
+        }
+        (turns, left)
+    }
+}
+
+impl Model for ByTurns {
+    fn came(&mut self, f: usize, _: u32, first: bool, now: u64) {
+        self.queued[f] += 1;
+        if !first {
+            return;
+        }
+        self.due[f] = self.due[f].max(now);
+        let goes_on = self.left[f] > 0 && now - self.emptied[f] < self.delay;
+        let (stands, begun) = (self.turns.contains(&f), self.begun && self.turns.front() == Some(&f));
+        if goes_on && !stands {
+            // Next, but not before a turn that has begun.
+            self.turns.insert(usize::from(self.begun), f);
+        } else if !goes_on && !begun {
+            self.left[f] = self.rules[f].1;
+            if !stands {
+                self.turns.push_back(f);
+            }
+        }
+    }
+    fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
+    fn choose(&self, heads: &[Option<u32>], now: u64) -> Option<usize> {
+        self.below(heads, now).or_else(|| self.pass(|f| heads[f].is_some()).0.front().copied())
+    }
+    fn begin(&mut self, f: usize, bytes: u32, now: u64) {
+        let heads: Vec<Option<u32>> =
+            self.queued.iter().enumerate().map(|(g, &n)| (n > 0).then_some(if g == f { bytes } else { 0 })).collect();
+        // Of the others' heads it is known that they are later.
+        let raised = self.rules[f].0.is_some() && self.due[f] <= now;
+        if !raised {
+            (self.turns, self.left) = self.pass(|f| heads[f].is_some());
+            self.begun = true;
+        }
+        self.left[f] = self.left[f].saturating_sub(1);
+        if let Some(byte) = self.rules[f].0 {
+            let time = byte * u64::from(bytes);
+            self.due[f] = if self.due[f] <= now { self.due[f] + time } else { self.due[f].max(now + time) };
+        }
+    }
+    fn left(&mut self, f: usize, head: Option<u32>, now: u64) {
+        self.queued[f] -= 1;
+        if head.is_none() {
+            self.emptied[f] = now;
+        }
+        if self.queued.iter().all(|&n| n == 0) {
+            (self.turns, self.begun) = (VecDeque::new(), false);
+        }
+    }
+}
+
+/// Weights 3 and 1, and a pause of A's: within the delay it goes on with its turn, of which two packets are left; later it has
+/// a whole turn.
+#[test]
+fn an_adapter_that_comes_back_soon_goes_on_with_its_turn() {
+    let delay = |ns| Values::default().with("delay", Value::Span(Span(ns)));
+    let flows = || vec![weight(Values::default(), 3), weight(Values::default(), 1)];
+    let xen = |ns| {
+        let flows = flows().into_iter().map(|values| FlowSetup::new(values, Limit::Packets(20))).collect();
+        let setup = Setup { rate: Rate::from_mbit(1000), largest: 4, scheduler: delay(ns), flows };
+        PipeSpec::new("xen-wrr", setup, Span::ZERO)
+    };
+    // A1 is alone; B's come while it is sent, A's others at byte 6.
+    let all = [(0, 'A', 4), (1, 'B', 4), (1, 'B', 4), (1, 'B', 4), (6, 'A', 4), (6, 'A', 4), (6, 'A', 4)];
+    assert_eq!(order(&xen(1_000), &all), "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 B3@28");
+    assert_eq!(order(&xen(0), &all), "A1@4 B1@8 A2@12 A3@16 A4@20 B2@24 B3@28");
+}
+
+/// C has a quarter of the link at least, though its turn is one of six.
+#[test]
+fn an_adapter_below_its_minimum_goes_first() {
+    let least = |values: Values| values.with("min-rate", Value::Rate(Rate::from_mbit(250)));
+    let one = || weight(Values::default(), 1);
+    let xen = pipe("xen-wrr", vec![weight(Values::default(), 5), least(one())]);
+    let all: Vec<(u64, char, u32)> = (0..14).map(|n| (0, if n % 2 == 0 { 'A' } else { 'B' }, 4)).collect();
+    // B's due times are 0, 16, 32 and so on.
+    assert_eq!(order(&xen, &all), "A1@4 B1@8 A2@12 A3@16 B2@20 A4@24 A5@28 A6@32 B3@36 A7@40 B4@44 B5@48 B6@52 B7@56");
+}
+
+#[test]
+fn xens_round_robin_goes_by_turns_and_minima() {
+    let (mut accepted, mut raised) = (0, 0);
+    for seed in 0..900 {
+        let mut dice = Dice::new(seed ^ 0x0e20);
+        let largest = dice.from(1, 12) as u32;
+        let flows = flows(&mut dice, |dice| {
+            let mut values = weight(Values::default(), dice.from(1, 5));
+            if dice.from(0, 2) == 0 {
+                values.set("min-rate", Value::Rate(Rate::from_mbit(dice.one_of(&[50, 100, 125, 250, 500]))));
+            }
+            values
+        });
+        let mut spec = pipe_of("xen-wrr", largest, flows);
+        let delay = dice.one_of(&[0, 1, 50, 300, 10_000]);
+        spec.setup.scheduler.set("delay", Value::Span(Span(delay)));
+        if Engine::new(std::slice::from_ref(&spec)).is_err() {
+            continue;
+        }
+        accepted += 1;
+        let rule = |f: &FlowSetup| (nanos_of_a_byte(&f.values, "min-rate"), f.values.count("weight").unwrap());
+        let rules: Vec<_> = spec.setup.flows.iter().map(rule).collect();
+        raised += u64::from(rules.iter().any(|rule| rule.0.is_some()));
+        let n = rules.len();
+        let (turns, begun, zeros) = (VecDeque::new(), false, vec![0; n]);
+        let model = ByTurns {
+            delay,
+            rules,
+            turns,
+            begun,
+            left: zeros.clone(),
+            emptied: zeros.clone(),
+            due: zeros,
+            queued: vec![0; n],
+        };
+        beside(&spec, model, &mut dice, seed);
+    }
+    assert!(accepted > 500 && raised > 250, "{accepted} {raised}");
 }

@@ -45,6 +45,7 @@ const COSTS: &[(&str, &str, &str)] = &[
     ("rcsp", "O(log N)", "rate and delay, to regulated flows"),
     ("mgfq", "O(log N)", "delay, and packets held to within a period of their due dates"),
     ("netback", "O(log N)", "nothing: it caps"),
+    ("xen-wrr", "O(1), O(log N) with minimum rates", "its minimum rate and delay; by turns, where no other has one"),
     ("fq_codel", "O(1), O(log N) while there is too much", "nothing"),
     ("dualpi2", "O(1)", "nothing"),
     ("dcf", "O(log N)", "nothing; saturation is expected"),

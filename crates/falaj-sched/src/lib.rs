@@ -22,6 +22,7 @@
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
 //! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
 //! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`mgfq`], [`netback`] | those that hold packets on purpose |
+//! | [`xen_wrr`] | turns, and a minimum rate for those that have one |
 //! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`dcf`] | stations that contend for a channel |
@@ -106,3 +107,4 @@ pub mod wf2q;
 pub mod wf2q_plus;
 pub mod wfq;
 pub mod wrr;
+pub mod xen_wrr;

@@ -2,7 +2,7 @@
 //!
 //! Each virtual adapter may send `credit` bytes in a `period`; who has used them up waits for the next one. Those that have
 //! credit take turns, a packet each. That is the whole scheduler of Xen 4 (Adamczyk and Chydzinski 2011 describe it, and measure what it lacks:
-//! it caps, and guarantees nothing; `mclock` has the minimum rate that they ask for, and `wrr` the weights, both changed live).
+//! it caps, and guarantees nothing; `xen-wrr` is what they put in its place).
 //!
 //! As in the driver a period begins with the first packet after the last one is over, and what
 //! is left of a credit is lost with it: so twice the credit may go within a short time, at the end of one period and the start

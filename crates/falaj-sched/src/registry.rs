@@ -12,6 +12,7 @@ use crate::{
     mtr_ls::MtrLs, mw00::Mw00, netback::Netback, packet_wise::PacketWise, phase_wise::PhaseWise, priority::Priority,
     qfq::Qfq, qfq_plus::QfqPlus, rcsp::Rcsp, sced::Sced, scfq::Scfq, sfq::Sfq, shaper::Shaper, spfq::Spfq, tas::Tas,
     timer_wheels::TimerWheels, virtual_clock::VirtualClock, wf2q::Wf2q, wf2q_plus::Wf2qPlus, wfq::Wfq, wrr::Wrr,
+    xen_wrr::XenWrr,
 };
 
 /// What is said of a discipline where people choose one.
@@ -76,6 +77,7 @@ pub const ENTRIES: &[Entry] = &[
     crate::rcsp::ENTRY,
     crate::mgfq::ENTRY,
     crate::netback::ENTRY,
+    crate::xen_wrr::ENTRY,
     crate::fq_codel::ENTRY,
     crate::dualpi2::ENTRY,
     crate::dcf::ENTRY,
@@ -149,6 +151,7 @@ pub fn build<V: Visitor>(kind: &str, setup: &Setup, visitor: V) -> Result<V::Out
         "mgfq" => visitor.visit(Mgfq::new(setup)?),
         "rcsp" => visitor.visit(Rcsp::new(setup)?),
         "netback" => visitor.visit(Netback::new(setup)?),
+        "xen-wrr" => visitor.visit(XenWrr::new(setup)?),
         "fq_codel" => visitor.visit(FqCodel::new(setup)?),
         "dcf" => visitor.visit(Dcf::new(setup)?),
         "dualpi2" => visitor.visit(DualPi2::new(setup)?),

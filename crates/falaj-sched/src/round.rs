@@ -62,6 +62,20 @@ impl Round {
         self.tail = f.0;
     }
 
+    /// `f` takes its place before all others, unless it has one.
+    pub(crate) fn lead<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, f: FlowId) {
+        let place = flows.state_mut(f).as_mut();
+        if place.next != OUT {
+            return;
+        }
+        place.next = self.head;
+        self.flows += 1;
+        self.head = f.0;
+        if self.tail == END {
+            self.tail = f.0;
+        }
+    }
+
     /// The first goes out of the round.
     #[inline]
     pub(crate) fn leave<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
