@@ -51,10 +51,10 @@ fn between(kind: &'static str, burst: u32) -> Result<usize> {
     let weights = || flow(Values::default(), Limit::Packets(100_000));
     let flows = if kind == "virtual-clock" { vec![half(), half()] } else { vec![weights(), weights()] };
     let spec = pipe(kind, Rate::from_bits(1_000), CELL, flows);
-    // What comes at a second is seen by the decision of that second, as in the thesis: it comes just before.
+    // What comes of connection 1 at a second is seen by the decision of that second, as in the thesis: it comes just before.
     let at = |second: u64| Time((second * SECOND).saturating_sub(1));
     let mut arrivals: Vec<Arrival> = (0..900).map(|k| arrival(0, CELL, at(k))).collect();
-    arrivals.extend((0..burst).map(|_| arrival(1, CELL, at(900))));
+    arrivals.extend((0..burst).map(|_| arrival(1, CELL, Time(900 * SECOND))));
     arrivals.extend((0..500).map(|k| arrival(0, CELL, at(901 + 2 * k))));
     arrivals.sort_by_key(|a| a.at);
     let ends = ends(&spec, &arrivals)?;
