@@ -170,6 +170,33 @@ impl Counters {
         self.air.collisions += more.air.collisions;
     }
 
+    /// What was counted since it was `then`; what is queued, and the most that was, stay what they are.
+    pub fn since(&self, then: &Counters) -> Counters {
+        Counters {
+            offered: self.offered - then.offered,
+            offered_bytes: self.offered_bytes - then.offered_bytes,
+            sent: self.sent - then.sent,
+            sent_bytes: self.sent_bytes - then.sent_bytes,
+            dropped_full: self.dropped_full - then.dropped_full,
+            dropped_large: self.dropped_large - then.dropped_large,
+            dropped_by_discipline: self.dropped_by_discipline - then.dropped_by_discipline,
+            dropped_by_policy: self.dropped_by_policy - then.dropped_by_policy,
+            dropped_by_change: self.dropped_by_change - then.dropped_by_change,
+            marked: self.marked - then.marked,
+            lost: self.lost - then.lost,
+            lost_bytes: self.lost_bytes - then.lost_bytes,
+            duplicated: self.duplicated - then.duplicated,
+            corrupted: self.corrupted - then.corrupted,
+            reordered: self.reordered - then.reordered,
+            air: Air {
+                used: self.air.used - then.air.used,
+                lost: self.air.lost - then.air.lost,
+                collisions: self.air.collisions - then.air.collisions,
+            },
+            ..*self
+        }
+    }
+
     /// Packets whose last bit left and that the link did not lose.
     pub fn delivered(&self) -> u64 {
         self.sent.saturating_sub(self.lost)

@@ -7,14 +7,22 @@
 //! | [`headers`] | what packets of a source look like to masks |
 //! | [`mod@simulate`] | one run: sources, engine, meters |
 //! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
+//! | [`study`], [`measure`] | what replications say together, with intervals; what is measured, by name |
+//! | [`practice`] | warm-up, and as many replications as it takes; several experiments in pairs |
 //! | [`mod@replay`] | what entered a live link, once more |
 #![forbid(unsafe_code)]
 
 pub mod headers;
+pub mod measure;
+pub mod practice;
 pub mod replay;
 pub mod replicate;
 pub mod scenario;
+mod series;
 pub mod simulate;
+pub mod study;
 
+pub use practice::{How, Practice, WarmUp, Warmed};
 pub use replicate::{Progress, replicate};
 pub use simulate::{Experiment, Feed, FlowResult, Many, Run, simulate};
+pub use study::{Gathered, Study};

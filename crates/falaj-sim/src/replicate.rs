@@ -1,15 +1,19 @@
 //! Independent replications on all cores.
 
-use crate::simulate::{Experiment, Run, simulate};
+use crate::series::Series;
+use crate::simulate::{Experiment, Run, Watch, run};
 use falaj_engine::PipeId;
 use falaj_sched::params::Refusals;
+use falaj_sched::time::Span;
+use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What goes on while replications run.
 pub struct Progress<'a> {
-    /// Called after each, with how many are done; from any thread, one at a time.
-    pub done: &'a (dyn Fn(usize) + Sync),
+    /// Called now and then with the simulated time that has gone by since the last call, in any replication; from any
+    /// thread, at any time.
+    pub gone: &'a (dyn Fn(Span) + Sync),
     /// Set it, and those that run end where they are.
     pub stop: &'a AtomicBool,
 }
@@ -24,31 +28,77 @@ pub fn replicate(
     replications: usize,
     progress: &Progress<'_>,
 ) -> Result<Vec<Run>, (PipeId, Refusals)> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(replications.max(1));
-    let (next, done) = (AtomicUsize::new(0), Mutex::new(0));
-    let runs: Mutex<Vec<(usize, Run)>> = Mutex::new(Vec::new());
+    let mut runs: Vec<(usize, Run)> = Vec::new();
+    replicate_into(experiment, seed, 0..replications, progress, |n, run| runs.push((n, run)))?;
+    runs.sort_by_key(|(n, _)| *n);
+    if runs.iter().any(|(_, run)| run.complete) {
+        runs.retain(|(_, run)| run.complete);
+    }
+    Ok(runs.into_iter().map(|(_, run)| run).collect())
+}
+
+/// Runs the replications of these numbers, and hands each over as it ends, in any order: number `n` has the seed
+/// `seed + n`. If stopped, those that had begun are not complete.
+pub fn replicate_into(
+    experiment: &Experiment,
+    seed: u64,
+    numbers: Range<usize>,
+    progress: &Progress<'_>,
+    mut take: impl FnMut(usize, Run) + Send,
+) -> Result<(), (PipeId, Refusals)> {
+    on_all_cores(experiment, seed, numbers, progress, || None, |n, run, _| take(n, run))
+}
+
+/// The same; returns what the delays of all of them were in the order of time.
+pub(crate) fn replicate_in_order(
+    experiment: &Experiment,
+    seed: u64,
+    numbers: Range<usize>,
+    progress: &Progress<'_>,
+    mut take: impl FnMut(usize, Run) + Send,
+) -> Result<Series, (PipeId, Refusals)> {
+    let series = || Series::new(experiment.duration);
+    let mut all = series();
+    on_all_cores(
+        experiment,
+        seed,
+        numbers,
+        progress,
+        || Some(series()),
+        |n, run, series| {
+            series.iter().for_each(|series| all.add(series));
+            take(n, run);
+        },
+    )?;
+    Ok(all)
+}
+
+fn on_all_cores(
+    experiment: &Experiment,
+    seed: u64,
+    numbers: Range<usize>,
+    progress: &Progress<'_>,
+    series: impl Fn() -> Option<Series> + Sync,
+    take: impl FnMut(usize, Run, Option<Series>) + Send,
+) -> Result<(), (PipeId, Refusals)> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(numbers.len());
+    let next = AtomicUsize::new(numbers.start);
+    let take = Mutex::new(take);
+    let watch = Watch { stop: progress.stop, gone: progress.gone };
     let work = || -> Result<(), (PipeId, Refusals)> {
         while !progress.stop.load(Ordering::Relaxed) {
-            let i = next.fetch_add(1, Ordering::Relaxed);
-            if i >= replications {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= numbers.end {
                 break;
             }
-            let run = simulate(experiment, seed.wrapping_add(i as u64), progress.stop)?;
-            runs.lock().expect("no worker panics").push((i, run));
-            let mut done = done.lock().expect("no worker panics");
-            *done += 1;
-            (progress.done)(*done);
+            let mut series = series();
+            let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut())?;
+            take.lock().expect("no worker panics")(n, run, series);
         }
         Ok(())
     };
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
         threads.into_iter().try_for_each(|t| t.join().expect("no worker panics"))
-    })?;
-    let mut runs = runs.into_inner().expect("no worker panics");
-    runs.sort_by_key(|(i, _)| *i);
-    if runs.iter().any(|(_, run)| run.complete) {
-        runs.retain(|(_, run)| run.complete);
-    }
-    Ok(runs.into_iter().map(|(_, run)| run).collect())
+    })
 }

@@ -33,5 +33,5 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     };
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().flat_map(feeds).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));
-    Experiment { network: scenario.network(), feeds, duration }
+    Experiment { network: scenario.network(), feeds, duration, warm_up: Span::ZERO }
 }

@@ -1,5 +1,6 @@
 //! One simulated run.
 
+use crate::series::Series;
 use falaj_engine::account::Account;
 use falaj_engine::calendar::Calendar;
 use falaj_engine::each::Report;
@@ -45,9 +46,11 @@ pub struct Experiment {
     pub feeds: Vec<Feed>,
     /// How long, in simulated time.
     pub duration: Span,
+    /// What happens before this is not counted; shorter than the duration.
+    pub warm_up: Span,
 }
 
-/// What a run has measured.
+/// What a run has measured, behind its warm-up.
 #[derive(Clone, Debug)]
 pub struct Run {
     /// By pipe, then by flow.
@@ -56,14 +59,23 @@ pub struct Run {
     pub taken: Vec<Taken>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
-    /// What masks made.
+    /// What masks made, from the beginning on.
     pub many: Vec<Many>,
-    /// By pipe, how disciplines of libraries broke their contract.
+    /// By pipe, how disciplines of libraries broke their contract, from the beginning on.
     pub breaches: Vec<Vec<Breach>>,
     /// How long it lasted, in simulated time.
     pub duration: Span,
+    /// What of this was not counted.
+    pub warm_up: Span,
     /// It was not stopped before its time.
     pub complete: bool,
+}
+
+impl Run {
+    /// For how long it was counted.
+    pub fn counted(&self) -> Span {
+        self.duration - self.warm_up
+    }
 }
 
 /// What a mask made in a run.
@@ -83,7 +95,7 @@ const BUSIEST: usize = 10;
 /// What a run has measured of a flow.
 #[derive(Clone, Debug)]
 pub struct FlowResult {
-    /// What happened to its packets until the end of the run.
+    /// What happened to its packets until the end of the run; the most that were queued, from its beginning on.
     pub counters: Counters,
     /// From last bit in to last bit out of the link, of packets sent until then.
     pub delay: Meter,
@@ -103,12 +115,32 @@ impl FlowResult {
 /// Arrivals between two looks at the flag that stops a run.
 const LOOK: u64 = 4096;
 
+/// Who watches a run.
+pub(crate) struct Watch<'a> {
+    /// Set it, and the run ends where it is.
+    pub(crate) stop: &'a AtomicBool,
+    /// Called now and then, with the simulated time that has gone by since the last call.
+    pub(crate) gone: &'a (dyn Fn(Span) + Sync),
+}
+
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
+    run(experiment, seed, &Watch { stop, gone: &|_| {} }, None)
+}
+
+/// The same, watched; the delays in their order go to a series, if there is one.
+pub(crate) fn run(
+    experiment: &Experiment,
+    seed: u64,
+    watch: &Watch<'_>,
+    mut series: Option<&mut Series>,
+) -> Result<Run, (PipeId, Refusals)> {
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
     let mut end = whole;
+    // Where nothing is cut, a packet of the very first instant counts.
+    let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
     let mut record = |network: &mut Network, out: &mut Vec<Output>, end: Time| {
         let left = out.drain(..).filter_map(|output| match output {
@@ -117,7 +149,12 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         });
         // A transmission is told when it begins; it may end after us.
         for emit in left.chain(network.passed()).filter(|emit| emit.end <= end) {
-            delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+            if emit.end >= first {
+                delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+            }
+            if let Some(series) = &mut series {
+                series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
+            }
         }
     };
     let mut unmatched = 0;
@@ -141,39 +178,58 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
     let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
     let accounts: Vec<Account> = experiment.feeds.iter().map(account).collect();
     let mut out = Vec::new();
-    let mut count = 0u64;
-    while let Some((i, at)) = arrivals.first() {
-        if at >= end {
-            break;
-        }
-        count += 1;
-        if count.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
-            end = at;
-            break;
-        }
-        let feed = &experiment.feeds[i];
-        let (key, length) = (&feed.key, accounts[i].to_ip(sizes[i]));
-        let entry = if feed.routed {
-            network.route(key, (feed.pipe.0 % 2) as usize, length, at)
-        } else {
-            Ok(network.straight(feed.pipe, feed.flow))
-        };
-        match entry {
-            Ok(entry) => {
-                let label = Label { ecn: feed.ecn, connection: feed.stream };
-                network.enter(entry, key, Packet { handle: 0, length, label }, at, &mut out);
-                record(&mut network, &mut out, whole);
+    let (mut count, mut told) = (0u64, Time::ZERO);
+    let mut before = Before::default();
+    let warm = Time::ZERO + experiment.warm_up;
+    for until in [warm, whole] {
+        while let Some((i, at)) = arrivals.first() {
+            if at >= until {
+                break;
             }
-            Err(Refused::Dropped) => {}
-            Err(Refused::Unmatched) => unmatched += 1,
+            count += 1;
+            if count.is_multiple_of(LOOK) {
+                (watch.gone)(at - told);
+                told = at;
+                if watch.stop.load(Ordering::Relaxed) {
+                    end = at;
+                    break;
+                }
+            }
+            let feed = &experiment.feeds[i];
+            let (key, length) = (&feed.key, accounts[i].to_ip(sizes[i]));
+            let entry = if feed.routed {
+                network.route(key, (feed.pipe.0 % 2) as usize, length, at)
+            } else {
+                Ok(network.straight(feed.pipe, feed.flow))
+            };
+            match entry {
+                Ok(entry) => {
+                    let label = Label { ecn: feed.ecn, connection: feed.stream };
+                    network.enter(entry, key, Packet { handle: 0, length, label }, at, &mut out);
+                    record(&mut network, &mut out, whole);
+                }
+                Err(Refused::Dropped) => {}
+                Err(Refused::Unmatched) => unmatched += 1,
+            }
+            advance(i, &mut arrivals, &mut sizes);
         }
-        advance(i, &mut arrivals, &mut sizes);
+        network.poll(until.min(end), &mut out);
+        record(&mut network, &mut out, end);
+        if end < whole {
+            break;
+        }
+        if until == warm && warm > Time::ZERO {
+            before = Before::of(&network, unmatched);
+        }
     }
-    network.poll(end, &mut out);
-    record(&mut network, &mut out, end);
+    (watch.gone)(end - told);
 
     let result = |(p, meters): (usize, Vec<Meter>)| {
-        let flow = |(f, delay)| FlowResult { counters: network.counters(PipeId(p as u32), FlowId(f as u32)), delay };
+        let flow = |(f, delay)| {
+            let counters = network.counters(PipeId(p as u32), FlowId(f as u32));
+            let counters = before.flows.get(p).map_or(counters, |flows| counters.since(&flows[f]));
+            FlowResult { counters, delay }
+        };
         meters.into_iter().enumerate().map(flow).collect()
     };
     let mut many = Vec::new();
@@ -187,13 +243,39 @@ pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result
         many.extend(reports);
     }
     let pipes = experiment.network.places.len() as u32;
+    let mut taken = network.taken().to_vec();
+    for (taken, before) in taken.iter_mut().zip(&before.taken) {
+        *taken = Taken { packets: taken.packets - before.packets, bytes: taken.bytes - before.bytes };
+    }
     Ok(Run {
         many,
         breaches: (0..pipes).map(|p| network.breaches(PipeId(p))).collect(),
         pipes: delays.into_iter().enumerate().map(result).collect(),
-        taken: network.taken().to_vec(),
-        unmatched: unmatched + network.unmatched(),
+        taken,
+        unmatched: unmatched + network.unmatched() - before.unmatched,
         duration: end - Time::ZERO,
+        warm_up: experiment.warm_up.min(end - Time::ZERO),
         complete: end == whole,
     })
+}
+
+/// What was counted when a run had warmed up.
+#[derive(Default)]
+struct Before {
+    flows: Vec<Vec<Counters>>,
+    taken: Vec<Taken>,
+    unmatched: u64,
+}
+
+impl Before {
+    fn of(network: &Network, unmatched: u64) -> Before {
+        let of = |(p, flows): (usize, usize)| {
+            (0..flows).map(|f| network.counters(PipeId(p as u32), FlowId(f as u32))).collect()
+        };
+        Before {
+            flows: network.flows().into_iter().enumerate().map(of).collect(),
+            taken: network.taken().to_vec(),
+            unmatched: unmatched + network.unmatched(),
+        }
+    }
 }

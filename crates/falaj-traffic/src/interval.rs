@@ -16,20 +16,29 @@ pub struct Estimate {
 impl Estimate {
     /// From one value for each replication; `None` without any.
     pub fn of(values: &[f64]) -> Option<Estimate> {
-        if values.is_empty() {
-            return None;
-        }
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        (!values.is_empty()).then(|| Estimate::around(mean, values))
+    }
+
+    /// The same where all replications together say something better than the mean of their values, as of quantiles,
+    /// which a short replication sees too low: the interval lies around that (sectioning: Asmussen and Glynn 2007,
+    /// III.5a).
+    pub fn around(centre: f64, values: &[f64]) -> Estimate {
         let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
         let standard_error = (values.len() > 1).then(|| {
-            let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            let variance = values.iter().map(|v| (v - centre).powi(2)).sum::<f64>() / (n - 1.0);
             (variance / n).sqrt()
         });
         let half_width = standard_error.map(|error| {
             let student = StudentsT::new(0.0, 1.0, n - 1.0).expect("degrees of freedom are positive");
             error * student.inverse_cdf(0.975)
         });
-        Some(Estimate { mean, half_width, standard_error })
+        Estimate { mean: centre, half_width, standard_error }
+    }
+
+    /// Half of the interval's width as a part of the mean; `None` where either is not known, or the mean is nothing.
+    pub fn relative(&self) -> Option<f64> {
+        self.half_width.filter(|_| self.mean != 0.0).map(|half| half / self.mean.abs())
     }
 }
 
@@ -45,5 +54,10 @@ mod tests {
         assert!((e.half_width.unwrap() - 3.1824 * 2.5820 / 2.0).abs() < 1e-3, "{e:?}");
         assert_eq!(Estimate::of(&[1.0]).unwrap().half_width, None);
         assert_eq!(Estimate::of(&[]), None);
+        assert!((e.relative().unwrap() - e.half_width.unwrap() / 13.0).abs() < 1e-15);
+        assert_eq!(Estimate::of(&[0.0, 0.0]).unwrap().relative(), None);
+        // Around 14: the squares are 16 + 4 + 0 + 4.
+        let around = Estimate::around(14.0, &[10.0, 12.0, 14.0, 16.0]);
+        assert_eq!((around.mean, around.standard_error), (14.0, Some(f64::sqrt(24.0 / 3.0 / 4.0))));
     }
 }

@@ -6,9 +6,11 @@
 //! | [`meter`] | delays: exact mean and maximum, percentiles from a histogram |
 //! | [`capture`] | what entered a live link and what became of it, as pcapng; written and read |
 //! | [`interval`] | confidence intervals over replications |
+//! | [`mser`] | where a simulation has warmed up |
 #![forbid(unsafe_code)]
 
 pub mod capture;
 pub mod interval;
 pub mod meter;
+pub mod mser;
 pub mod source;

@@ -1,7 +1,10 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
+use crate::edit::{Set, parse_set_or_unset};
 use crate::measure::{Measured, MeasuredFlow, Measuring, measure, only_link};
+use crate::pairs;
 use crate::plan::promises;
+use crate::practice::{INCONCLUSIVE, Plan, Practising};
 use crate::show;
 use crate::show::say;
 use crate::sim::{INTERRUPTED, Replications, Simulated, fed_flows, name_of};
@@ -12,7 +15,9 @@ use falaj_live::forward::Options;
 use falaj_scenario::Scenario;
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
+use falaj_sim::WarmUp;
 use serde_json::{Value as Json, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// What `compare` takes.
@@ -21,15 +26,27 @@ use std::process::ExitCode;
 Checked: the nominal delay of every packet, simulated and measured, is within its bound, without slack.
 Release error (how late packets were handed over) and the application's end-to-end delay stand beside.
 
+With another scenario, or --what-if, nothing is measured: both are simulated under the same arrivals, and
+what differs is told with its interval, which is narrower than those of both.
+
 Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 99th percentile the
 release error exceeds a tenth of the smallest bound, or a flow had no packet that got through; 130
-Ctrl-C ended the simulation, and what was simulated until then is compared.
+Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
+as of `falaj sim`.
 
-Example:
-  falaj compare examples/tenants.toml --duration 5s")]
+Examples:
+  falaj compare examples/tenants.toml --duration 5s
+  falaj compare examples/tenants.toml --what-if link.uplink.rate=110mbit --until 'delay.mean ±1%'")]
 pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
+    /// Another scenario with the same sources: both are simulated, and compared in pairs.
+    other: Option<PathBuf>,
+    /// The other scenario is this one with another value, `uplink.rate=50mbit`, or `KEY=` without one; may be given again.
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_set_or_unset, conflicts_with = "other")]
+    what_if: Vec<Set>,
+    #[command(flatten)]
+    practice: Practising,
 }
 
 /// A flow in all three views.
@@ -83,17 +100,22 @@ pub(crate) struct Comparison {
     measured: Measured,
     title: String,
     duration: Span,
-    /// Ctrl-C ended the simulation.
+    /// What is to be known of the simulation, and how it was done, as JSON.
+    notes: Vec<String>,
+    practice: (Json, Json),
+    /// Its intervals are as narrow as was asked for.
+    enough: bool,
+    /// Ctrl-C ended it.
     pub(crate) interrupted: bool,
 }
 
 impl Comparison {
     /// Promises, simulates and measures a scenario.
-    pub(crate) fn of(scenario: &Scenario, options: Options, what: &'static str) -> Result<Comparison> {
+    pub(crate) fn of(scenario: &Scenario, plan: &Plan, options: Options, what: &'static str) -> Result<Comparison> {
         let link = only_link(scenario)?;
         // Live first: namespaces are made while the program has one thread.
         let mut measured = measure(scenario, link, options, what)?;
-        let simulated = Replications::run(scenario)?;
+        let simulated = Replications::as_planned(scenario, plan)?;
         let l = &scenario.links[link];
         let promised = [promises(&l.up)?, promises(&l.down)?];
         let mut rows = Vec::new();
@@ -115,7 +137,17 @@ impl Comparison {
             measured.over,
             d = scenario.run.duration,
         );
-        Ok(Comparison { rows, measured, title, duration: scenario.run.duration, interrupted: simulated.interrupted() })
+        let simulation = &simulated.simulation;
+        Ok(Comparison {
+            rows,
+            measured,
+            title,
+            duration: scenario.run.duration,
+            notes: simulation.notes(scenario),
+            practice: simulation.json(scenario),
+            enough: simulation.is_enough(),
+            interrupted: simulated.interrupted(),
+        })
     }
 
     pub(crate) fn verdict(&self) -> Verdict {
@@ -124,7 +156,11 @@ impl Comparison {
 
     /// The verdict, unless Ctrl-C came before it.
     pub(crate) fn exit(&self) -> ExitCode {
-        if self.interrupted { ExitCode::from(INTERRUPTED) } else { self.verdict().exit() }
+        match self.verdict() {
+            _ if self.interrupted => ExitCode::from(INTERRUPTED),
+            Verdict::Kept if !self.enough => ExitCode::from(INCONCLUSIVE),
+            verdict => verdict.exit(),
+        }
     }
 
     /// The signature table, the columns beside it, and the verdict.
@@ -184,6 +220,7 @@ impl Comparison {
         let header =
             ["measured beside", "sent late p99", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
         say!("{}", show::table(&header, beside));
+        self.notes.iter().for_each(|note| say!("{note}"));
         tell_losses(&self.measured);
         for r in self.rows.iter().filter(|r| r.measured.unsent > 0) {
             say!("the sender of flow {} had no time for {} of its packets", r.name, r.measured.unsent);
@@ -248,6 +285,7 @@ impl Comparison {
         json!({
             "over": self.measured.over, "flows": flows, "lost_elsewhere": losses(&self.measured),
             "complete": !self.interrupted, "verdict": verdict,
+            "warm_up": self.practice.0, "until": self.practice.1,
         })
     }
 }
@@ -257,14 +295,20 @@ impl Verdict {
         match self {
             Verdict::Kept => ExitCode::SUCCESS,
             Verdict::Broken => ExitCode::from(1),
-            Verdict::Inconclusive => ExitCode::from(3),
+            Verdict::Inconclusive => ExitCode::from(INCONCLUSIVE),
         }
     }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let scenario = args.what.scenario()?;
-    let comparison = Comparison::of(&scenario, args.what.options(), "measuring")?;
+    if args.other.is_some() || !args.what_if.is_empty() {
+        let Args { what, other, what_if, practice } = args;
+        return pairs::main(what, other.as_deref(), what_if, practice);
+    }
+    let mut scenario = args.what.scenario()?;
+    args.practice.apply(&mut scenario);
+    let plan = args.practice.plan(&scenario, WarmUp::Nothing)?;
+    let comparison = Comparison::of(&scenario, &plan, args.what.options(), "measuring")?;
     if args.what.json {
         say!("{}", serde_json::to_string_pretty(&comparison.to_json())?);
     } else {
@@ -301,23 +345,7 @@ mod tests {
         let mut flow = MeasuredFlow::default();
         flow.link.delay = meter(measured);
         flow.link.release_error = meter(errors);
-        let simulated = Simulated {
-            offered: 0,
-            sent: 0,
-            dropped: 0,
-            dropped_by_policy: 0,
-            marked: 0,
-            air: Default::default(),
-            lost: 0,
-            duplicated: 0,
-            corrupted: 0,
-            reordered: 0,
-            offered_rate: None,
-            sent_rate: None,
-            mean: None,
-            delay: meter(simulated),
-            max_backlog: 0,
-        };
+        let simulated = Simulated { delay: meter(simulated), ..Simulated::default() };
         Row { name: "a".into(), promise, simulated, measured: flow }
     }
 

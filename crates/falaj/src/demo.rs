@@ -1,6 +1,7 @@
 //! `falaj demo`: what isolation is worth, on real packets, in a minute.
 
 use crate::compare::{Comparison, Row, Verdict};
+use crate::practice::Plan;
 use crate::show::say;
 use crate::{file, show};
 use anyhow::{Context, Result};
@@ -25,13 +26,13 @@ pub(crate) fn main(_: &Args) -> Result<ExitCode> {
     say!("Two tenants share a link of 100 Mbit/s. Tenant a sends 12 Mbit/s and wants to be on time;");
     say!("tenant b floods the link with 150 Mbit/s. Real packets, between two network namespaces.\n");
     say!("1. The link divided into two virtual links (examples/tenants.toml):\n");
-    let first = Comparison::of(&divided, Options::default(), "measuring")?;
+    let first = Comparison::of(&divided, &Plan::beside(&divided), Options::default(), "measuring")?;
     first.print();
     if first.interrupted {
         return Ok(first.exit());
     }
     say!("\n2. The same traffic, the link not divided: one FIFO of as many packets.\n");
-    let second = Comparison::of(&shared, Options::default(), "measuring")?;
+    let second = Comparison::of(&shared, &Plan::beside(&shared), Options::default(), "measuring")?;
     second.print();
     if second.interrupted {
         return Ok(second.exit());

@@ -43,7 +43,9 @@ mod live;
 mod measure;
 mod pace;
 mod pages;
+mod pairs;
 mod plan;
+mod practice;
 mod recording;
 mod relay;
 mod replay;
@@ -73,7 +75,7 @@ Exit status:
   0    all is well
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
-  3    inconclusive: this machine was too busy to tell (compare)
+  3    inconclusive: this machine was too busy to tell (compare), replications ended before --until (sim, compare)
   4    a condition of --fail-if holds (run, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
@@ -105,7 +107,7 @@ enum Command {
     Netconfig(control::netconfig::Args),
     /// Send a scenario's traffic through its link as real datagrams and measure it.
     Traffic(traffic::Args),
-    /// Bound, simulated and measured, side by side: the signature table.
+    /// Bound, simulated and measured, side by side: the signature table; or two scenarios simulated in pairs.
     Compare(compare::Args),
     /// See what isolation is worth, in a minute.
     Demo(demo::Args),

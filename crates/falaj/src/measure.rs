@@ -23,7 +23,7 @@ use signal_hook::consts::SIGINT;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The sources begin this long after the ends were started.
@@ -50,6 +50,16 @@ impl Measuring {
     /// How the live loop is to wait.
     pub(crate) fn options(&self) -> Options {
         self.pace.options()
+    }
+
+    /// The scenario's file.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// How long, if that was said.
+    pub(crate) fn duration(&self) -> Option<Span> {
+        self.duration
     }
 
     /// The scenario that was asked for, said where that is wanted; it has one link.

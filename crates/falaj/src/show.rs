@@ -101,6 +101,15 @@ pub(crate) fn delay(e: Option<Estimate>) -> String {
     }
 }
 
+/// A share of packets with the interval of that: `1.58 % ± 0.03`.
+pub(crate) fn share(part: u64, whole: u64, e: Option<Estimate>) -> String {
+    let text = percent(part, whole);
+    match e.and_then(|e| e.half_width).filter(|half| *half > 0.0) {
+        Some(half) => format!("{text} ± {}", two_digits(half * 100.0)),
+        None => text,
+    }
+}
+
 fn two_digits(value: f64) -> String {
     match value {
         v if v < 0.0995 => format!("{v:.3}"),
@@ -179,6 +188,13 @@ pub(crate) fn progress(steps: u64, what: &'static str) -> indicatif::ProgressBar
     let style =
         indicatif::ProgressStyle::with_template("{msg} {bar:30} {pos}/{len}, {eta} left").expect("a valid template");
     indicatif::ProgressBar::new(steps).with_style(style).with_message(what)
+}
+
+/// The same for simulated time, in steps whose number nobody wants to read.
+pub(crate) fn progress_of_time(steps: u64) -> indicatif::ProgressBar {
+    let style =
+        indicatif::ProgressStyle::with_template("{msg} {bar:30} {percent} %, {eta} left").expect("a valid template");
+    progress(steps, "simulating").with_style(style)
 }
 
 #[cfg(test)]

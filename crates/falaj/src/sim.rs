@@ -1,6 +1,7 @@
 //! `falaj sim`: a scenario in simulated time.
 
 use crate::asked::Asked;
+use crate::practice::{Plan, Practising, Simulation};
 use crate::show::say;
 use crate::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
 use crate::{each, file, show};
@@ -11,9 +12,11 @@ use falaj_engine::rules::Taken;
 use falaj_scenario::{Link, Scenario, Towards};
 use falaj_sched::discipline::Air;
 use falaj_sched::plugin::Breach;
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
-use falaj_sim::scenario::{experiment, pipe_of};
-use falaj_sim::{FlowResult, Many, Progress, Run, replicate};
+use falaj_sim::measure::Measure;
+use falaj_sim::scenario::pipe_of;
+use falaj_sim::{Many, Study, WarmUp};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -32,11 +35,16 @@ With --replay what entered a live link enters once more, at the same instants: a
 `falaj run --capture` through its own link, to see that every packet is decided alike, or through another
 one (FILE); or the arrivals of any pcap or pcapng, interface 0 up and interface 1 down.
 
-Exit status: 0; 1 if a replay decided otherwise than the live link; 130 after Ctrl-C, with what was
-simulated until then.
+Replications run on all cores, and their number changes nothing but the time it takes. What comes before
+the steady state is not counted (--warm-up). Sources send the same packets whatever the links are, so
+two simulations of one seed may be compared: `falaj compare` does that in pairs.
+
+Exit status: 0; 1 if a replay decided otherwise than the live link; 3 if there may be no more
+replications, and --until was not reached; 130 after Ctrl-C, with what was simulated until then.
 
 Examples:
   falaj sim examples/tenants.toml --duration 30s --replications 16
+  falaj sim examples/tenants.toml --until 'delay.mean ±1%'
   falaj sim --replay capture.pcapng
   falaj sim examples/tenants.toml --replay capture.pcapng")]
 pub(crate) struct Args {
@@ -44,17 +52,13 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "replay")]
     file: Option<PathBuf>,
     /// Replay this capture instead of the scenario's sources.
-    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed"])]
+    #[arg(long, value_name = "CAPTURE", conflicts_with_all = ["duration", "replications", "seed", "until", "warm_up"])]
     replay: Option<PathBuf>,
     /// Simulated time of a replication; else the scenario's.
     #[arg(long, value_parser = file::parse_duration)]
     duration: Option<Span>,
-    /// Independent replications; else the scenario's.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    replications: Option<u32>,
-    /// Where random numbers begin; else the scenario's.
-    #[arg(long)]
-    seed: Option<u64>,
+    #[command(flatten)]
+    practice: Practising,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -100,6 +104,7 @@ pub(crate) fn interruptible<T>(work: impl FnOnce(&AtomicBool) -> Result<T>) -> R
 }
 
 /// A flow over all replications.
+#[derive(Default)]
 pub(crate) struct Simulated {
     /// Packets that came, arrived, found no place in the queue.
     pub(crate) offered: u64,
@@ -118,8 +123,12 @@ pub(crate) struct Simulated {
     /// Bits per second.
     pub(crate) offered_rate: Option<Estimate>,
     pub(crate) sent_rate: Option<Estimate>,
-    /// Mean delay of each replication, in nanoseconds.
+    /// The share that was dropped.
+    pub(crate) loss: Option<Estimate>,
+    /// Of delays, in nanoseconds.
     pub(crate) mean: Option<Estimate>,
+    pub(crate) p50: Option<Estimate>,
+    pub(crate) p99: Option<Estimate>,
     /// Delays of all replications.
     pub(crate) delay: Meter,
     /// The most packets that were ever queued.
@@ -128,49 +137,37 @@ pub(crate) struct Simulated {
 
 /// All replications of a scenario; fewer than asked for if interrupted.
 pub(crate) struct Replications {
-    runs: Vec<Run>,
-    /// How many were asked for.
-    asked: usize,
+    pub(crate) simulation: Simulation,
 }
 
 impl Replications {
-    /// Runs them, with progress on a terminal; Ctrl-C ends them where they are,
-    /// a second one the program.
+    /// Runs them as the scenario says, from the first packet on.
     pub(crate) fn run(scenario: &Scenario) -> Result<Replications> {
-        let stop = interrupts()?;
-        stop.store(false, Ordering::Relaxed);
-        let replications = scenario.run.replications as usize;
-        let bar = show::progress(replications as u64, "simulating");
-        let done = |n: usize| bar.set_position(n as u64);
-        let progress = Progress { done: &done, stop: &stop };
-        let runs = replicate(&experiment(scenario, scenario.run.duration), scenario.run.seed, replications, &progress)
-            .map_err(|(_, refused)| refused)?;
-        bar.finish_and_clear();
-        stop.store(true, Ordering::Relaxed);
-        if runs.is_empty() {
-            return Err(Interrupted("before the first packet").into());
-        }
-        let done = runs.iter().filter(|r| r.complete).count();
-        if done == 0 {
-            eprintln!("interrupted: {} of {} simulated", runs[0].duration, scenario.run.duration);
-        } else if done < replications {
-            eprintln!("interrupted: {done} of {replications} replications");
-        }
-        Ok(Replications { runs, asked: replications })
+        Replications::as_planned(scenario, &Plan::beside(scenario))
+    }
+
+    /// Runs them as planned.
+    pub(crate) fn as_planned(scenario: &Scenario, plan: &Plan) -> Result<Replications> {
+        Ok(Replications { simulation: Simulation::run(&[scenario], plan)? })
+    }
+
+    fn study(&self) -> &Study {
+        &self.simulation.studies[0]
     }
 
     /// How long each was, in simulated time.
     pub(crate) fn duration(&self) -> Span {
-        self.runs[0].duration
+        self.study().duration()
+    }
+
+    /// How long each was counted, in simulated time.
+    fn counted(&self) -> Span {
+        self.study().counted()
     }
 
     /// Did Ctrl-C end them?
     pub(crate) fn interrupted(&self) -> bool {
-        self.runs.len() < self.asked || self.runs.iter().any(|r| !r.complete)
-    }
-
-    fn exit(&self) -> ExitCode {
-        if self.interrupted() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS }
+        self.simulation.interrupted()
     }
 
     /// What masks made in the first replication, by name.
@@ -183,99 +180,75 @@ impl Replications {
                 None => format!("{} {way}", link.name),
             }
         };
-        let used = self.runs[0].many.iter().filter(|many| many.report.made > 0);
+        let used = self.study().many().iter().filter(|many| many.report.made > 0);
         used.map(|many| (name(many), &many.report)).collect()
     }
 
     /// How plug-ins broke their contract, in all replications, and in which direction of which link.
     fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
         let mut out = Vec::new();
-        for pipe in 0..2 * scenario.links.len() {
-            let mut all = Vec::new();
-            self.runs.iter().flat_map(|run| &run.breaches[pipe]).for_each(|breach| breach.clone().join(&mut all));
+        for (pipe, all) in self.study().breaches().iter().enumerate().take(2 * scenario.links.len()) {
             let (link, way) = (&scenario.links[pipe / 2].name, if pipe % 2 == 0 { "up" } else { "down" });
-            out.extend(all.into_iter().map(|breach| (format!("{link} {way}"), breach)));
+            out.extend(all.iter().map(|breach| (format!("{link} {way}"), breach.clone())));
         }
         out
     }
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.runs.len()
-    }
-
-    /// What each rule has taken, in all of them.
-    fn taken(&self, rule: usize) -> Taken {
-        let sum = |sum: Taken, run: &Run| Taken {
-            packets: sum.packets + run.taken[rule].packets,
-            bytes: sum.bytes + run.taken[rule].bytes,
-        };
-        self.runs.iter().fold(Taken::default(), sum)
-    }
-
-    /// Packets that no rule took, or no flow of their link.
-    fn unmatched(&self) -> u64 {
-        self.runs.iter().map(|run| run.unmatched).sum()
+        self.study().replications()
     }
 
     /// The flows that packets came for, in the order of [`fed_flows`].
     fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
-        let all = scenario.links.iter().enumerate().flat_map(|(l, link)| {
-            let of = move |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
-            of(Towards::Up).chain(of(Towards::Down))
-        });
         let came = |&(l, towards, f): &(usize, Towards, usize)| {
-            let pipe = pipe_of(l, towards).0 as usize;
-            self.runs.iter().any(|run| run.pipes[pipe][f].counters.offered > 0)
+            self.study().flow(pipe_of(l, towards), FlowId(f as u32)).counters.offered > 0
         };
-        all.filter(came).collect()
+        all_flows(scenario).into_iter().filter(came).collect()
     }
 
     /// One flow of one pipe.
     pub(crate) fn flow(&self, pipe: PipeId, flow: usize) -> Simulated {
-        let of: Vec<(&FlowResult, Span)> =
-            self.runs.iter().map(|r| (&r.pipes[pipe.0 as usize][flow], r.duration)).collect();
-        let sum = |count: fn(&FlowResult) -> u64| of.iter().map(|(f, _)| count(f)).sum();
-        let estimate = |value: fn(&FlowResult, Span) -> f64| {
-            Estimate::of(&of.iter().map(|(f, d)| value(f, *d)).collect::<Vec<_>>())
-        };
-        let means: Vec<f64> = of.iter().filter_map(|(f, _)| f.delay.mean_nanos()).collect();
-        let mut delay = Meter::new();
-        of.iter().for_each(|(f, _)| delay.add(&f.delay));
+        let of = self.study().flow(pipe, FlowId(flow as u32));
+        let c = &of.counters;
         Simulated {
-            offered: sum(|f| f.counters.offered),
-            sent: sum(|f| f.counters.delivered()),
-            lost: sum(|f| f.counters.lost),
-            duplicated: sum(|f| f.counters.duplicated),
-            corrupted: sum(|f| f.counters.corrupted),
-            reordered: sum(|f| f.counters.reordered),
-            dropped: sum(|f| f.counters.dropped()),
-            dropped_by_policy: sum(|f| f.counters.dropped_by_policy),
-            marked: sum(|f| f.counters.marked),
-            air: Air {
-                used: Span(sum(|f| f.counters.air.used.0)),
-                lost: Span(sum(|f| f.counters.air.lost.0)),
-                collisions: sum(|f| f.counters.air.collisions),
-            },
-            offered_rate: estimate(FlowResult::offered_rate),
-            sent_rate: estimate(FlowResult::delivered_rate),
-            mean: Estimate::of(&means),
-            delay,
-            max_backlog: of.iter().map(|(f, _)| f.counters.max_backlog).max().unwrap_or(0),
+            offered: c.offered,
+            sent: c.delivered(),
+            lost: c.lost,
+            duplicated: c.duplicated,
+            corrupted: c.corrupted,
+            reordered: c.reordered,
+            dropped: c.dropped(),
+            dropped_by_policy: c.dropped_by_policy,
+            marked: c.marked,
+            air: c.air,
+            offered_rate: of.offered_rate(),
+            sent_rate: of.estimate(Measure::Rate),
+            loss: of.estimate(Measure::Loss),
+            mean: of.estimate(Measure::DelayMean),
+            p50: of.estimate(Measure::DelayQuantile(0.5)),
+            p99: of.estimate(Measure::DelayQuantile(0.99)),
+            delay: of.delay.clone(),
+            max_backlog: c.max_backlog,
         }
     }
 }
 
+/// All flows of a scenario, in order: link, direction, flow.
+pub(crate) fn all_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    let of = |(l, link): (usize, &Link)| {
+        let towards = |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
+        [towards(Towards::Up).collect::<Vec<_>>(), towards(Towards::Down).collect()].concat()
+    };
+    scenario.links.iter().enumerate().flat_map(of).collect()
+}
+
 /// The flows of a scenario that traffic is meant for, in order: link, direction, flow.
 pub(crate) fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
-    let mut flows: Vec<(usize, Towards, usize)> = Vec::new();
-    for (l, link) in scenario.links.iter().enumerate() {
-        for towards in [Towards::Up, Towards::Down] {
-            let fed = |f: &usize| scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, *f));
-            flows.extend((0..link.direction(towards).flows.len()).filter(fed).map(|f| (l, towards, f)));
-        }
-    }
-    flows
+    let fed = |&(l, towards, f): &(usize, Towards, usize)| {
+        scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, f))
+    };
+    all_flows(scenario).into_iter().filter(fed).collect()
 }
 
 /// `flow` or, where there is traffic both ways, `flow up`.
@@ -316,13 +289,17 @@ struct Json {
     duplicated: u64,
     corrupted: u64,
     reordered: u64,
+    loss_half_width: Option<f64>,
     offered_rate: f64,
+    offered_rate_half_width: Option<f64>,
     delivered_rate: f64,
     delivered_rate_half_width: Option<f64>,
     delay_mean_ns: Option<f64>,
     delay_mean_half_width_ns: Option<f64>,
     delay_p50_ns: Option<u64>,
+    delay_p50_half_width_ns: Option<f64>,
     delay_p99_ns: Option<u64>,
+    delay_p99_half_width_ns: Option<f64>,
     delay_max_ns: Option<u64>,
     max_backlog_packets: u64,
 }
@@ -334,22 +311,23 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let path = args.file.as_deref().context("a scenario is needed")?;
     let mut scenario = file::read(path)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
-    scenario.run.replications = args.replications.unwrap_or(scenario.run.replications);
-    scenario.run.seed = args.seed.unwrap_or(scenario.run.seed);
+    args.practice.apply(&mut scenario);
     if scenario.traffic.is_empty() {
         bail!("{} has no [traffic.NAME]: there is nothing to simulate", path.display());
     }
+    let plan = args.practice.plan(&scenario, WarmUp::Found)?;
     args.asked.tell(&scenario);
-    let runs = Replications::run(&scenario)?;
+    let runs = Replications::as_planned(&scenario, &plan)?;
     // Where there are rules, packets come to links that no source names.
     let told = if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
     let rules: Vec<(&str, Taken)> =
-        scenario.rules.iter().enumerate().map(|(n, rule)| (rule.name.as_str(), runs.taken(n))).collect();
+        scenario.rules.iter().zip(runs.study().taken()).map(|(rule, taken)| (rule.name.as_str(), *taken)).collect();
     let flows: Vec<(String, Simulated)> =
         told.into_iter().map(|at| (name_of(&scenario, at), runs.flow(pipe_of(at.0, at.1), at.2))).collect();
     let breaches = runs.breaches(&scenario);
     if args.json {
         let json: Vec<Json> = flows.iter().map(|(name, f)| json(name, f)).collect();
+        let (warm_up, until) = runs.simulation.json(&scenario);
         say!(
             "{}",
             serde_json::to_string_pretty(&serde_json::json!({
@@ -357,26 +335,29 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "seed": scenario.run.seed,
                 "replications": runs.len(),
                 "complete": !runs.interrupted(),
+                "warm_up": warm_up,
+                "until": until,
                 "flows": json,
                 "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
-                "unmatched": runs.unmatched(),
+                "unmatched": runs.study().unmatched(),
                 "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
                 "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
         );
-        return Ok(runs.exit());
+        return Ok(runs.simulation.exit());
     }
-    say!("simulated: {} x {}, seed {}; means with 95 % intervals", runs.len(), runs.duration(), scenario.run.seed);
+    say!("simulated: {}; means with 95 % intervals", runs.simulation.title(&scenario));
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    runs.simulation.tell(&scenario);
     if !rules.is_empty() {
         say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));
     }
     for (way, breach) in &breaches {
         say!("{way}: {breach}");
     }
-    if runs.unmatched() > 0 {
-        say!("{} packets matched no rule", runs.unmatched());
+    if runs.study().unmatched() > 0 {
+        say!("{} packets matched no rule", runs.study().unmatched());
     }
     let of = |n: u64, what: &'static str| Some((n, what)).filter(|_| n > 0);
     for (name, f) in &flows {
@@ -387,7 +368,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             say!("by the policy of the queue, of the packets of {name}: {}", all.join(", "));
         }
     }
-    let simulated = runs.duration() * runs.len() as u64;
+    let simulated = runs.counted() * runs.len() as u64;
     let air = flows.iter().filter_map(|(name, f)| air_told(name, &f.air, simulated));
     air.for_each(|told| say!("{told}"));
     for (name, f) in &flows {
@@ -407,7 +388,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let first = if runs.len() > 1 { "\nof the first replication: " } else { "\n" };
         say!("{first}{}", each::told(&name, report));
     }
-    Ok(runs.exit())
+    Ok(runs.simulation.exit())
 }
 
 fn row(name: &str, f: &Simulated) -> Vec<String> {
@@ -415,10 +396,10 @@ fn row(name: &str, f: &Simulated) -> Vec<String> {
         name.to_owned(),
         show::rate(f.offered_rate.map_or(0.0, |e| e.mean)),
         show::rate(f.sent_rate.map_or(0.0, |e| e.mean)),
-        show::percent(f.dropped, f.offered),
+        show::share(f.dropped, f.offered, f.loss),
         show::delay(f.mean),
-        show::span(f.delay.quantile(0.5)),
-        show::span(f.delay.quantile(0.99)),
+        show::delay(f.p50),
+        show::delay(f.p99),
         show::span(f.delay.max()),
         format!("{} p", f.max_backlog),
     ]
@@ -437,13 +418,17 @@ fn json(name: &str, f: &Simulated) -> Json {
         duplicated: f.duplicated,
         corrupted: f.corrupted,
         reordered: f.reordered,
+        loss_half_width: f.loss.and_then(|e| e.half_width),
         offered_rate: f.offered_rate.map_or(0.0, |e| e.mean),
+        offered_rate_half_width: f.offered_rate.and_then(|e| e.half_width),
         delivered_rate: f.sent_rate.map_or(0.0, |e| e.mean),
         delivered_rate_half_width: f.sent_rate.and_then(|e| e.half_width),
         delay_mean_ns: f.mean.map(|e| e.mean),
         delay_mean_half_width_ns: f.mean.and_then(|e| e.half_width),
         delay_p50_ns: f.delay.quantile(0.5).map(|s| s.0),
+        delay_p50_half_width_ns: f.p50.and_then(|e| e.half_width),
         delay_p99_ns: f.delay.quantile(0.99).map(|s| s.0),
+        delay_p99_half_width_ns: f.p99.and_then(|e| e.half_width),
         delay_max_ns: f.delay.max().map(|s| s.0),
         max_backlog_packets: f.max_backlog,
     }

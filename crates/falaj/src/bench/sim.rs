@@ -88,6 +88,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         network: NetworkSpec { places: vec![place], rules: Vec::new(), seed: 0 },
         feeds: (0..flows).map(feed).collect(),
         duration: Span(packets * 4_000),
+        warm_up: Span::ZERO,
     }
 }
 

@@ -18,7 +18,7 @@ mod draw;
 mod report;
 mod solve;
 mod stations;
-mod whatif;
+pub(crate) mod whatif;
 
 use crate::edit::{Set, parse_set};
 use crate::show::say;

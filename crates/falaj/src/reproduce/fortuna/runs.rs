@@ -10,7 +10,7 @@ use falaj_sim::{Progress, replicate};
 use falaj_traffic::interval::Estimate;
 use serde::Serialize;
 use std::fmt::Write;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub(super) const FIRST_SEED: u64 = 1;
 
@@ -184,8 +184,13 @@ pub(super) struct Watch<'a> {
 pub(super) fn run(links: &[Link], server: Server, effort: Effort, watch: Watch<'_>) -> Result<Vec<Option<Ours>>> {
     let scenario = file::parse_quietly(&scenario_text("", links, server, PUBLISHED, effort), "fortuna")?;
     let experiment = experiment(&scenario, scenario.run.duration);
-    let done = |_| watch.bar.inc(1);
-    let progress = Progress { done: &done, stop: watch.stop };
+    // The bar counts runs: what each has done of itself comes to one.
+    let simulated = AtomicU64::new(0);
+    let gone = |span: Span| {
+        let before = simulated.fetch_add(span.0, Ordering::Relaxed);
+        watch.bar.inc((before + span.0) / experiment.duration.0 - before / experiment.duration.0);
+    };
+    let progress = Progress { gone: &gone, stop: watch.stop };
     let runs = replicate(&experiment, FIRST_SEED, effort.seeds, &progress).map_err(|(_, refused)| refused)?;
     if runs.len() < effort.seeds || runs.iter().any(|run| !run.complete) {
         return Ok(Vec::new());

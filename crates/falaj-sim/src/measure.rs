@@ -1,0 +1,127 @@
+//! What is measured of a flow, by name, and how sure one wants to be of it.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Something that each replication says of a flow.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Measure {
+    /// The mean delay, in nanoseconds.
+    DelayMean,
+    /// The delay that this share of packets does not exceed.
+    DelayQuantile(f64),
+    /// The share of packets that found no place, or were dropped.
+    Loss,
+    /// Bits per second that left and were not lost on the link.
+    Rate,
+}
+
+/// Names, as people write them; quantiles are `delay.p99`, `delay.p99.9`.
+const NAMED: [(&str, Measure); 3] =
+    [("delay.mean", Measure::DelayMean), ("loss", Measure::Loss), ("rate", Measure::Rate)];
+
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Measure::DelayQuantile(share) => write!(f, "delay.p{}", (share * 1e8).round() / 1e6),
+            other => f.write_str(NAMED.iter().find(|(_, m)| m == other).map_or("", |(name, _)| name)),
+        }
+    }
+}
+
+/// How narrow the 95 % interval of a measure has to be: `delay.mean ±1%`, `voice.delay.p99 ±2%`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Until {
+    /// Of this flow; `None`: of each.
+    pub flow: Option<String>,
+    /// Of what.
+    pub measure: Measure,
+    /// Half of its width, as a part of the estimate.
+    pub within: f64,
+}
+
+impl fmt::Display for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(flow) = &self.flow {
+            write!(f, "{flow}.")?;
+        }
+        write!(f, "{} ±{}%", self.measure, (self.within * 1e8).round() / 1e6)
+    }
+}
+
+const EXAMPLE: &str = "write `delay.mean ±1%`, `loss ±5%`, `rate ±1%` or `FLOW.delay.p99 ±2%`; `+-` does for `±`";
+
+impl FromStr for Until {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Until, String> {
+        let wrong = |why: String| format!("{why}; {EXAMPLE}");
+        let (what, width) =
+            ["±", "+-"].iter().find_map(|sign| text.split_once(sign)).ok_or_else(|| wrong("there is no `±`".into()))?;
+        let (what, width) = (what.trim(), width.trim());
+        let percent = width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
+        let within = percent
+            .filter(|p| *p > 0.0 && *p < 100.0)
+            .ok_or_else(|| wrong(format!("`{width}` is no part of an estimate: more than 0% and less than 100%")))?;
+        let (flow, measure) = measure(what).map_err(wrong)?;
+        Ok(Until { flow, measure, within: within / 100.0 })
+    }
+}
+
+/// A measure, and the flow before it.
+fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
+    let flow = |before: &str| match before.strip_suffix('.') {
+        Some(flow) if !flow.is_empty() => Some(Some(flow.to_owned())),
+        None if before.is_empty() => Some(None),
+        _ => None,
+    };
+    let named = NAMED.iter().find_map(|(name, measure)| Some((flow(text.strip_suffix(name)?)?, *measure)));
+    if let Some(named) = named {
+        return Ok(named);
+    }
+    let quantile = text.rfind("delay.p").and_then(|at| Some((flow(&text[..at])?, &text[at + "delay.p".len()..])));
+    let Some((flow, percent)) = quantile else { return Err(format!("`{text}` is nothing that is measured")) };
+    match percent.parse::<f64>() {
+        Ok(p) if p > 0.0 && p < 100.0 => Ok((flow, Measure::DelayQuantile(p / 100.0))),
+        _ => Err(format!("`p{percent}` is no quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_is_read_and_said() {
+        for (text, flow, measure, within) in [
+            ("delay.mean ±1%", None, Measure::DelayMean, 0.01),
+            ("loss +-5 %", None, Measure::Loss, 0.05),
+            ("voice.delay.p99±2%", Some("voice"), Measure::DelayQuantile(0.99), 0.02),
+            ("dsl.voice up.delay.p99.9 ± 0.5%", Some("dsl.voice up"), Measure::DelayQuantile(0.999), 0.005),
+            ("a.loss.rate ±1%", Some("a.loss"), Measure::Rate, 0.01),
+        ] {
+            let until: Until = text.parse().unwrap();
+            assert_eq!((until.flow.as_deref(), until.measure), (flow, measure), "{text}");
+            assert!((until.within - within).abs() < 1e-12, "{text}");
+            assert_eq!(until.to_string().parse::<Until>().unwrap(), until, "{until}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_for_is_refused() {
+        for (text, why) in [
+            ("delay.mean 1%", "there is no `±`"),
+            ("delay.mean ±1", "`1` is no part of an estimate"),
+            ("delay.mean ±NaN%", "`NaN%` is no part of an estimate"),
+            ("loss ±0%", "`0%` is no part of an estimate"),
+            ("speed ±1%", "`speed` is nothing that is measured"),
+            ("xloss ±1%", "`xloss` is nothing that is measured"),
+            (".loss ±1%", "`.loss` is nothing that is measured"),
+            ("delay.p101 ±1%", "`p101` is no quantile"),
+            ("delay.pinf ±1%", "`pinf` is no quantile"),
+        ] {
+            let said = text.parse::<Until>().unwrap_err();
+            assert!(said.starts_with(why) && said.ends_with("`+-` does for `±`"), "{text}: {said}");
+        }
+    }
+}

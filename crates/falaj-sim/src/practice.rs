@@ -1,0 +1,193 @@
+//! How a simulation is done: warmed up, and replicated until it is known well enough.
+//!
+//! Replication `n` has the seed `seed + n`, and random streams are addressed by (seed, source, packet). So experiments
+//! that differ in their links alone see identical arrivals, and what differs between them may be looked at in pairs.
+
+use crate::replicate::{Progress, replicate_in_order, replicate_into};
+use crate::series::Warm;
+use crate::simulate::{Experiment, Run};
+use crate::study::Study;
+use falaj_engine::PipeId;
+use falaj_sched::params::Refusals;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use std::sync::atomic::Ordering;
+
+/// What comes before the steady state, and is not counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WarmUp {
+    /// What MSER-5 finds in a few replications, which are run once more then.
+    #[default]
+    Found,
+    /// So much.
+    Given(Span),
+    /// Nothing.
+    Nothing,
+}
+
+/// So many replications are looked at together to find it.
+pub const PILOTS: usize = 4;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warmed {
+    /// What was not counted.
+    pub cut: Span,
+    /// How that was known.
+    pub how: How,
+}
+
+/// How it is known what comes before the steady state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It was given, or that there is nothing.
+    Asked,
+    /// Sources begin or end within the run: there is no steady state.
+    Scheduled,
+    /// It was stopped before that was known.
+    Stopped,
+    /// From so many replications.
+    Found {
+        /// How many.
+        replications: usize,
+        /// Flows that change until the end: MSER-5 would cut that much, more than half, and nothing is cut for them.
+        late: Vec<(PipeId, FlowId, Span)>,
+        /// Flows with too few packets to tell.
+        unknown: Vec<(PipeId, FlowId)>,
+    },
+}
+
+/// How to simulate.
+#[derive(Clone, Debug)]
+pub struct Practice {
+    /// Where random numbers begin.
+    pub seed: u64,
+    /// What is not counted; shorter than the experiments.
+    pub warm_up: WarmUp,
+    /// Quantiles whose intervals are looked at, besides [`crate::study::QUANTILES`].
+    pub quantiles: Vec<f64>,
+    /// So many replications at most.
+    pub most: usize,
+}
+
+impl Practice {
+    /// Simulates experiments that have the same sources, all under the same seeds and behind the same warm-up, until
+    /// there are as many replications as `wanted` says of what there is. If stopped, it is what there was until then.
+    pub fn studies(
+        &self,
+        experiments: &[Experiment],
+        progress: &Progress<'_>,
+        mut wanted: impl FnMut(&[Study]) -> usize,
+    ) -> Result<(Vec<Study>, Warmed), (PipeId, Refusals)> {
+        let mut studies: Vec<Study> = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
+        let (warmed, pilots) = self.warmed(experiments, progress)?;
+        let mut have = 0;
+        let mut of_pilots = Vec::new();
+        if warmed.cut == Span::ZERO {
+            have = pilots.iter().map(Vec::len).min().unwrap_or(0);
+            keep(&mut studies, pilots);
+        } else {
+            of_pilots = pilots;
+        }
+        let stopped = || progress.stop.load(Ordering::Relaxed);
+        while !stopped() {
+            let until = wanted(&studies).min(self.most);
+            if until <= have {
+                break;
+            }
+            for (experiment, study) in experiments.iter().zip(&mut studies) {
+                let experiment = Experiment { warm_up: warmed.cut, ..experiment.clone() };
+                replicate_into(&experiment, self.seed, have..until, progress, |n, run| study.take(n, run))?;
+            }
+            have = until;
+        }
+        let warmed = if studies.iter().any(|study| study.replications() == 0) && !of_pilots.is_empty() {
+            // It was stopped so early that only those are whole that it was to be found from.
+            studies = experiments.iter().map(|_| Study::new(&self.quantiles)).collect();
+            keep(&mut studies, of_pilots);
+            Warmed { cut: Span::ZERO, how: How::Stopped }
+        } else {
+            warmed
+        };
+        studies.iter_mut().for_each(Study::finish);
+        Ok((studies, warmed))
+    }
+
+    /// What is cut, and the replications that it was found from, of each experiment.
+    #[allow(clippy::type_complexity, reason = "what the engine refuses, as everywhere")]
+    fn warmed(
+        &self,
+        experiments: &[Experiment],
+        progress: &Progress<'_>,
+    ) -> Result<(Warmed, Vec<Vec<(usize, Run)>>), (PipeId, Refusals)> {
+        let known = |cut, how| Ok((Warmed { cut, how }, Vec::new()));
+        match self.warm_up {
+            WarmUp::Nothing => return known(Span::ZERO, How::Asked),
+            WarmUp::Given(cut) => return known(cut, How::Asked),
+            WarmUp::Found => {}
+        }
+        if experiments.iter().any(is_scheduled) {
+            return known(Span::ZERO, How::Scheduled);
+        }
+        let replications = PILOTS.min(self.most);
+        let (mut cut, mut late, mut unknown) = (Span::ZERO, Vec::new(), Vec::new());
+        let mut pilots = Vec::new();
+        for experiment in experiments {
+            let mut runs = Vec::new();
+            let take = |n, run| runs.push((n, run));
+            let series = replicate_in_order(experiment, self.seed, 0..replications, progress, take)?;
+            pilots.push(runs);
+            for (pipe, flow, warm) in series.cuts() {
+                match warm {
+                    Warm::From(at) => cut = cut.max(at),
+                    Warm::Late(at) => late.push((pipe, flow, at)),
+                    Warm::Unknown => unknown.push((pipe, flow)),
+                }
+            }
+        }
+        late.dedup_by_key(|(pipe, flow, _)| (*pipe, *flow));
+        unknown.dedup();
+        if progress.stop.load(Ordering::Relaxed) {
+            return Ok((Warmed { cut: Span::ZERO, how: How::Stopped }, pilots));
+        }
+        Ok((Warmed { cut, how: How::Found { replications, late, unknown } }, pilots))
+    }
+}
+
+/// These replications count as they are.
+fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
+    for (study, runs) in studies.iter_mut().zip(runs) {
+        runs.into_iter().for_each(|(n, run)| study.take(n, run));
+    }
+}
+
+/// Sources begin or end within it.
+fn is_scheduled(experiment: &Experiment) -> bool {
+    let end = Time::ZERO + experiment.duration;
+    experiment.feeds.iter().any(|feed| feed.source.start > Time::ZERO || feed.source.stop < end)
+}
+
+/// How many replications there should be, where half an interval is this part of its estimate now, and should be that
+/// one: it narrows with the square root of their number. No more than twice as many, as it is an estimate itself;
+/// `None` is one that is not known.
+pub fn more(have: usize, now: Option<f64>, within: f64) -> usize {
+    // A few more, or it would be missed by a little again and again.
+    const SPARE: f64 = 1.1;
+    let guess = now.map_or(f64::INFINITY, |now| have as f64 * (now / within).powi(2) * SPARE);
+    if guess < (2 * have) as f64 { (guess.ceil() as usize).max(have + 1) } else { (2 * have).max(2) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replications_grow_with_the_square_and_not_too_fast() {
+        // Ten, 1.2 times too wide: 14.4, and a tenth more.
+        assert_eq!(more(10, Some(0.012), 0.01), 16);
+        assert_eq!(more(10, Some(0.1), 0.01), 20);
+        assert_eq!(more(10, None, 0.01), 20);
+        assert_eq!(more(100, Some(0.0101), 0.01), 113);
+        assert_eq!(more(1, None, 0.01), 2);
+    }
+}

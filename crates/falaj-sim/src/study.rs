@@ -1,0 +1,223 @@
+//! Replications gathered as they end: what each said of each flow, and what all say together.
+
+use crate::measure::Measure;
+use crate::simulate::{Many, Run};
+use falaj_engine::PipeId;
+use falaj_engine::pipe::Counters;
+use falaj_engine::rules::Taken;
+use falaj_sched::plugin::Breach;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Span;
+use falaj_traffic::interval::Estimate;
+use falaj_traffic::meter::Meter;
+use std::collections::BTreeMap;
+
+/// Of a quantile so many packets lie beyond it, in each replication, or its interval is not known.
+const BEYOND: f64 = 5.0;
+
+/// Quantiles that every study knows intervals of.
+pub const QUANTILES: [f64; 2] = [0.5, 0.99];
+
+/// All replications of an experiment. It keeps a few numbers of each, and no more.
+#[derive(Clone, Debug, Default)]
+pub struct Study {
+    quantiles: Vec<f64>,
+    flows: Vec<Vec<Gathered>>,
+    taken: Vec<Taken>,
+    unmatched: u64,
+    many: Option<(usize, Vec<Many>)>,
+    breaches: Vec<Vec<Breach>>,
+    replications: usize,
+    complete: bool,
+    /// Simulated, and counted, of each.
+    times: Option<(Span, Span)>,
+    /// Those that were stopped.
+    stopped: Vec<(usize, Run)>,
+}
+
+/// What replications said of a flow.
+#[derive(Clone, Debug, Default)]
+pub struct Gathered {
+    /// Of all of them together.
+    pub counters: Counters,
+    /// The delays of all of them together.
+    pub delay: Meter,
+    /// By the number of the replication.
+    values: BTreeMap<usize, Values>,
+    quantiles: Vec<f64>,
+}
+
+/// What a replication said of a flow.
+#[derive(Clone, Debug)]
+struct Values {
+    offered_rate: f64,
+    rate: f64,
+    loss: Option<f64>,
+    mean: Option<f64>,
+    /// Of the quantiles that are known.
+    quantiles: Vec<Option<f64>>,
+}
+
+impl Study {
+    /// Of no replication yet; besides [`QUANTILES`] intervals of these quantiles are known.
+    pub fn new(quantiles: &[f64]) -> Study {
+        let mut all = QUANTILES.to_vec();
+        all.extend(quantiles.iter().filter(|q| !QUANTILES.contains(q)));
+        Study { quantiles: all, ..Study::default() }
+    }
+
+    /// Takes a replication. One that was stopped counts only if all were.
+    pub fn take(&mut self, number: usize, run: Run) {
+        if run.complete { self.gather(number, run, true) } else { self.stopped.push((number, run)) }
+    }
+
+    /// No more will come.
+    pub fn finish(&mut self) {
+        let stopped = std::mem::take(&mut self.stopped);
+        if self.replications == 0 {
+            // One that was stopped while it warmed up says nothing.
+            let some = stopped.into_iter().filter(|(_, run)| run.counted() > Span::ZERO);
+            some.for_each(|(number, run)| self.gather(number, run, false));
+        }
+    }
+
+    fn gather(&mut self, number: usize, run: Run, complete: bool) {
+        let counted = run.counted();
+        if self.flows.is_empty() {
+            let none = Gathered { quantiles: self.quantiles.clone(), ..Gathered::default() };
+            self.flows = run.pipes.iter().map(|flows| vec![none.clone(); flows.len()]).collect();
+            self.taken = vec![Taken::default(); run.taken.len()];
+            self.breaches = vec![Vec::new(); run.breaches.len()];
+        }
+        for (all, one) in self.flows.iter_mut().flatten().zip(run.pipes.iter().flatten()) {
+            let quantile = |&share: &f64| {
+                let known = one.delay.count() as f64 * (1.0 - share).min(share) >= BEYOND;
+                one.delay.quantile(share).filter(|_| known).map(|delay| delay.0 as f64)
+            };
+            let values = Values {
+                offered_rate: one.offered_rate(counted),
+                rate: one.delivered_rate(counted),
+                loss: (one.counters.offered > 0).then(|| one.counters.dropped() as f64 / one.counters.offered as f64),
+                mean: one.delay.mean_nanos(),
+                quantiles: self.quantiles.iter().map(quantile).collect(),
+            };
+            all.counters.add(&one.counters);
+            all.delay.add(&one.delay);
+            all.values.insert(number, values);
+        }
+        for (all, one) in self.taken.iter_mut().zip(&run.taken) {
+            *all = Taken { packets: all.packets + one.packets, bytes: all.bytes + one.bytes };
+        }
+        for (all, some) in self.breaches.iter_mut().zip(run.breaches) {
+            some.into_iter().for_each(|breach| breach.join(all));
+        }
+        self.unmatched += run.unmatched;
+        if self.many.as_ref().is_none_or(|(first, _)| number < *first) {
+            self.many = Some((number, run.many));
+            self.times = Some((run.duration, counted));
+        }
+        self.replications += 1;
+        self.complete = complete;
+    }
+
+    /// How many there are.
+    pub fn replications(&self) -> usize {
+        self.replications
+    }
+
+    /// They came to their ends.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// How long each was, in simulated time; of those that were stopped the first.
+    pub fn duration(&self) -> Span {
+        self.times.map_or(Span::ZERO, |(duration, _)| duration)
+    }
+
+    /// How much of this was counted.
+    pub fn counted(&self) -> Span {
+        self.times.map_or(Span::ZERO, |(_, counted)| counted)
+    }
+
+    /// What is known of a flow.
+    ///
+    /// # Panics
+    /// There is no such flow, or no replication.
+    pub fn flow(&self, pipe: PipeId, flow: FlowId) -> &Gathered {
+        &self.flows[pipe.0 as usize][flow.index()]
+    }
+
+    /// What each rule has taken, in all of them.
+    pub fn taken(&self) -> &[Taken] {
+        &self.taken
+    }
+
+    /// Packets that no rule took, or no flow of their link, in all of them.
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+
+    /// What masks made, in the first of them.
+    pub fn many(&self) -> &[Many] {
+        self.many.as_ref().map_or(&[], |(_, many)| many)
+    }
+
+    /// How disciplines of libraries broke their contract, by pipe, in all of them.
+    pub fn breaches(&self) -> &[Vec<Breach>] {
+        &self.breaches
+    }
+}
+
+impl Gathered {
+    /// What the replications say of this, with Student's interval; `None` where none says anything. A quantile is that
+    /// of all packets together.
+    pub fn estimate(&self, measure: Measure) -> Option<Estimate> {
+        let values: Vec<f64> = self.values(measure).into_values().collect();
+        match measure {
+            // In a few packets the largest stands for all that are rare.
+            Measure::DelayQuantile(share) => {
+                let centre = self.delay.quantile(share)?.0 as f64;
+                let known = if values.len() == self.values.len() { &values[..] } else { &[] };
+                Some(Estimate::around(centre, known))
+            }
+            _ => Estimate::of(&values),
+        }
+    }
+
+    /// Bits per second that came, as the link accounts them.
+    pub fn offered_rate(&self) -> Option<Estimate> {
+        Estimate::of(&self.values.values().map(|v| v.offered_rate).collect::<Vec<_>>())
+    }
+
+    /// What the replications with both numbers say of `other` less this: a paired comparison, which under the same
+    /// arrivals is surer than either estimate.
+    pub fn difference(&self, other: &Gathered, measure: Measure) -> Option<Estimate> {
+        let (mine, others) = (self.values(measure), other.values(measure));
+        let pairs: Vec<f64> = mine.iter().filter_map(|(number, value)| Some(others.get(number)? - value)).collect();
+        match measure {
+            Measure::DelayQuantile(share) => {
+                let [mine, others] = [self, other].map(|flow| Some(flow.delay.quantile(share)?.0 as f64));
+                let known = if pairs.len() == self.values.len() { &pairs[..] } else { &[] };
+                Some(Estimate::around(others? - mine?, known))
+            }
+            _ => Estimate::of(&pairs),
+        }
+    }
+
+    /// Packets that came, by the number of the replication, in bits a second: what came alike is alike.
+    pub fn offered(&self) -> impl Iterator<Item = (usize, f64)> {
+        self.values.iter().map(|(&number, values)| (number, values.offered_rate))
+    }
+
+    fn values(&self, measure: Measure) -> BTreeMap<usize, f64> {
+        let known = |share: f64| self.quantiles.iter().position(|&q| q == share);
+        let value = |values: &Values| match measure {
+            Measure::DelayMean => values.mean,
+            Measure::Loss => values.loss,
+            Measure::Rate => Some(values.rate),
+            Measure::DelayQuantile(share) => values.quantiles[known(share)?],
+        };
+        self.values.iter().filter_map(|(&number, values)| Some((number, value(values)?))).collect()
+    }
+}

@@ -1,0 +1,94 @@
+//! Where a simulation has warmed up: MSER-5 (White, Cobb and Spratt, "A comparison of five steady-state truncation
+//! heuristics for simulation", 2000).
+//!
+//! What comes first is cut where the mean of what is left seems surest: where the squares of its deviations, over the
+//! square of its number, are least. Observations are taken in batches of five.
+
+/// So many observations make a batch.
+pub const BATCH: usize = 5;
+
+/// Fewer batches say nothing.
+pub const FEWEST: usize = 20;
+
+/// As many batches as this are left at least: of fewer, a run of equal ones looks like certainty.
+const LEFT: usize = 5;
+
+/// What MSER-5 says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// So many observations go; perhaps none.
+    At(usize),
+    /// It would be so many, more than half of all: what is measured changes until the end, and no cut helps.
+    Late(usize),
+    /// There are too few to tell.
+    Unknown,
+}
+
+/// How many of these observations come before a steady state; `None` is one that was not made.
+pub fn cut(observations: &[Option<f64>]) -> Cut {
+    let mean = |batch: &[Option<f64>]| {
+        let made: Vec<f64> = batch.iter().flatten().copied().collect();
+        (!made.is_empty()).then(|| made.iter().sum::<f64>() / made.len() as f64)
+    };
+    // Each with where it begins.
+    let batches: Vec<(usize, f64)> =
+        observations.chunks_exact(BATCH).enumerate().filter_map(|(n, batch)| Some((n * BATCH, mean(batch)?))).collect();
+    if batches.len() < FEWEST {
+        return Cut::Unknown;
+    }
+    // From the last on: number, mean, and squares of deviations from it.
+    let (mut n, mut mean, mut squares) = (0.0, 0.0, 0.0);
+    let mut best = (f64::INFINITY, 0);
+    for (first, &(_, value)) in batches.iter().enumerate().rev() {
+        n += 1.0;
+        let away = value - mean;
+        mean += away / n;
+        squares += away * (value - mean);
+        let error = squares / (n * n);
+        if batches.len() - first >= LEFT && error <= best.0 {
+            best = (error, first);
+        }
+    }
+    match best.1 {
+        0 => Cut::At(0),
+        first if batches[first].0 * 2 > observations.len() => Cut::Late(batches[first].0),
+        first => Cut::At(batches[first].0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_engine::chance::Chance;
+
+    /// Numbers with some noise, 5 x 200 of them.
+    fn series(of: impl Fn(usize) -> f64) -> Vec<Option<f64>> {
+        let noise = Chance::new(7, 0, 0);
+        (0..1000).map(|i| Some(of(i) + noise.draw(i as u64) as f64 / u64::MAX as f64)).collect()
+    }
+
+    #[test]
+    fn a_beginning_is_cut_off_and_a_trend_is_none() {
+        let Cut::At(step) = cut(&series(|i| if i < 150 { 0.0 } else { 10.0 })) else { panic!("a step") };
+        assert_eq!(step, 150);
+        // It is a thousandth of its height after 345.
+        let Cut::At(decay) = cut(&series(|i| 10.0 * (-(i as f64) / 50.0).exp())) else { panic!("a decay") };
+        assert!((100..350).contains(&decay), "{decay}");
+        assert!(matches!(cut(&series(|i| i as f64)), Cut::Late(_)));
+        let Cut::At(still) = cut(&series(|_| 0.0)) else { panic!("noise alone") };
+        assert!(still < 300, "{still}");
+    }
+
+    #[test]
+    fn what_does_not_change_is_not_cut() {
+        assert_eq!(cut(&[Some(3.0); 1000]), Cut::At(0));
+        assert_eq!(cut(&[None; 1000]), Cut::Unknown);
+        // Only every tenth was made: batches without any are no batches.
+        let sparse: Vec<Option<f64>> = series(|i| if i < 200 { 0.0 } else { 9.0 })
+            .into_iter()
+            .enumerate()
+            .map(|(i, v)| v.filter(|_| i % 10 == 0))
+            .collect();
+        assert_eq!(cut(&sparse), Cut::At(200));
+    }
+}
