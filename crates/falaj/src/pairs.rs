@@ -27,12 +27,7 @@ const MEASURES: [(Measure, &str, &str); 5] = [
     (Measure::Loss, "lost", "loss"),
 ];
 
-pub(crate) fn main(
-    what: &Measuring,
-    other: Option<&Path>,
-    sets: &[Set],
-    practice: &Practising,
-) -> Result<ExitCode> {
+pub(crate) fn main(what: &Measuring, other: Option<&Path>, sets: &[Set], practice: &Practising) -> Result<ExitCode> {
     let name = what.file().display().to_string();
     let ((mut first, mut second), other_name) = match other {
         Some(other) => ((file::read(what.file())?, file::read(other)?), other.display().to_string()),

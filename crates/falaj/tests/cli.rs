@@ -29,7 +29,7 @@ fn a_seed_decides_everything() {
 #[test]
 fn what_comes_in_goes_out_or_is_dropped() {
     let tenants = file("conserved.toml", TENANTS);
-    let ran = falaj(&["sim", tenants, "--duration", "500ms", "--json"]);
+    let ran = falaj(&["sim", tenants, "--duration", "500ms", "--warm-up", "none", "--json"]);
     let json = ran.json();
     assert_eq!((&json["replications"], &json["duration_ns"]), (&8.into(), &500_000_000.into()));
     for name in ["a", "b"] {
@@ -98,7 +98,8 @@ fn the_table_has_its_columns() {
     let ran = falaj(&["sim", file("table.toml", TENANTS), "--duration", "100ms"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert_eq!(lines[0], "simulated: 8 x 100ms, seed 1; means with 95 % intervals");
+    assert_eq!(lines[0], "simulated: 8 x 100ms, seed 1, less 7ms of warm-up each; means with 95 % intervals");
+    assert!(ran.out.contains("\nmaxima are the largest seen, and no estimates"), "{}", ran.out);
     let header: Vec<&str> = lines[1].split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
     assert_eq!(header, ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"]);
     assert!(lines[3].trim().starts_with('a') && lines[4].trim().starts_with('b'), "{}", ran.out);
@@ -106,12 +107,73 @@ fn the_table_has_its_columns() {
 }
 
 #[test]
+fn replications_come_until_an_interval_is_narrow() {
+    let tenants = file("until.toml", TENANTS);
+    let sim = |more: &[&str]| falaj(&[&["sim", tenants, "--duration", "100ms"], more].concat());
+    let ran = sim(&["--until", "b.delay.mean ±0.1%", "--until", "delay.p99 +-50%", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    let b = flow(&json["flows"], "b");
+    assert!(number(&json["replications"]) >= 10.0, "{json}");
+    assert!(number(&b["delay_mean_half_width_ns"]) / number(&b["delay_mean_ns"]) <= 0.001, "{b}");
+    assert_eq!(
+        (&json["until"][0]["asked"], &json["until"][0]["reached"]),
+        (&"b.delay.mean ±0.1%".into(), &true.into())
+    );
+    assert_eq!(json["warm_up"]["how"], "mser-5");
+    let few = sim(&["--until", "loss ±0.001%", "--replications", "11"]);
+    assert_eq!(few.status, Some(3), "{few:?}");
+    assert!(
+        few.out.contains("\nloss ±0.001%: not reached, ±") && few.out.contains("; there may be 11\n"),
+        "{}",
+        few.out
+    );
+    // The sum of both is as before: a cut of 40 ms leaves 60 of each.
+    let cut = sim(&["--warm-up", "40ms", "--json"]).json();
+    assert_eq!(number(&flow(&cut["flows"], "a")["offered"]), 8.0 * 180.0);
+    assert_eq!(cut["warm_up"]["cut_ns"], 40_000_000);
+    for (args, why) in [
+        (["--until", "c.loss ±1%"], "--until `c.loss ±1%`: there is no flow `c`; there are `a`, `b`"),
+        (["--until", "loss"], "there is no `±`; write `delay.mean ±1%`"),
+        (["--warm-up", "100ms"], "--warm-up 100ms leaves nothing of a run of 100ms"),
+        (["--warm-up", "later"], "or write `auto` or `none`"),
+    ] {
+        let ran = sim(&args);
+        assert!(ran.status == Some(2) && ran.err.contains(why), "{args:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn two_scenarios_are_compared_in_pairs() {
+    let tenants = file("pairs.toml", TENANTS);
+    let compare = |more: &[&str]| falaj(&[&["compare", tenants, "--duration", "100ms"], more].concat());
+    let json = compare(&["--what-if", "b.queue=10p", "--json"]).json();
+    let b = flow(&json["flows"], "b");
+    let of = |key: &str, part: &str| number(&b[key][part]);
+    // Half the queue is half the delay; the interval of the difference is there, and far from zero.
+    assert!(of("delay_mean_ns", "difference") < -1e6 && of("delay_mean_ns", "half_width") < 1e5, "{b}");
+    assert!(
+        (of("delay_mean_ns", "other") - of("delay_mean_ns", "first") - of("delay_mean_ns", "difference")).abs() < 1.0
+    );
+    assert_eq!(number(&flow(&json["flows"], "a")["rate"]["difference"]), 0.0);
+    let same = compare(&[tenants]);
+    assert_eq!(same.status, Some(0), "{same:?}");
+    assert_eq!(same.out.matches("the same").count(), 10, "{}", same.out);
+    let louder = file("louder.toml", &TENANTS.replace("150mbit", "160mbit"));
+    let ran = compare(&[louder]);
+    assert!(ran.status == Some(2) && ran.err.contains("do not send alike"), "{ran:?}");
+    let ran = compare(&[louder, "--what-if", "b.queue=10p"]);
+    assert!(ran.status == Some(2) && ran.err.contains("cannot be used with"), "{ran:?}");
+}
+
+#[test]
 fn ctrl_c_tells_what_is_known_so_far() {
     let tenants = file("interrupted.toml", TENANTS);
     // Would take minutes.
-    let mut child = program(&["sim", tenants, "--duration", "100ms", "--replications", "10000", "--json"])
-        .spawn()
-        .expect("the program starts");
+    let mut child =
+        program(&["sim", tenants, "--duration", "100ms", "--replications", "10000", "--warm-up", "none", "--json"])
+            .spawn()
+            .expect("the program starts");
     std::thread::sleep(Duration::from_secs(1));
     let pressed = Instant::now();
     signal("INT", child.id());
