@@ -61,11 +61,16 @@ impl FromStr for Until {
         let (what, width) = (what.trim(), width.trim());
         let percent = width.strip_suffix('%').and_then(|number| number.trim_end().parse::<f64>().ok());
         let within = percent
-            .filter(|p| *p > 0.0 && *p < 100.0)
+            .filter(|p| part(*p) > 0.0 && *p < 100.0)
             .ok_or_else(|| wrong(format!("`{width}` is no part of an estimate: more than 0% and less than 100%")))?;
         let (flow, measure) = measure(what).map_err(wrong)?;
-        Ok(Until { flow, measure, within: within / 100.0 })
+        Ok(Until { flow, measure, within: part(within) })
     }
+}
+
+/// The part that so many percent are, as near as a number is to what was written.
+fn part(percent: f64) -> f64 {
+    (percent * 1e6).round() / 1e8
 }
 
 /// A measure, and the flow before it.
@@ -82,7 +87,7 @@ fn measure(text: &str) -> Result<(Option<String>, Measure), String> {
     let quantile = text.rfind("delay.p").and_then(|at| Some((flow(&text[..at])?, &text[at + "delay.p".len()..])));
     let Some((flow, percent)) = quantile else { return Err(format!("`{text}` is nothing that is measured")) };
     match percent.parse::<f64>() {
-        Ok(p) if p > 0.0 && p < 100.0 => Ok((flow, Measure::DelayQuantile(p / 100.0))),
+        Ok(p) if part(p) > 0.0 && part(p) < 1.0 => Ok((flow, Measure::DelayQuantile(part(p)))),
         _ => Err(format!("`p{percent}` is no quantile: there are `p50`, `p99`, `p99.9` and all between p0 and p100")),
     }
 }
