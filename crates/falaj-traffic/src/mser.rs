@@ -10,15 +10,15 @@ pub const BATCH: usize = 5;
 /// Fewer batches say nothing.
 pub const FEWEST: usize = 20;
 
-/// As many batches as this are left at least: of fewer, a run of equal ones looks like certainty.
-const LEFT: usize = 5;
+/// This part of all batches is left at least: of few, some that are alike look like certainty.
+const LEFT: usize = 4;
 
 /// What MSER-5 says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// So many observations go; perhaps none.
     At(usize),
-    /// It would be so many, more than half of all: what is measured changes until the end, and no cut helps.
+    /// It would be so many, more than half of all, if not more: what is measured changes until the end, and no cut helps.
     Late(usize),
     /// There are too few to tell.
     Unknown,
@@ -45,7 +45,7 @@ pub fn cut(observations: &[Option<f64>]) -> Cut {
         mean += away / n;
         squares += away * (value - mean);
         let error = squares / (n * n);
-        if batches.len() - first >= LEFT && error <= best.0 {
+        if (batches.len() - first) * LEFT >= batches.len() && error <= best.0 {
             best = (error, first);
         }
     }

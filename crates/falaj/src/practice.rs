@@ -206,7 +206,7 @@ impl Simulation {
         if let How::Found { late, unknown, .. } = &self.warmed.how {
             for (pipe, flow, cut) in late {
                 notes.push(format!(
-                    "no steady state of {}: its delays change until the end, MSER-5 would cut {cut} of {}; nothing was cut \
+                    "no steady state of {}: its delays change until the end, MSER-5 would cut {cut} of {} or more; nothing was cut \
                      for it. Simulate longer (--duration), or see whether it is offered more than it gets",
                     name_at(scenario, pipe.0, *flow),
                     self.studies[0].duration(),
@@ -221,7 +221,9 @@ impl Simulation {
             notes.push("sources begin or end within the run: no warm-up was cut".into());
         }
         for reached in &self.until {
-            let now = reached.now.map_or("no interval".into(), |now| format!("±{:.2} %", now * 100.0));
+            let short = "fewer than five packets lie beyond it in one of them, and they should be longer: no interval";
+            let unknown = if quantile(reached.until.measure).is_some() { short } else { "no interval" };
+            let now = reached.now.map_or(unknown.into(), |now| format!("±{:.2} %", now * 100.0));
             let (until, n) = (&reached.until, self.studies[0].replications());
             notes.push(if reached.is_enough() {
                 format!("{until}: reached, {now} after {n} replications")
@@ -289,6 +291,8 @@ fn wanted(scenario: &Scenario, plan: &Plan, studies: &[Study]) -> usize {
     }
     let of = |until: &Until| match width(scenario, until, studies) {
         Some(now) if now <= until.within => have,
+        // Replications that are too short for a quantile stay so.
+        None if quantile(until.measure).is_some() => have,
         now => more(have, now, until.within),
     };
     plan.until.iter().map(of).max().unwrap_or(have)

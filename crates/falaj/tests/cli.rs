@@ -110,7 +110,7 @@ fn the_table_has_its_columns() {
 fn replications_come_until_an_interval_is_narrow() {
     let tenants = file("until.toml", TENANTS);
     let sim = |more: &[&str]| falaj(&[&["sim", tenants, "--duration", "100ms"], more].concat());
-    let ran = sim(&["--until", "b.delay.mean ±0.1%", "--until", "delay.p99 +-50%", "--json"]);
+    let ran = sim(&["--until", "b.delay.mean ±0.1%", "--until", "delay.p50 +-50%", "--json"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let json = ran.json();
     let b = flow(&json["flows"], "b");
@@ -121,6 +121,9 @@ fn replications_come_until_an_interval_is_narrow() {
         (&"b.delay.mean ±0.1%".into(), &true.into())
     );
     assert_eq!(json["warm_up"]["how"], "mser-5");
+    let short = sim(&["--until", "a.delay.p99.9 ±50%"]);
+    assert_eq!(short.status, Some(3), "{short:?}");
+    assert!(short.out.contains("they should be longer: no interval after 10 replications"), "{}", short.out);
     let few = sim(&["--until", "loss ±0.001%", "--replications", "11"]);
     assert_eq!(few.status, Some(3), "{few:?}");
     assert!(
@@ -146,7 +149,7 @@ fn replications_come_until_an_interval_is_narrow() {
 #[test]
 fn two_scenarios_are_compared_in_pairs() {
     let tenants = file("pairs.toml", TENANTS);
-    let compare = |more: &[&str]| falaj(&[&["compare", tenants, "--duration", "100ms"], more].concat());
+    let compare = |more: &[&str]| falaj(&[&["compare", tenants, "--duration", "300ms"], more].concat());
     let json = compare(&["--what-if", "b.queue=10p", "--json"]).json();
     let b = flow(&json["flows"], "b");
     let of = |key: &str, part: &str| number(&b[key][part]);
@@ -158,7 +161,7 @@ fn two_scenarios_are_compared_in_pairs() {
     assert_eq!(number(&flow(&json["flows"], "a")["rate"]["difference"]), 0.0);
     let same = compare(&[tenants]);
     assert_eq!(same.status, Some(0), "{same:?}");
-    assert_eq!(same.out.matches("the same").count(), 10, "{}", same.out);
+    assert_eq!(same.out.matches("   the same ").count(), 10, "{}", same.out);
     let louder = file("louder.toml", &TENANTS.replace("150mbit", "160mbit"));
     let ran = compare(&[louder]);
     assert!(ran.status == Some(2) && ran.err.contains("do not send alike"), "{ran:?}");
@@ -1054,7 +1057,8 @@ fn stations_get_what_is_expected() {
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/stations.toml");
     let plan = falaj(&["plan", scenario, "--json"]).json();
     let expected = &plan["directions"][0]["saturated"];
-    let run = falaj(&["sim", scenario, "--duration", "20s", "--replications", "2", "--json"]).json();
+    let run =
+        falaj(&["sim", scenario, "--duration", "20s", "--replications", "2", "--warm-up", "none", "--json"]).json();
     for (n, station) in expected["stations"].as_array().expect("a list").iter().enumerate() {
         let flow = &run["flows"][n];
         assert_eq!(flow["flow"], station["flow"]);
@@ -1064,7 +1068,7 @@ fn stations_get_what_is_expected() {
         let (had, air) = (number(&flow["air"]["used_ns"]) / 40e9, number(&station["air"]));
         assert!((had / air - 1.0).abs() < 0.08, "{had} of {air}: {flow}");
     }
-    let told = falaj(&["sim", scenario, "--duration", "5s", "--replications", "1"]).out;
+    let told = falaj(&["sim", scenario, "--duration", "5s", "--replications", "1", "--warm-up", "none"]).out;
     assert!(told.contains("far had the air for 6") && told.contains("collisions for"), "{told}");
 }
 
@@ -1136,7 +1140,7 @@ fn what_a_link_does_to_packets_is_said() {
     ] {
         assert!(plan.out.contains(line), "{}", plan.out);
     }
-    let sim = falaj(&["sim", name, "--json"]);
+    let sim = falaj(&["sim", name, "--warm-up", "none", "--json"]);
     let sim: serde_json::Value = serde_json::from_str(&sim.out).unwrap();
     let of = |key: &str| sim["flows"][0][key].as_u64().unwrap();
     assert_eq!((of("offered"), of("dropped")), (of("delivered") + of("lost"), 0));
@@ -1159,14 +1163,14 @@ fn what_a_link_does_to_packets_is_said() {
 #[test]
 fn rules_are_simulated() {
     let example = include_str!("../../../examples/reorder.toml");
-    let sim = falaj(&["sim", file("reorder.toml", example), "--json"]).json();
+    let sim = falaj(&["sim", file("reorder.toml", example), "--warm-up", "none", "--json"]).json();
     let packets = |n: usize| sim["rules"][n]["packets"].as_u64().unwrap();
     // 1 Mbit/s of 500 B for 10 s.
     assert_eq!((packets(0) + packets(1), &sim["unmatched"]), (2500, &0.into()), "{sim}");
     assert!((650..850).contains(&packets(0)), "30 % of 2500: {sim}");
     assert_eq!(flow(&sim["flows"], "long.all")["offered"], packets(0));
     assert_eq!(flow(&sim["flows"], "short.all")["delivered"], packets(1));
-    let said = falaj(&["sim", "reorder.toml"]).out;
+    let said = falaj(&["sim", "reorder.toml", "--warm-up", "none"]).out;
     assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
     for command in ["traffic", "compare"] {
         let ran = falaj(&[command, "reorder.toml"]);
