@@ -62,7 +62,7 @@ impl Practising {
     pub(crate) fn plan(&self, scenario: &Scenario, otherwise: WarmUp) -> Result<Plan> {
         let warm_up = self.warm_up.unwrap_or(otherwise);
         let duration = scenario.run.duration;
-        if let WarmUp::Given(cut) = warm_up.clone()
+        if let WarmUp::Given(cut) = warm_up
             && cut >= duration
         {
             bail!("--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration");
