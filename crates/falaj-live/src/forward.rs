@@ -16,9 +16,11 @@
 //! storm of tiny ones at one port takes nothing from the others.
 
 mod change;
+mod figures;
 mod snapshot;
 
 pub use change::{Change, Changed, Flows};
+pub use figures::{Awake, LiveFlow, Losses};
 pub use snapshot::{Counted, Snapshot};
 
 use crate::clock::Clock;
@@ -30,20 +32,15 @@ use crate::release::Releases;
 use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
-use falaj_engine::each::Report;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Network, Refused};
-use falaj_engine::pipe::Counters;
-use falaj_engine::rules::{Active, Taken};
 use falaj_engine::{Output, PipeId, Why};
 use falaj_sched::label::Label;
-use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::capture::{self, Verdict};
-use falaj_traffic::meter::Meter;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -112,79 +109,6 @@ impl Default for Options {
             memory: 1 << 30,
         }
     }
-}
-
-/// What was measured of a flow.
-#[derive(Clone, Debug, Default)]
-pub struct LiveFlow {
-    /// What the engine counted.
-    pub counters: Counters,
-    /// Nominal delay of packets that were handed over: last bit in to last bit out.
-    pub delay: Meter,
-    /// How late they were handed over: the call of the port, less the instant at
-    /// which they were to be handed over.
-    pub release_error: Meter,
-    /// How much later than due that instant was, so that packets of a unit left together.
-    pub held: Meter,
-    /// By how much the time between two hand-overs differed from what it was to be.
-    pub gap_error: Meter,
-    /// How late the last hand-over was.
-    last_late: Option<Span>,
-}
-
-impl LiveFlow {
-    /// Counts what was measured of another.
-    fn add(&mut self, other: &LiveFlow) {
-        self.delay.add(&other.delay);
-        self.release_error.add(&other.release_error);
-        self.held.add(&other.held);
-    }
-}
-
-/// What was lost outside the engine, the link's fault or not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// No rule took them, or no flow of their link.
-    pub unmatched: u64,
-    /// The port at the far end did not take them: no room, interface down, or
-    /// not a frame that the kernel accepts.
-    pub not_taken: u64,
-    /// The port could not make sense of them.
-    pub unreadable: u64,
-    /// There was no memory for them.
-    pub no_memory: u64,
-    /// Nobody read them in time at the entrance. Who holds the sandbox knows
-    /// ([`Sandbox::unread`](crate::sandbox::Sandbox::unread)); the forwarder does not.
-    pub unread: u64,
-    /// They came to a receiver that did not read them in time; the receiver knows.
-    pub overflowed: u64,
-}
-
-impl Losses {
-    /// How many for which reason, to be read after "packets".
-    pub fn by_reason(&self) -> [(u64, &'static str); 6] {
-        [
-            (self.unmatched, "matched no rule"),
-            (self.not_taken, "were not taken by the far end"),
-            (self.unreadable, "could not be read"),
-            (self.no_memory, "found no memory"),
-            (self.unread, "were not read in time at the entrance"),
-            (self.overflowed, "were not read in time by the receiver"),
-        ]
-    }
-}
-
-/// What woke the loop, and what it did awake.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Awake {
-    /// Sleeps that ended because something was due soon.
-    pub by_timer: u64,
-    /// Sleeps that ended because there was a packet, be it at once.
-    pub by_packet: u64,
-    /// Sleeps that ended for whoever called: a deadline, another descriptor.
-    pub by_caller: u64,
-    /// Time awake with nothing to do but to look at ports and clock.
-    pub spun: Span,
 }
 
 /// Why the loop came back.
@@ -669,61 +593,6 @@ impl Forwarder {
             self.releases.done(index);
         }
         Ok(any)
-    }
-
-    /// What was measured so far, by pipe and flow.
-    pub fn flows(&self) -> Vec<Vec<LiveFlow>> {
-        let flow = |pipe: PipeId, (f, flow): (usize, &LiveFlow)| {
-            let counters = self.network.counters(pipe, FlowId(f as u32));
-            LiveFlow { counters, ..flow.clone() }
-        };
-        let pipe = |&pipe: &PipeId| self.flows[pipe.0 as usize].iter().enumerate().map(|of| flow(pipe, of)).collect();
-        self.order.iter().map(pipe).collect()
-    }
-
-    /// The pipe that those who ask call so.
-    fn called(&self, pipe: PipeId) -> PipeId {
-        self.order.get(pipe.0 as usize).copied().unwrap_or(pipe)
-    }
-
-    /// The engine's counters of one flow so far.
-    pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
-        self.network.counters(self.called(pipe), flow)
-    }
-
-    /// What a mask made, of a flow or of the link; see [`Network::report`].
-    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
-        self.network.report(self.called(pipe), flow, busiest)
-    }
-
-    /// What happened in links that were taken away.
-    pub fn of_the_ended(&self) -> Counters {
-        self.network.of_the_ended()
-    }
-
-    /// How disciplines of libraries broke their contract; see [`Network::breaches`].
-    pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
-        self.network.breaches(self.called(pipe))
-    }
-
-    /// What was lost outside the engine.
-    pub fn losses(&self) -> Losses {
-        Losses { unmatched: self.losses.unmatched + self.network.unmatched(), ..self.losses }
-    }
-
-    /// What became of what each rule has taken, in the links that it leads to.
-    pub fn active(&self) -> &[Active] {
-        self.network.active()
-    }
-
-    /// What each rule has taken so far.
-    pub fn taken(&self) -> &[Taken] {
-        self.network.taken()
-    }
-
-    /// What woke the loop so far, and what it did awake.
-    pub fn awake(&self) -> Awake {
-        self.awake
     }
 
     /// Anything left on its way?

@@ -158,7 +158,7 @@ impl<D: Discipline> Station<D> {
         self.discipline.place(flow)
     }
 
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, packet: Packet, now: Time) -> bool {
         let queue = self.queue_of(packet.flow);
         let tag = self.discipline.arrived(self.queues.flows(), queue, packet.bytes, now);
@@ -218,7 +218,7 @@ impl<D: Discipline + 'static> Managed for Station<D> {
 }
 
 impl<D: Discipline + 'static> Server for Station<D> {
-    #[inline]
+    #[inline(always)]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         if !Server::has_room(self, packet.flow, packet.bytes) {
             self.full = true;
@@ -233,12 +233,12 @@ impl<D: Discipline + 'static> Server for Station<D> {
         Ok(is_head)
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool {
         self.queues.has_room(self.queue_of(leaf), bytes) && !self.discipline.is_full(self.queues.seen())
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, now: Time, wire: &Wire) -> Answer {
         let answer = self.discipline.next(self.queues.flows(), now, wire);
         if cfg!(debug_assertions) {
@@ -258,7 +258,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         heads.min().filter(|_| queues <= FEW)
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, queue: FlowId, start: Time, wire: &mut Wire) -> (Packet, Sent) {
         let packet = self.queues.first(queue).expect("who is served has a packet");
         let end = match self.discipline.airtime(queue, packet.bytes) {
@@ -270,7 +270,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         (packet, sent)
     }
 
-    #[inline]
+    #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) -> Packet {
         let packet = self.queues.pop(queue).expect("what was sent was queued");
         if self.inherited.is_some() {

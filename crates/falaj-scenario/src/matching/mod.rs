@@ -1,11 +1,17 @@
 //! Rules that say which packets are a flow's: `udp dport 5004`.
 
+mod normal;
+mod operands;
+
+pub(crate) use operands::net_or_numbers;
+
 use crate::nearest;
 use crate::units::{Unreadable, quoted};
-use falaj_engine::classifier::{Match, Net, Protocol, Version};
-use falaj_engine::table::{Entry, Field, Table};
-use falaj_engine::term::{FLAGS, Literal, Term};
-use std::net::IpAddr;
+use normal::apart;
+use operands::{bounds, dscp, each, flags, mac, net, protocol, wrong};
+use falaj_engine::classifier::{Match, Protocol, Version};
+use falaj_engine::table::{Field, Table};
+use falaj_engine::term::Term;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -314,54 +320,6 @@ fn note(rule: &mut Match, terms: &[Term]) {
     }
 }
 
-/// Without `or`: what takes the packets for which all of these hold.
-fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
-    all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
-}
-
-/// What takes the packets for which this holds, or does not.
-fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
-    match (node, not) {
-        (Node::Any, false) => Ok(vec![Match::ANY]),
-        (Node::Any, true) => Ok(Vec::new()),
-        (Node::One(terms), false) => {
-            Ok(terms.iter().map(|term| Match::of(Literal { term: term.clone(), not })).collect())
-        }
-        (Node::One(terms), true) => {
-            let each = terms.iter().map(|term| vec![Match::of(Literal { term: term.clone(), not })]);
-            each.into_iter().try_fold(vec![Match::ANY], |left, right| both(&left, &right))
-        }
-        (Node::Not(node), not) => one_of(node, !not),
-        (Node::Or(sides), false) => {
-            let sides = sides.iter().map(|side| apart(side)).collect::<Result<Vec<_>, _>>()?;
-            few(sides.concat())
-        }
-        // None of the sides, of which something does not hold each.
-        (Node::Or(sides), true) => sides.iter().try_fold(vec![Match::ANY], |left, side| {
-            let each = side.iter().map(|node| one_of(node, true)).collect::<Result<Vec<_>, _>>()?;
-            both(&left, &each.concat())
-        }),
-    }
-}
-
-/// What one of the left and one of the right take.
-fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
-    if left.len() * right.len() > MOST {
-        return few(vec![Match::ANY; MOST + 1]);
-    }
-    Ok(left.iter().flat_map(|l| right.iter().filter_map(move |r| l.and(r))).collect())
-}
-
-fn few(matches: Vec<Match>) -> Result<Vec<Match>, Unreadable> {
-    if matches.len() > MOST {
-        return Err(Unreadable::new(
-            format!("a rule that comes apart into more than {MOST}"),
-            "write several rules, or look addresses and ports up in a table: `src table NAME`",
-        ));
-    }
-    Ok(matches)
-}
-
 /// The version of IP that terms decide.
 fn versions(rule: &Match) -> [(&'static str, Option<Version>); 4] {
     let by_protocol = match rule.protocol {
@@ -416,190 +374,6 @@ fn settle(mut rule: Match, seen: &[(String, Range<usize>)]) -> Result<(), Unread
         }
     }
     Ok(())
-}
-
-fn wrong(at: Range<usize>, what: impl Into<String>, help: impl Into<String>) -> Unreadable {
-    Unreadable { at: Some(at), ..Unreadable::new(what, help) }
-}
-
-fn protocol((word, at): (&str, Range<usize>)) -> Result<Protocol, Unreadable> {
-    number(word).map(Protocol).ok_or_else(|| {
-        let known = matches!(word, "udp" | "tcp" | "icmp" | "icmp6");
-        let help = if known { format!("write `{word}` alone") } else { "write a number from 0 to 255".to_owned() };
-        wrong(at, format!("{} is not the number of a protocol", quoted(word)), help)
-    })
-}
-
-fn ports((word, at): (&str, Range<usize>)) -> Result<(u16, u16), Unreadable> {
-    let (from, to) = word.split_once('-').unwrap_or((word, word));
-    match (number::<u16>(from), number::<u16>(to)) {
-        (Some(from), Some(to)) if from <= to => Ok((from, to)),
-        (Some(from), Some(to)) => {
-            Err(wrong(at, format!("{} is an empty range", quoted(word)), format!("write `{to}-{from}`")))
-        }
-        _ => Err(wrong(
-            at,
-            format!("{} is not a port", quoted(word)),
-            "write a number from 0 to 65535, or a range such as `5000-5010`",
-        )),
-    }
-}
-
-/// A list of ports and ranges of them.
-fn each((word, at): (&str, Range<usize>), term: fn((u16, u16)) -> Term) -> Result<Vec<Term>, Unreadable> {
-    let mut start = at.start;
-    let of = |part: &str| {
-        let part_at = start..start + part.len();
-        start = part_at.end + 1;
-        ports((part, part_at)).map(term)
-    };
-    word.split(',').map(of).collect()
-}
-
-/// A number or, where it may be one, a range of them.
-fn bounds(
-    (word, at): (&str, Range<usize>),
-    what: &str,
-    least: u32,
-    most: u32,
-    range: bool,
-) -> Result<(u32, u32), Unreadable> {
-    let one = |text: &str| match text.strip_prefix("0x") {
-        Some(hex) if !hex.starts_with('+') => u32::from_str_radix(hex, 16).ok(),
-        _ => number(text),
-    };
-    let (from, to) = word.split_once('-').filter(|_| range).unwrap_or((word, word));
-    let fits = |n: Option<u32>| n.filter(|n| (least..=most).contains(n));
-    match (fits(one(from)), fits(one(to))) {
-        (Some(from), Some(to)) if from <= to => Ok((from, to)),
-        (Some(_), Some(_)) => {
-            Err(wrong(at, format!("{} is an empty range", quoted(word)), format!("write `{to}-{from}`")))
-        }
-        _ => {
-            let more = if range { ", or a range of them" } else { "" };
-            Err(wrong(
-                at,
-                format!("{} is not {what}", quoted(word)),
-                format!("write a number from {least} to {most}{more}"),
-            ))
-        }
-    }
-}
-
-/// A DSCP by its number or its name.
-fn dscp((word, at): (&str, Range<usize>)) -> Result<u8, Unreadable> {
-    let digits = |n: usize| word.as_bytes().get(n).map_or(0, |b| b.wrapping_sub(b'0'));
-    let named = match (word, word.len()) {
-        ("ef", _) => Some(46),
-        (cs, 3) if cs.starts_with("cs") && digits(2) < 8 => Some(8 * digits(2)),
-        (af, 4) if af.starts_with("af") && (1..=4).contains(&digits(2)) && (1..=3).contains(&digits(3)) => {
-            Some(8 * digits(2) + 2 * digits(3))
-        }
-        _ => number(word).filter(|n| *n < 64),
-    };
-    named.ok_or_else(|| {
-        let help = "write a number from 0 to 63, or `ef`, `cs0` to `cs7`, `af11` to `af43`";
-        wrong(at, format!("{} is not a DSCP", quoted(word)), help)
-    })
-}
-
-fn mac((word, at): (&str, Range<usize>)) -> Result<[u8; 6], Unreadable> {
-    let mut out = [0; 6];
-    let mut parts = word.split(':');
-    for byte in &mut out {
-        let part = parts.next().filter(|p| p.len() == 2 && !p.starts_with('+'));
-        let read = part.and_then(|p| u8::from_str_radix(p, 16).ok());
-        *byte = read.ok_or_else(|| not_a_mac(word, &at))?;
-    }
-    if parts.next().is_some() { Err(not_a_mac(word, &at)) } else { Ok(out) }
-}
-
-fn not_a_mac(word: &str, at: &Range<usize>) -> Unreadable {
-    let what = format!("{} is not an address of an interface", quoted(word));
-    wrong(at.clone(), what, "write six bytes, as in `02:00:00:00:00:01`")
-}
-
-/// Flags of TCP, set or not.
-fn flags((word, at): (&str, Range<usize>)) -> Result<Term, Unreadable> {
-    let (mut set, mut clear) = (0u8, 0u8);
-    let mut start = at.start;
-    for part in word.split(',') {
-        let part_at = start..start + part.len();
-        start = part_at.end + 1;
-        let (name, bits) = match part.strip_prefix('!') {
-            Some(name) => (name, &mut clear),
-            None => (part, &mut set),
-        };
-        let Some(n) = FLAGS.iter().position(|flag| *flag == name) else {
-            let near = nearest::among(name, FLAGS).map(str::to_owned);
-            let what = format!("{} is not a flag of TCP", quoted(name));
-            let help = format!("flags: {}; `!` before one that is not set", FLAGS.join(", "));
-            return Err(Unreadable { near, ..wrong(part_at, what, help) });
-        };
-        *bits |= 1 << n;
-    }
-    if set & clear != 0 {
-        return Err(wrong(at, "a flag cannot be set and not set", "leave one of them away"));
-    }
-    Ok(Term::Flags { set, clear })
-}
-
-/// What a table has an entry for: an address, a prefix, a number or a range of numbers.
-pub(crate) fn net_or_numbers(text: &str) -> Result<Entry, Unreadable> {
-    let whole = (text, 0..text.len());
-    if text.contains(['.', ':', '/']) {
-        return net(whole).map(Entry::Net);
-    }
-    let (from, to) = text.split_once('-').unwrap_or((text, text));
-    match (number(from), number(to)) {
-        (Some(from), Some(to)) if from <= to => Ok(Entry::Numbers(from, to)),
-        _ => Err(Unreadable::new(
-            format!("{} is no entry of a table", quoted(text)),
-            "write an address or a prefix such as `10.1.0.0/16`, a number from 0 to 65535, or a range such as `8000-8080`",
-        )),
-    }
-}
-
-fn net((word, at): (&str, Range<usize>)) -> Result<Net, Unreadable> {
-    let (addr, len) = match word.split_once('/') {
-        Some((addr, len)) => (addr, Some(len)),
-        None => (word, None),
-    };
-    let Ok(addr) = addr.parse::<IpAddr>() else {
-        return Err(wrong(
-            at,
-            format!("{} is not an address", quoted(word)),
-            "write one such as `10.1.2.3`, `10.0.0.0/8` or `2001:db8::/32`",
-        ));
-    };
-    let most = Net::new(addr, 0).bits();
-    let len = match len {
-        None => most,
-        Some(len) => match number::<u8>(len).filter(|n| *n <= most) {
-            Some(len) => len,
-            None => {
-                return Err(wrong(
-                    at,
-                    format!("{} has no prefix length that IP knows", quoted(word)),
-                    format!("write 0 to {most} after the slash"),
-                ));
-            }
-        },
-    };
-    let first = Net::new(addr, len).addr;
-    if first != addr {
-        return Err(wrong(
-            at,
-            format!("{} has bits set after its first {len}", quoted(word)),
-            format!("write `{first}/{len}` for the network, or `{addr}` for the one address"),
-        ));
-    }
-    Ok(Net { addr, len })
-}
-
-/// Digits and nothing else; `FromStr` would take a plus sign as well.
-fn number<N: std::str::FromStr>(word: &str) -> Option<N> {
-    if word.bytes().all(|b| b.is_ascii_digit()) { word.parse().ok() } else { None }
 }
 
 /// Words of a text, with their places; brackets are words.

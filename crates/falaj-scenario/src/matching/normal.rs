@@ -1,0 +1,54 @@
+//! From `not` and `or` to alternatives that know neither: a rule comes apart into several, of which one must hold.
+
+use super::{MOST, Node};
+use crate::units::Unreadable;
+use falaj_engine::classifier::Match;
+use falaj_engine::term::Literal;
+
+/// Without `or`: what takes the packets for which all of these hold.
+pub(super) fn apart(all: &[Node]) -> Result<Vec<Match>, Unreadable> {
+    all.iter().try_fold(vec![Match::ANY], |left, node| both(&left, &one_of(node, false)?))
+}
+
+/// What takes the packets for which this holds, or does not.
+fn one_of(node: &Node, not: bool) -> Result<Vec<Match>, Unreadable> {
+    match (node, not) {
+        (Node::Any, false) => Ok(vec![Match::ANY]),
+        (Node::Any, true) => Ok(Vec::new()),
+        (Node::One(terms), false) => {
+            Ok(terms.iter().map(|term| Match::of(Literal { term: term.clone(), not })).collect())
+        }
+        (Node::One(terms), true) => {
+            let each = terms.iter().map(|term| vec![Match::of(Literal { term: term.clone(), not })]);
+            each.into_iter().try_fold(vec![Match::ANY], |left, right| both(&left, &right))
+        }
+        (Node::Not(node), not) => one_of(node, !not),
+        (Node::Or(sides), false) => {
+            let sides = sides.iter().map(|side| apart(side)).collect::<Result<Vec<_>, _>>()?;
+            few(sides.concat())
+        }
+        // None of the sides, of which something does not hold each.
+        (Node::Or(sides), true) => sides.iter().try_fold(vec![Match::ANY], |left, side| {
+            let each = side.iter().map(|node| one_of(node, true)).collect::<Result<Vec<_>, _>>()?;
+            both(&left, &each.concat())
+        }),
+    }
+}
+
+/// What one of the left and one of the right take.
+fn both(left: &[Match], right: &[Match]) -> Result<Vec<Match>, Unreadable> {
+    if left.len() * right.len() > MOST {
+        return few(vec![Match::ANY; MOST + 1]);
+    }
+    Ok(left.iter().flat_map(|l| right.iter().filter_map(move |r| l.and(r))).collect())
+}
+
+fn few(matches: Vec<Match>) -> Result<Vec<Match>, Unreadable> {
+    if matches.len() > MOST {
+        return Err(Unreadable::new(
+            format!("a rule that comes apart into more than {MOST}"),
+            "write several rules, or look addresses and ports up in a table: `src table NAME`",
+        ));
+    }
+    Ok(matches)
+}
