@@ -130,7 +130,7 @@ impl Discipline for Arc {
     }
 
     /// What is left of a slice whose time is over is lost.
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, now: Time) {
         let state = flows.state_mut(f);
         if state.expected <= instant(now) {
@@ -143,7 +143,7 @@ impl Discipline for Arc {
         self.offer(flows, f, now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<SlicedFlow>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.offer(flows, f, now);
@@ -151,7 +151,7 @@ impl Discipline for Arc {
         self.values.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<SlicedFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).left -= i64::from(sent.bytes);
         self.serving = Some(f);

@@ -108,7 +108,7 @@ impl Discipline for Ats {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, bytes: u32, now: Time) -> Time {
         let (bucket, state) = (&self.buckets[f.index()], flows.state_mut(f));
         state.last = state.last.max(instant(now)).max(bucket.has(bytes, state.full));
@@ -116,7 +116,7 @@ impl Discipline for Ats {
         begun(state.last)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -125,7 +125,7 @@ impl Discipline for Ats {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<AtsFlow, Time>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -144,7 +144,7 @@ impl Discipline for Ats {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

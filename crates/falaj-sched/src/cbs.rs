@@ -133,7 +133,7 @@ impl Discipline for Cbs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, now: Time) {
         self.follow(flows, f, now);
     }
@@ -142,7 +142,7 @@ impl Discipline for Cbs {
         self.follow(flows, f, now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<CbsFlow>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
@@ -164,7 +164,7 @@ impl Discipline for Cbs {
         if then < Time::NEVER { Answer::NotBefore(then) } else { Answer::Idle }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<CbsFlow>, f: FlowId, sent: Sent) {
         if let Some(slope) = self.slopes[f.index()] {
             let state = flows.state_mut(f);

@@ -206,7 +206,7 @@ impl Discipline for Corr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<CorrFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         if !state.active {
@@ -215,7 +215,7 @@ impl Discipline for Corr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<CorrFlow>, _: Time, _: &Wire) -> Answer {
         loop {
             let Some(&(f, packets)) = self.plan.get(self.at) else {
@@ -234,7 +234,7 @@ impl Discipline for Corr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<CorrFlow>, _: FlowId, _: Sent) {
         self.plan[self.at].1 -= 1;
         if self.plan[self.at].1 == 0 {

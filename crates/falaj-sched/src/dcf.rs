@@ -312,7 +312,7 @@ impl Discipline for Dcf {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         let Station { slot, drawn, .. } = self.stations[f.index()];
         if !self.is_free(now) {
@@ -344,7 +344,7 @@ impl Discipline for Dcf {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);

@@ -117,12 +117,12 @@ impl Discipline for Drr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
         self.round.join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
         while self.round.first().is_some() {
             if let Some(f) = self.round.visit(flows) {
@@ -132,7 +132,7 @@ impl Discipline for Drr {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }

@@ -248,7 +248,7 @@ impl Discipline for DrrPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, bytes: u32, now: Time) {
         let Some(contract) = self.contracts[f.index()].as_mut().filter(|c| !c.broken) else { return };
         if contract.admits(bytes, now) {
@@ -263,12 +263,12 @@ impl Discipline for DrrPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, _: Time) {
         self.join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<DrrPlusFlow>, _: Time, _: &Wire) -> Answer {
         loop {
             if !self.round.visiting()
@@ -285,7 +285,7 @@ impl Discipline for DrrPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<DrrPlusFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         if state.fast {

@@ -121,12 +121,12 @@ impl Discipline for DrrPlusPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
         self.sorts[self.sort(f)].join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
         while self.sorts.iter().any(|sort| sort.first().is_some()) {
             if self.sorts[self.turn].first().is_none() {
@@ -140,7 +140,7 @@ impl Discipline for DrrPlusPlus {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).pay(sent.bytes);
     }

@@ -91,12 +91,12 @@ impl Discipline for Edf {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
         now + self.deadlines[f.index()]
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -105,7 +105,7 @@ impl Discipline for Edf {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<(), Time>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -113,7 +113,7 @@ impl Discipline for Edf {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

@@ -131,12 +131,12 @@ impl Discipline for Ets {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, _: Time) {
         self.join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<EtsFlow>, _: Time, _: &Wire) -> Answer {
         self.round.conclude(flows);
         if let Some(f) = self.strict.next(flows) {
@@ -150,7 +150,7 @@ impl Discipline for Ets {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<EtsFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         match state.level {

@@ -188,7 +188,7 @@ impl Discipline for Ffs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         let share = flows.state(f);
         if share.place == Place::Present {
@@ -210,7 +210,7 @@ impl Discipline for Ffs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
         loop {
             if self.in_hand != NONE {
@@ -248,7 +248,7 @@ impl Discipline for Ffs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
         if self.in_hand != f.0 {

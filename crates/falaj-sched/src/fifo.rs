@@ -68,10 +68,10 @@ impl Discipline for Fifo {
 
     fn succeed(&mut self, _: Fifo, _: &mut Flows<()>, _: Time) {}
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<()>, _: Time, _: &Wire) -> Answer {
         match flows.head(FlowId(0)) {
             Some(_) => Answer::Serve(FlowId(0)),
@@ -79,7 +79,7 @@ impl Discipline for Fifo {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
     #[inline]

@@ -217,7 +217,7 @@ impl Discipline for FqCodel {
         Some((self.queues as usize, Limit::Packets(u32::MAX)))
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32, now: Time) -> Stamp {
         let ecn = core::mem::take(&mut self.label).ecn;
         let state = flows.state_mut(f);
@@ -228,7 +228,7 @@ impl Discipline for FqCodel {
         Stamp::new(now, ecn)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, _: Time) {
         let before = self.new.len();
         self.new.join(flows, f);
@@ -266,7 +266,7 @@ impl Discipline for FqCodel {
         self.forget();
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<FqFlow, Stamp>, now: Time, _: &Wire) -> Answer {
         self.sending = None;
         loop {
@@ -304,7 +304,7 @@ impl Discipline for FqCodel {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.codel = self.chosen.0;

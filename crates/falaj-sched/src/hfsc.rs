@@ -531,7 +531,7 @@ impl Discipline for Hfsc {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         let (now, above) = (instant(now), self.nodes[self.shape.above(f.0)].now);
         let state = flows.state_mut(f);
@@ -551,7 +551,7 @@ impl Discipline for Hfsc {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<HfscFlow>, now: Time, _: &Wire) -> Answer {
         self.first_held(flows, now);
         if let Some(f) = self.first_eligible(flows, now) {
@@ -571,7 +571,7 @@ impl Discipline for Hfsc {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, sent: Sent) {
         let class = &self.classes[f.index()];
         let state = flows.state_mut(f);

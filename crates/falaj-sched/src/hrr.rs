@@ -234,12 +234,12 @@ impl Discipline for Hrr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, _: Time) {
         self.join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<HrrFlow>, now: Time, _: &Wire) -> Answer {
         let volunteer = self.best_effort.next(flows);
         if flows.backlogged() == 0 {
@@ -256,7 +256,7 @@ impl Discipline for Hrr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<HrrFlow>, f: FlowId, sent: Sent) {
         (self.free, self.end) = (sent.start + self.slot, sent.end);
         if flows.state(f).best_effort {

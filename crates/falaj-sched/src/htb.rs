@@ -549,7 +549,7 @@ impl Discipline for Htb {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<()>, f: FlowId, now: Time) {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
@@ -559,7 +559,7 @@ impl Discipline for Htb {
         self.place(f.0, self.wants(flows, f.0), instant(now));
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<()>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             let mut class = f.0;
@@ -576,7 +576,7 @@ impl Discipline for Htb {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<()>, f: FlowId, sent: Sent) {
         let prio = usize::from(self.rules[f.index()].prio);
         let start = instant(sent.start);

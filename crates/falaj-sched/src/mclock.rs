@@ -297,7 +297,7 @@ impl Discipline for MClock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, now: Time) {
         let (now, rule) = (instant(now), self.rules[f.index()]);
         let state = flows.state_mut(f);
@@ -311,7 +311,7 @@ impl Discipline for MClock {
         self.enter(state, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<MClockFlow>, now: Time, _: &Wire) -> Answer {
         let reserved = self.first_reserved(flows);
         if let Some((then, f)) = reserved
@@ -333,7 +333,7 @@ impl Discipline for MClock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<MClockFlow>, f: FlowId, sent: Sent) {
         let (state, rule) = (flows.state_mut(f), &self.rules[f.index()]);
         let bytes = Instant::from(sent.bytes);

@@ -131,7 +131,7 @@ impl Discipline for Mgfq {
         ids(old.deadlines.len()).for_each(|f| self.follow(flows, f));
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: u32, now: Time) -> Place {
         let opened = now.0 / self.period.0;
         let due = now + self.deadlines[f.index()];
@@ -141,7 +141,7 @@ impl Discipline for Mgfq {
         (last.clamp(opened, opened + self.gates), self.arrivals)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<(), Place>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -150,7 +150,7 @@ impl Discipline for Mgfq {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<(), Place>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -160,7 +160,7 @@ impl Discipline for Mgfq {
         if opens <= now || self.releases { Answer::Serve(f) } else { Answer::NotBefore(opens) }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

@@ -135,7 +135,7 @@ impl Discipline for MtrLs {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, _: Time) {
         self.list.set(f, flows.state(f).place);
     }
@@ -144,7 +144,7 @@ impl Discipline for MtrLs {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ListedFlow>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -152,7 +152,7 @@ impl Discipline for MtrLs {
         self.list.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<ListedFlow>, f: FlowId, sent: Sent) {
         flows.state_mut(f).left -= i64::from(sent.bytes);
         self.serving = Some(f);

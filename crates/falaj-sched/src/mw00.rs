@@ -101,14 +101,14 @@ impl Discipline for Mw00 {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, _: Time) {
         if Some(f) != self.low {
             self.round.join(flows, f);
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<DrrFlow>, _: Time, _: &Wire) -> Answer {
         if self.round.conclude(flows) {
             self.left -= 1;
@@ -137,7 +137,7 @@ impl Discipline for Mw00 {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<DrrFlow>, f: FlowId, sent: Sent) {
         if Some(f) == self.low {
             self.credit = self.credit.saturating_sub(sent.bytes.into());

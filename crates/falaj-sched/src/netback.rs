@@ -134,7 +134,7 @@ impl Discipline for Netback {
         self.serving = old.serving;
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, now: Time) {
         self.follow(flows, f, now);
     }
@@ -145,7 +145,7 @@ impl Discipline for Netback {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<NetbackFlow>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
@@ -170,7 +170,7 @@ impl Discipline for Netback {
         self.held.first().map_or(Answer::Idle, |(then, _)| Answer::NotBefore(then))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<NetbackFlow>, f: FlowId, sent: Sent) {
         self.round.leave(flows);
         let state = flows.state_mut(f);

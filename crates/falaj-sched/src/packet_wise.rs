@@ -426,7 +426,7 @@ impl Discipline for PacketWise {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, _: &mut Flows<Residual>, f: FlowId, _: Time) {
         self.ready.insert(f.index());
     }
@@ -437,7 +437,7 @@ impl Discipline for PacketWise {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Residual>, now: Time, wire: &Wire) -> Answer {
         if self.idle {
             self.catch_up(flows, now, wire);
@@ -477,7 +477,7 @@ impl Discipline for PacketWise {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Residual>, f: FlowId, sent: Sent) {
         self.served = f.index();
         if !self.alive.contains(f.index()) {

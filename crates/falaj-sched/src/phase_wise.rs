@@ -136,7 +136,7 @@ impl Discipline for PhaseWise {
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
         if self.idle {
             self.catch_up(now);
@@ -160,7 +160,7 @@ impl Discipline for PhaseWise {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<()>, _: FlowId, _: Sent) {}
 
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {

@@ -347,7 +347,7 @@ impl Discipline for Guard {
         self.instance.succeed(old.instance, &self.seen, now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<Turn, u64>, f: FlowId, bytes: u32, now: Time) -> u64 {
         let seen = &mut self.seen[f.index()];
         seen.packets += 1;
@@ -356,7 +356,7 @@ impl Discipline for Guard {
         if self.stamps { self.instance.arrived(&self.seen, f, bytes, now) } else { 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, now: Time) {
         self.look(flows, f);
         self.news();
@@ -376,7 +376,7 @@ impl Discipline for Guard {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Turn, u64>, now: Time, _: &Wire) -> Answer {
         if self.broken.is_some() {
             return self.in_turns(flows);
@@ -403,7 +403,7 @@ impl Discipline for Guard {
         answer
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Turn, u64>, f: FlowId, sent: Sent) {
         self.news();
         (self.serving, self.last) = (Some(f), Some(f));

@@ -97,12 +97,12 @@ impl Discipline for Priority {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<PriorityFlow>, f: FlowId, _: Time) {
         self.levels.join(flows, flows.state(f).level, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<PriorityFlow>, _: Time, _: &Wire) -> Answer {
         match self.levels.next(flows) {
             Some(f) => Answer::Serve(f),
@@ -110,7 +110,7 @@ impl Discipline for Priority {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<PriorityFlow>, f: FlowId, _: Sent) {
         self.levels.take(flows.state(f).level, f);
     }

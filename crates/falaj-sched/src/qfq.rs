@@ -75,7 +75,7 @@ impl Discipline for Qfq {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         if flows.state(f).place == Place::Present {
             return;
@@ -94,7 +94,7 @@ impl Discipline for Qfq {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
         loop {
             if self.in_hand != NONE {
@@ -137,7 +137,7 @@ impl Discipline for Qfq {
     }
 
     /// The time rises at once by the whole packet.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         let share = flows.state_mut(f);
         if self.in_hand != f.0 {

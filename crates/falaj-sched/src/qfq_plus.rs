@@ -205,7 +205,7 @@ impl Discipline for QfqPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Member>, f: FlowId, _: Time) {
         let a = flows.state(f).aggregate;
         let aggregate = &mut self.aggregates[a as usize];
@@ -222,7 +222,7 @@ impl Discipline for QfqPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Member>, _: Time, _: &Wire) -> Answer {
         loop {
             if self.in_hand != NONE {
@@ -266,7 +266,7 @@ impl Discipline for QfqPlus {
     }
 
     /// The time rises at once by the whole packet.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Member>, f: FlowId, sent: Sent) {
         let member = flows.state_mut(f);
         member.drr.pay(sent.bytes);

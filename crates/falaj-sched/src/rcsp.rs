@@ -215,7 +215,7 @@ impl Discipline for Rcsp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
         let Some(gaps) = self.flows[f.index()].gaps else { return now };
         let last = &mut self.last[f.index()];
@@ -232,7 +232,7 @@ impl Discipline for Rcsp {
         eligible
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -241,7 +241,7 @@ impl Discipline for Rcsp {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<(), Time>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -260,7 +260,7 @@ impl Discipline for Rcsp {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

@@ -212,7 +212,7 @@ impl Discipline for Sced {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, now: Time) {
         for clock in &mut flows.state_mut(f).clocks {
             *clock = instant(now).max(*clock);
@@ -225,7 +225,7 @@ impl Discipline for Sced {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ScedFlow>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -233,7 +233,7 @@ impl Discipline for Sced {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<ScedFlow>, f: FlowId, sent: Sent) {
         let clocks = &mut flows.state_mut(f).clocks;
         *clocks = self.curves[f.index()].after(*clocks, sent.bytes);

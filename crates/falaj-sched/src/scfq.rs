@@ -89,7 +89,7 @@ impl Discipline for Scfq {
         self.start(flows);
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         let state = flows.state_mut(f);
         state.start = state.start.max(self.now);
@@ -101,7 +101,7 @@ impl Discipline for Scfq {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ScfqFlow>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -109,7 +109,7 @@ impl Discipline for Scfq {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Sent) {
         self.now = self.heads.tag(f).unwrap_or(self.now);
         flows.state_mut(f).start = self.now;

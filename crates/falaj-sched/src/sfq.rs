@@ -100,7 +100,7 @@ impl Discipline for Sfq {
         self.start(flows);
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, _: Time) {
         self.heads.set(f, flows.state(f).finish.max(self.now));
     }
@@ -113,7 +113,7 @@ impl Discipline for Sfq {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<SfqFlow>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -121,7 +121,7 @@ impl Discipline for Sfq {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId, sent: Sent) {
         self.now = self.heads.tag(f).unwrap_or(self.now);
         let state = flows.state_mut(f);

@@ -89,7 +89,7 @@ impl Discipline for Shaper {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, now: Time) {
         flows.state_mut(f).floor = instant(now);
         self.follow(flows, f);
@@ -100,7 +100,7 @@ impl Discipline for Shaper {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ShaperFlow>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -112,7 +112,7 @@ impl Discipline for Shaper {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<ShaperFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.floor = self.heads.tag(f).unwrap_or(state.floor);

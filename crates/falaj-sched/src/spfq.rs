@@ -121,7 +121,7 @@ impl Discipline for Spfq {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
         let start = flows.state(f).finish.max(self.potential(now));
         let finish = start.saturating_add(Instant::from(bytes) * self.paces[f.index()]);
@@ -130,7 +130,7 @@ impl Discipline for Spfq {
         finish
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Time) {
         self.offer(flows, f);
     }
@@ -139,7 +139,7 @@ impl Discipline for Spfq {
         self.left(flows, f, now);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<SpfqFlow, Instant>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.left(flows, f, now);
@@ -147,7 +147,7 @@ impl Discipline for Spfq {
         self.finishes.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

@@ -132,7 +132,7 @@ impl Discipline for Tas {
 
     fn ready(&mut self, _: &mut Flows<()>, _: FlowId, _: Time) {}
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<()>, now: Time, wire: &Wire) -> Answer {
         let mut then = Time::NEVER;
         for (f, &gate) in self.gates.iter().enumerate() {

@@ -246,7 +246,7 @@ impl Discipline for TimerWheels {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Time) {
         // One whose last packet has just left goes on from there; one that lost
         // its head still has its place.
@@ -258,7 +258,7 @@ impl Discipline for TimerWheels {
         self.insert(flows, f, due);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<WheelFlow>, _: Time, _: &Wire) -> Answer {
         self.settle(flows);
         while let Some(place) = self.choose() {
@@ -277,7 +277,7 @@ impl Discipline for TimerWheels {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<WheelFlow>, f: FlowId, _: Sent) {
         let Some(place) = self.choose() else { return };
         let wheel = &self.wheels[place.0];

@@ -82,7 +82,7 @@ impl Discipline for VirtualClock {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
         let state = flows.state_mut(f);
         let own = Instant::from(bytes) * self.paces[f.index()];
@@ -90,7 +90,7 @@ impl Discipline for VirtualClock {
         state.aux
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -99,7 +99,7 @@ impl Discipline for VirtualClock {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ClockedFlow, Instant>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f);
@@ -107,7 +107,7 @@ impl Discipline for VirtualClock {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Sent) {
         self.serving = Some(f);
     }

@@ -93,12 +93,12 @@ impl Discipline for Wf2q {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
         self.fluid.at(now).arrive(f, bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
         self.follow(flows, f, now);
     }
@@ -111,7 +111,7 @@ impl Discipline for Wf2q {
     /// The fluid has always started a packet that the link still has, as it has
     /// served no more. After a change of weights it may be a rounding short of that: then
     /// the one that it starts first is next.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.follow(flows, f, now);
@@ -127,7 +127,7 @@ impl Discipline for Wf2q {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
         self.serving = Some(f);

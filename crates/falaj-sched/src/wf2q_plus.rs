@@ -116,7 +116,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, now: Time) {
         self.pass(flows, now);
         if flows.state(f).place == Place::Present {
@@ -146,7 +146,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<Share>, _: Time, _: &Wire) -> Answer {
         self.pass(flows, self.end);
         if self.in_hand != NONE {
@@ -182,7 +182,7 @@ impl Discipline for Wf2qPlus {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         if self.in_hand != f.0 {
             self.started.pop();

@@ -83,12 +83,12 @@ impl Discipline for Wfq {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
         self.fluid.at(now).arrive(f, bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
         self.follow(flows, f);
     }
@@ -98,7 +98,7 @@ impl Discipline for Wfq {
         self.follow(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<WfqFlow, Virtual>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.fluid.at(now);
@@ -107,7 +107,7 @@ impl Discipline for Wfq {
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
         self.serving = Some(f);

@@ -121,12 +121,12 @@ impl Discipline for Wrr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<WrrFlow>, f: FlowId, _: Time) {
         self.round.join(flows, f);
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<WrrFlow>, _: Time, _: &Wire) -> Answer {
         while let Some(f) = self.round.first() {
             if flows.head(f).is_none() {
@@ -141,7 +141,7 @@ impl Discipline for Wrr {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, _: &mut Flows<WrrFlow>, _: FlowId, _: Sent) {
         self.sent += 1;
     }

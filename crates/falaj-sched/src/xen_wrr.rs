@@ -236,7 +236,7 @@ impl Discipline for XenWrr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, now: Time) {
         let weight = self.weights[f.index()];
         let state = flows.state_mut(f);
@@ -259,7 +259,7 @@ impl Discipline for XenWrr {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, flows: &mut Flows<XenFlow>, now: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
             self.settle(flows, f, now);
@@ -287,7 +287,7 @@ impl Discipline for XenWrr {
         Answer::Idle
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, flows: &mut Flows<XenFlow>, f: FlowId, sent: Sent) {
         let state = flows.state_mut(f);
         state.left = state.left.saturating_sub(1);
