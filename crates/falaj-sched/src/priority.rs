@@ -178,7 +178,7 @@ impl Levels {
     }
 
     /// Whose packet is next.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>) -> Option<FlowId> {
         if let Some(level) = self.sending.take() {
             let round = &mut self.rounds[level as usize];

@@ -1,6 +1,9 @@
 //! A station: queues and the discipline that serves them (dummynet calls it a
 //! scheduler instance). It keeps the order of calls that the contract names;
 //! pipes, benchmarks and tests all drive a discipline through it.
+//!
+//! What a packet passes is compiled as one piece at each place that drives a station, the discipline's own part too
+//! (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::discipline::{Air, Answer, Discipline, Sent, Thrown};
 use crate::label::Label;

@@ -9,7 +9,7 @@ use falaj_traffic::meter::Meter;
 use std::process::ExitCode;
 
 /// The exit status where a condition of `--fail-if` holds.
-pub(crate) const FAILED: u8 = 4;
+const FAILED: u8 = 4;
 
 /// What `run`, `relay` and `traffic` take about the end.
 #[derive(clap::Args)]

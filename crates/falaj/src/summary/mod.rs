@@ -2,7 +2,7 @@
 
 mod condition;
 
-pub(crate) use condition::{FAILED, FailIf};
+pub(crate) use condition::FailIf;
 
 use crate::each;
 use crate::show::{self, say};
