@@ -10,6 +10,7 @@
 //! When a container leaves, and what is in it, is
 //! [`falaj_engine::container`]'s matter.
 #![deny(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("falaj-aggregate shares memory as Linux does and builds only there");

@@ -20,6 +20,7 @@
 //! | [`adversary`] | arrivals, searched for, by which a flow falls behind most |
 //! | [`chance`] | random numbers addressed by (seed, element, flow, index) |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 pub mod account;
 pub mod adversary;

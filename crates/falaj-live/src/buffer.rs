@@ -1,4 +1,5 @@
 //! The buffer in which a socket keeps datagrams until they are read.
+#![allow(unsafe_code)]
 
 use nix::libc;
 use nix::sys::socket::{setsockopt, sockopt};

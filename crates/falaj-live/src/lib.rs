@@ -21,6 +21,8 @@
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
 //! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
+#![deny(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 #[cfg(not(target_os = "linux"))]
 compile_error!("falaj-live speaks to the Linux kernel and builds only there");

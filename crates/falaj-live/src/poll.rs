@@ -1,4 +1,5 @@
 //! Waiting for descriptors, with nothing built for each wait.
+#![allow(unsafe_code)]
 
 use falaj_sched::time::Span;
 use nix::errno::Errno;

@@ -1,4 +1,5 @@
 //! What the operating system may give a thread that must be on time.
+#![allow(unsafe_code)]
 
 use nix::libc;
 use nix::sched::CpuSet;

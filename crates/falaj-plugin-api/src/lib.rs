@@ -26,6 +26,7 @@
 //! # assert_eq!(falaj_discipline.abi, falaj_plugin_api::abi::ABI);
 //! ```
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(clippy::unwrap_used)]
 
 pub mod abi;
 #[doc(hidden)]

@@ -7,6 +7,7 @@
 //! This crate and what the library itself does is all that is unsafe about it: a library is code, and may do whatever the
 //! program may. It stays loaded until the program ends, since a thread may be within it at any time.
 #![deny(unsafe_op_in_unsafe_fn)]
+#![warn(clippy::unwrap_used)]
 
 mod instance;
 mod library;

@@ -24,6 +24,7 @@
 //!
 //! Without the feature `matrices` there are `containers`, `line`, `forward`, `tune` and `tuner` alone.
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 #[cfg(feature = "matrices")]
 mod arrivals;

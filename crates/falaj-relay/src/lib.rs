@@ -14,6 +14,7 @@
 //! Readers and writers are threads, as the standard library has no other way to wait for several sockets; decisions and
 //! hand-overs are the calling thread's alone.
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod pipes;
 mod room;

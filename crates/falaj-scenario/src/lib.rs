@@ -47,6 +47,7 @@
 //! | `presets` | links that many people know by a name |
 //! | `diagnostics` | what is wrong, and where |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod arrivals;
 mod capacity;

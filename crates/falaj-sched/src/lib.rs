@@ -33,6 +33,7 @@
 //! pool of packets, when more are queued than ever before.
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 extern crate alloc;
 #[cfg(test)]

@@ -11,6 +11,7 @@
 //! | [`practice`] | warm-up, and as many replications as it takes; several experiments in pairs |
 //! | [`mod@replay`] | what entered a live link, once more |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 pub mod headers;
 pub mod measure;

@@ -26,6 +26,7 @@
 //! | [`dcf`] | what stations of an 802.11 channel get that always have packets; of probabilities, and not exact |
 //! | `envelope` | the lowest and the highest of many straight lines, which the operations come down to |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod curve;
 pub mod dcf;

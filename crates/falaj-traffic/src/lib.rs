@@ -8,6 +8,7 @@
 //! | [`interval`] | confidence intervals over replications |
 //! | [`mser`] | where a simulation has warmed up |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 pub mod capture;
 pub mod interval;

@@ -19,6 +19,7 @@
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 //! | [`impairments`] | what a link does to packets, in words |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod aggregate;
 mod asked;

@@ -1,4 +1,5 @@
 //! The system calls of a packet socket that need `unsafe`, each in the smallest safe-to-use wrapper.
+#![allow(unsafe_code)]
 
 use std::ffi::c_void;
 use std::mem::{self, MaybeUninit};

@@ -1,4 +1,5 @@
 //! The system calls that need `unsafe`, each in the smallest safe-to-use wrapper.
+#![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

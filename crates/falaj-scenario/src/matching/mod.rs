@@ -7,11 +7,11 @@ pub(crate) use operands::net_or_numbers;
 
 use crate::nearest;
 use crate::units::{Unreadable, quoted};
-use normal::apart;
-use operands::{bounds, dscp, each, flags, mac, net, protocol, wrong};
 use falaj_engine::classifier::{Match, Protocol, Version};
 use falaj_engine::table::{Field, Table};
 use falaj_engine::term::Term;
+use normal::apart;
+use operands::{bounds, dscp, each, flags, mac, net, protocol, wrong};
 use std::ops::Range;
 use std::sync::Arc;
 
