@@ -12,8 +12,11 @@ use falaj_engine::calendar::Calendar;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
+use falaj_traffic::source::bucket::Limit;
 use falaj_traffic::source::chain::Chain;
 use falaj_traffic::source::frames::Frames;
+use falaj_traffic::source::greedy::Envelope;
+use falaj_traffic::source::recorded::Recording;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Lasting, Model, Source, SourceSpec};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -23,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 /// Bytes of a datagram that are ours: magic, source, number, instant of sending.
 pub const HEADER: usize = 24;
@@ -71,6 +75,8 @@ pub struct Traffic {
     pub rate: u64,
     /// Bytes.
     pub sizes: Sizes,
+    /// A token bucket that they pass.
+    pub limit: Option<Limit>,
     /// Nanoseconds.
     pub start: u64,
     /// Nanoseconds.
@@ -92,6 +98,10 @@ pub enum TrafficModel {
     Markovian(Chain),
     /// Frames of video.
     Video(Frames),
+    /// As much as an envelope allows.
+    Greedy(Envelope),
+    /// As was recorded.
+    Recorded(Recording),
 }
 
 impl From<SourceSpec> for Traffic {
@@ -108,8 +118,11 @@ impl From<SourceSpec> for Traffic {
             }
             Model::Markovian(chain) => TrafficModel::Markovian(chain),
             Model::Video(frames) => TrafficModel::Video(frames),
+            Model::Greedy(envelope) => TrafficModel::Greedy(envelope),
+            Model::Recorded(all) => TrafficModel::Recorded(Arc::unwrap_or_clone(all)),
         };
-        Traffic { rate: spec.rate.0, sizes: spec.sizes, start: spec.start.0, stop: spec.stop.0, model }
+        let (rate, start, stop) = (spec.rate.0, spec.start.0, spec.stop.0);
+        Traffic { rate, sizes: spec.sizes, limit: spec.limit, start, stop, model }
     }
 }
 
@@ -124,8 +137,11 @@ impl From<Traffic> for SourceSpec {
             }
             TrafficModel::Markovian(chain) => Model::Markovian(chain),
             TrafficModel::Video(frames) => Model::Video(frames),
+            TrafficModel::Greedy(envelope) => Model::Greedy(envelope),
+            TrafficModel::Recorded(all) => Model::Recorded(Arc::new(all)),
         };
-        SourceSpec { model, rate: Rate(t.rate), sizes: t.sizes, start: Time(t.start), stop: Time(t.stop) }
+        let (start, stop) = (Time(t.start), Time(t.stop));
+        SourceSpec { model, rate: Rate(t.rate), sizes: t.sizes, limit: t.limit, start, stop }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Reads how the packets of a source follow each other, and how long they are.
 
+use crate::captured;
 use crate::diagnostics::Problem;
+use crate::envelopes;
 use crate::keys::STATE;
 use crate::model::Direction;
 use crate::read::{Datum, Fields, Got, fields, get};
@@ -8,14 +10,17 @@ use crate::traffic::STAMP;
 use crate::units::quoted;
 use falaj_sched::params::{Value, Values};
 use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use falaj_traffic::source::bucket::Limit;
 use falaj_traffic::source::chain::Chain;
 use falaj_traffic::source::frames::{Frame, Frames, Law};
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Lasting, Model};
 use std::ops::Range;
+use std::path::Path;
 
 /// What each model takes besides its size, and cannot do without.
-const MODELS: [(&str, &[&str], &[&str]); 7] = [
+const MODELS: [(&str, &[&str], &[&str]); 9] = [
     ("poisson", &["rate"], &["rate"]),
     ("cbr", &["rate"], &["rate"]),
     ("on-off", &["rate", "on", "off"], &["rate", "on", "off"]),
@@ -23,10 +28,15 @@ const MODELS: [(&str, &[&str], &[&str]); 7] = [
     ("mmpp", &["states"], &["states"]),
     ("map", &["d0", "d1"], &["d0", "d1"]),
     ("mpeg", &["rate", "pattern", "frames"], &["rate"]),
+    ("greedy", &["allowed", "offset"], &["allowed"]),
+    ("replay", &["capture", "select", "speed", "scale", "repeat", "offset"], &["capture"]),
 ];
 
 /// All keys that only some models take.
-const KEYS: [&str; 9] = ["rate", "on", "off", "shape", "states", "d0", "d1", "pattern", "frames"];
+const KEYS: [&str; 16] = [
+    "rate", "on", "off", "shape", "states", "d0", "d1", "pattern", "frames", "allowed", "offset", "capture", "select",
+    "speed", "scale", "repeat",
+];
 
 /// How a key is written.
 fn example(key: &str) -> &'static str {
@@ -37,6 +47,8 @@ fn example(key: &str) -> &'static str {
         "shape" => "`shape = 1.5`",
         "states" => "`states = [{ rate = \"50mbit\", stay = \"10ms\" }, { rate = \"5mbit\", stay = \"90ms\" }]`",
         "d0" => "moves a second, as in `d0 = [[-300, 100], [50, -60]]`",
+        "allowed" => "what it may send, as in `allowed = { rate = \"2mbit\", burst = \"15kB\" }`",
+        "capture" => "the file that has its packets, as in `capture = \"calls.pcapng\"`",
         "d1" => "moves a second with a packet, as in `d1 = [[200, 0], [0, 10]]`",
         _ => "another one",
     }
@@ -47,11 +59,27 @@ pub(crate) struct Sends {
     pub(crate) model: Model,
     pub(crate) rate: Rate,
     pub(crate) sizes: Sizes,
+    pub(crate) limit: Option<Limit>,
+    /// After its start; of `greedy` and `replay`.
+    pub(crate) offset: Span,
     pub(crate) at: Range<usize>,
 }
 
-/// Reads it; `None`: something is wrong, which was said.
-pub(crate) fn sends(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Problem>) -> Option<Sends> {
+impl Sends {
+    /// The same as this direction accounts it.
+    pub(crate) fn on(self, direction: &Direction, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Sends {
+        match &self.model {
+            Model::Recorded(recording) => {
+                let recording = captured::fit(recording, direction, self.sizes.most(), fields, problems);
+                Sends { rate: recording.rate(), model: Model::Recorded(recording.into()), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+/// Reads it; `None`: something is wrong, which was said. Files lie beside the scenario's.
+pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems: &mut Vec<Problem>) -> Option<Sends> {
     let kind = given.choice("model")?;
     let (_, takes, needs) = MODELS.iter().find(|(name, ..)| *name == kind)?;
     let mut whole = true;
@@ -136,6 +164,16 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Prob
             let rate = chain.rate() * bytes as f64 * 8.0 / times as f64;
             (Model::Markovian(chain), Rate(rate.round() as u64), at("d1"))
         }
+        "greedy" => {
+            let Some(Datum::Tables(tables)) = datum("allowed") else { return None };
+            let envelope = envelopes::envelope(&tables, fields, sizes.most(), problems)?;
+            let rate = envelope.rate(sizes.mean());
+            (Model::Greedy(envelope), rate, at("allowed"))
+        }
+        "replay" => {
+            let recording = captured::recording(fields, given, beside, problems)?;
+            (Model::Recorded(recording.into()), Rate(1), at("capture"))
+        }
         _ => {
             let pattern = match datum("pattern") {
                 Some(Datum::Name(text)) => text,
@@ -156,7 +194,8 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Prob
         );
         return None;
     }
-    Some(Sends { model, rate, sizes, at })
+    let limit = envelopes::limit(fields, sizes.most(), problems).ok()?;
+    Some(Sends { model, rate, sizes, limit, offset: given.span("offset").unwrap_or(Span::ZERO), at })
 }
 
 /// Rate, if any, and how many seconds a state lasts.

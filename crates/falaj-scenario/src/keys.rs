@@ -220,6 +220,18 @@ pub const TABLES: &[Table] = &[
     },
     Table { word: "traffic", header: "[traffic.NAME]", doc: "a source of traffic, simulated or sent", keys: TRAFFIC },
     Table {
+        word: "shaped",
+        header: "shaped = { … }",
+        doc: "a token bucket that a source's packets pass; `policed` takes the same",
+        keys: BUCKET,
+    },
+    Table {
+        word: "allowed",
+        header: "allowed = { … }",
+        doc: "what a greedy source is allowed: token buckets (sigma, rho), frames (r, T), or spacing (Xmin, Xave, I)",
+        keys: GREEDY,
+    },
+    Table {
         word: "host",
         header: "[host.NAME]",
         doc: "a host at the ends of its links, for `falaj run`; all else looks at links alone. Without hosts there are two ends",
@@ -824,15 +836,26 @@ pub const TRAFFIC: &[Key] = &[
     ),
     key(
         "model",
-        Holds::Value(Kind::Choice(&["poisson", "cbr", "on-off", "pareto-on-off", "mmpp", "map", "mpeg"])),
+        Holds::Value(Kind::Choice(&[
+            "poisson",
+            "cbr",
+            "on-off",
+            "pareto-on-off",
+            "mmpp",
+            "map",
+            "mpeg",
+            "greedy",
+            "replay",
+        ])),
         Required,
         "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses are exponential, or Pareto's; \
-         as states with a rate each say, or as a Markovian process; or frames of video",
+         as states with a rate each say, or as a Markovian process; frames of video; as much as is `allowed`; or as \
+         a `capture` has them",
     ),
     key(
         "rate",
         Holds::FiniteRate,
-        Otherwise("required but by `mmpp` and `map`, which have rates of their own"),
+        Otherwise("required but by `mmpp`, `map`, `greedy` and `replay`, which have rates of their own"),
         "mean rate, as the link accounts bytes; of `on-off` and `pareto-on-off` the rate while on",
     ),
     key(
@@ -840,7 +863,7 @@ pub const TRAFFIC: &[Key] = &[
         Holds::Sizes,
         Required,
         "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the largest packet, in which \
-         larger frames are divided",
+         larger frames are divided, and of `replay` the largest, to which longer ones are cut",
     ),
     key("on", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean length of a burst"),
     key("off", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean pause between bursts"),
@@ -866,6 +889,40 @@ pub const TRAFFIC: &[Key] = &[
         "how sizes of frames are spread, for `mpeg`",
     ),
     key(
+        "allowed",
+        Holds::Tables(GREEDY),
+        Otherwise("required by `greedy`"),
+        "the envelope that `greedy` keeps to, and uses up; of a list of token buckets, all hold",
+    ),
+    key(
+        "offset",
+        Holds::Value(Kind::Span),
+        Otherwise("0s"),
+        "how long after its start the first burst of `greedy` comes, or what `replay` has first",
+    ),
+    key("capture", Holds::File, Otherwise("required by `replay`"), "a pcap or pcapng file, whose packets are sent"),
+    key(
+        "select",
+        Holds::Rules,
+        Otherwise("all of them"),
+        "which of the capture's packets, as in `match` of a flow: a source is one flow",
+    ),
+    key("speed", Holds::Decimal, Otherwise("1"), "how much faster than in the capture, from 0.000001 to 1000000"),
+    key("scale", Holds::Decimal, Otherwise("1"), "how much longer than in the capture packets are, from 0.001 to 1000"),
+    key(
+        "repeat",
+        Holds::Value(Kind::Choice(&["no", "yes"])),
+        Otherwise("no"),
+        "whether the capture begins anew when it has ended",
+    ),
+    key(
+        "shaped",
+        Holds::Table(BUCKET),
+        Otherwise("none"),
+        "a token bucket that its packets pass, of any model: those that find no tokens wait for them",
+    ),
+    key("policed", Holds::Table(BUCKET), Otherwise("none"), "the same, and those that find no tokens are not sent"),
+    key(
         "sources",
         Holds::Value(Kind::Count { min: 1, max: SOURCES_MAX }),
         Default("1"),
@@ -879,6 +936,40 @@ pub const TRAFFIC: &[Key] = &[
         Default("no"),
         "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
     ),
+];
+
+/// `shaped = { … }` of a source, and `policed`.
+pub const BUCKET: &[Key] = &[
+    key("rate", Holds::FiniteRate, Required, "how fast it fills, as the link accounts bytes"),
+    key(
+        "burst",
+        Holds::BytesIn { min: 1, max: BYTES_MAX },
+        Required,
+        "what it holds: so much may go at once; the largest packet at least",
+    ),
+];
+
+/// The largest token bucket of a source.
+pub const BYTES_MAX: u64 = (1 << 32) - 1;
+
+/// `allowed = { … }` of a greedy source, or one of a list.
+pub const GREEDY: &[Key] = &[
+    key(
+        "rate",
+        Holds::FiniteRate,
+        Otherwise("required but with `x-min`"),
+        "of a token bucket (sigma, rho), how fast it fills; of (r, T), what each frame may bring",
+    ),
+    key("burst", Holds::BytesIn { min: 1, max: BYTES_MAX }, Otherwise("none"), "what the token bucket holds"),
+    key("frame", Holds::PositiveSpan, Otherwise("none"), "T of (r, T): how long a frame lasts"),
+    key("x-min", Holds::PositiveSpan, Otherwise("none"), "of (Xmin, Xave, I): no two packets are nearer"),
+    key(
+        "x-ave",
+        Holds::PositiveSpan,
+        Otherwise("none"),
+        "in any time `over` there is no more than one packet for each of these",
+    ),
+    key("over", Holds::PositiveSpan, Otherwise("none"), "I: that time"),
 ];
 
 /// `[host.NAME]`.

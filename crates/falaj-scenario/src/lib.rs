@@ -51,10 +51,12 @@
 
 mod arrivals;
 mod capacity;
+mod captured;
 mod costs;
 mod diagnostics;
 mod dist;
 mod divided;
+mod envelopes;
 mod flows;
 mod format;
 mod hosts;

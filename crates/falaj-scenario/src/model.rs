@@ -15,6 +15,7 @@ use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, Entry};
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::bucket;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, SourceSpec};
 
@@ -200,6 +201,8 @@ pub struct Source {
     /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4
     /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest counts alone.
     pub sizes: Sizes,
+    /// A token bucket that its packets pass, which holds the longest.
+    pub limit: Option<bucket::Limit>,
     /// So many sources alike, each with an address of its own; at least 1.
     pub sources: u32,
     /// When it begins.
@@ -222,6 +225,7 @@ impl Source {
             model: self.model.clone(),
             rate: self.rate,
             sizes: self.sizes.clone(),
+            limit: self.limit,
             start: self.start,
             stop: self.stop.unwrap_or(Time::NEVER),
         }

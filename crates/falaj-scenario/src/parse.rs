@@ -76,7 +76,7 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     let mut sources = Vec::new();
     let known = (&links[..], rules.as_deref());
     each_table(&file, "traffic", "model = \"poisson\"", problems, |name, table, at, problems| {
-        sources.push(traffic::source(name, table, at, known, run.map(|r| r.duration), problems));
+        sources.push(traffic::source(name, table, at, known, beside, run.map(|r| r.duration), problems));
     });
     let read: Vec<_> = sources.iter().flatten().collect();
     for (n, known) in links.iter().enumerate() {

@@ -202,7 +202,9 @@ pub(crate) fn value(holds: Holds) -> String {
         Holds::Overhead => format!("a size, which may be negative; {SIZE_UNITS}"),
         Holds::Numbers => "numbers of packets, `3, 10-12`".into(),
         Holds::Sizes => {
-            format!("a size, `500B`, a range, `80B-740B`, or a mix, `74B x 7, 590B x 4, 1514B x 1`; {SIZE_UNITS}")
+            format!(
+                "a size, `500B`, a range, `80B-740B`, or a mix, `74B x 7, 590B x 4, 1514B x 1`, which `imix` stands for (`imix-ip`: as IP packets); {SIZE_UNITS}"
+            )
         }
         Holds::Decimal => "a number".into(),
         Holds::Rows => "a list of lists of numbers".into(),

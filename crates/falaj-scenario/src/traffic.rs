@@ -19,6 +19,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::Range;
+use std::path::Path;
 use toml::de::DeTable;
 
 /// Bytes of payload that the traffic generator writes into each datagram to
@@ -33,6 +34,7 @@ pub(crate) fn source<'a>(
     table: &'a DeTable<'a>,
     at: Range<usize>,
     (links, rules): (&[Known], Option<&[RuleRead]>),
+    beside: &Path,
     duration: Option<Span>,
     problems: &mut Vec<Problem>,
 ) -> Option<(Source, Range<usize>)> {
@@ -49,15 +51,24 @@ pub(crate) fn source<'a>(
                     slot.1 = Some(text);
                 }
             }
-            Got::Given(Datum::Rules(rules)) => headers = Some(rules),
+            Got::Given(Datum::Rules(rules)) if key.name == "headers" => headers = Some(rules),
             // They are read with the model.
-            Got::Given(Datum::Sizes(_) | Datum::Decimal(_) | Datum::Rows(_) | Datum::Tables(_)) | Got::Absent => {}
+            Got::Given(
+                Datum::Sizes(_)
+                | Datum::Decimal(_)
+                | Datum::Rows(_)
+                | Datum::Table(_)
+                | Datum::Tables(_)
+                | Datum::Rules(_),
+            )
+            | Got::Absent => {}
             _ => whole = false,
         }
     }
     let [(_, link_name), (_, flow_name)] = named;
-    let sends = arrivals::sends(&fields, &given, problems);
-    let video = given.choice("model") == Some("mpeg");
+    let sends = arrivals::sends(&fields, &given, beside, problems);
+    // Of these `size` is the largest alone.
+    let video = matches!(given.choice("model"), Some("mpeg" | "replay"));
     let times = times(&fields, &given, duration, problems);
     let towards = if given.choice("direction") == Some("down") { Towards::Down } else { Towards::Up };
 
@@ -72,7 +83,7 @@ pub(crate) fn source<'a>(
         if !arrivals::fit(direction, &links[way.link].name, &fields, video, problems) {
             return None;
         }
-        let sends = sends?;
+        let sends = sends?.on(direction, &fields, problems);
         let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
         let (start, stop) = times?;
         let length = direction.account.to_ip(sends.sizes.most());
@@ -84,8 +95,9 @@ pub(crate) fn source<'a>(
         };
         let ecn = tos.map_or(Ecn::Not, Ecn::from_bits);
         let (name, key) = (name.to_owned(), Some(Key { length: Some(length), tos, ..key }));
-        let Sends { model, rate, sizes, at } = sends;
-        let source = Source { name, link, flow, towards, key, model, rate, sizes, sources, start, stop, ecn };
+        let Sends { model, rate, sizes, limit, offset, at } = sends;
+        let start = start + offset;
+        let source = Source { name, link, flow, towards, key, model, rate, sizes, limit, sources, start, stop, ecn };
         return whole.then_some((source, at));
     }
     if let Some(field) = fields.field("headers") {
@@ -111,10 +123,13 @@ pub(crate) fn source<'a>(
     let flow = pick("flow", flow_name, names.iter().map(String::as_str), &of, &fields, problems)?;
 
     let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
-    let ((start, stop), Sends { model, rate, sizes, at }) = (times?, sends?);
+    let direction = known.link.as_ref()?.direction(towards);
+    let sends = sends?.on(direction, &fields, problems);
+    let ((start, stop), Sends { model, rate, sizes, limit, offset, at }) = (times?, sends);
+    let start = start + offset;
     let ecn = ecn(&given);
     let (name, key) = (name.to_owned(), None);
-    let source = Source { name, link, flow, towards, key, model, rate, sizes, sources, start, stop, ecn };
+    let source = Source { name, link, flow, towards, key, model, rate, sizes, limit, sources, start, stop, ecn };
     whole.then_some((source, at))
 }
 

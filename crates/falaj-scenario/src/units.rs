@@ -158,8 +158,15 @@ pub fn parse_size(text: &str) -> Result<u64, Unreadable> {
     number.times(bytes, text, "bytes", |n| format!("{n}B"))
 }
 
+/// Mixes that have names: lengths, and how often each comes.
+const MIXES: [(&str, [(u32, u32); 3]); 2] =
+    [("imix", [(74, 7), (590, 4), (1514, 1)]), ("imix-ip", [(60, 7), (576, 4), (1500, 1)])];
+
 /// Reads sizes of packets: `500B`, from `80B-740B` each as often, or a mix with how often each comes,
 /// `74B x 7, 590B x 4, 1514B x 1`.
+///
+/// `imix` is the usual mix of the internet, 7 : 4 : 1, as Ethernet frames, and `imix-ip` the same as IP packets; the
+/// smallest has room for the stamp of a datagram.
 ///
 /// # Errors
 /// As [`parse_size`]; of zero or beyond 2^32; a range that ends before it begins; a mix with a range, or more than a million times.
@@ -173,6 +180,9 @@ pub fn parse_sizes(text: &str) -> Result<Sizes, Unreadable> {
             )
         })
     };
+    if let Some((_, parts)) = MIXES.iter().find(|(name, _)| *name == text.trim()) {
+        return Ok(Sizes::Mix(parts.to_vec()));
+    }
     let example = "write a mix as in `74B x 7, 590B x 4, 1514B x 1`";
     let parts: Vec<&str> = text.split(',').collect();
     if let [one] = parts[..]

@@ -836,7 +836,7 @@ stop = "1s"
             14 | model = "possion"
                |         ^^^^^^^^^ did you mean `poisson`?
                |
-               = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`
+               = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`
 
             error: `rate`: `unlimited` is for links
               --> a.toml:15:8
@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `link`, `model`, `off`, `on`, `pattern`, `rate`, `shape`, `size`, `sources`, `start`, `states`, `stop`
+              = help: allowed: `allowed`, `capture`, `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `link`, `model`, `off`, `offset`, `on`, `pattern`, `policed`, `rate`, `repeat`, `scale`, `select`, `shape`, `shaped`, `size`, `sources`, …
         "#]],
     );
 }
@@ -2098,7 +2098,7 @@ model = "possion"
             6 | model = "possion"
               |         ^^^^^^^^^ did you mean `poisson`?
               |
-              = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`
+              = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`
         "#]],
     );
     errors_of_link(
@@ -3404,6 +3404,135 @@ fn sources_that_rules_lead_nowhere() {
 }
 
 #[test]
+fn envelopes_that_cannot_be() {
+    errors_of_link(
+        r#"[traffic.a]
+model = "greedy"
+size = "1500B"
+allowed = { rate = "2mbit", burst = "1kB" }
+[traffic.b]
+model = "greedy"
+size = "1500B"
+allowed = { rate = "2mbit", frame = "5ms" }
+[traffic.c]
+model = "greedy"
+size = "1500B"
+allowed = { x-min = "4ms", x-ave = "1ms", over = "100ms" }
+[traffic.d]
+model = "greedy"
+size = "1500B"
+allowed = { rate = "2mbit", burst = "15kB", frame = "10ms" }
+[traffic.e]
+model = "greedy"
+size = "1500B"
+allowed = [{ rate = "2mbit", burst = "15kB" }, { rate = "2mbit", frame = "10ms" }]
+[traffic.f]
+model = "greedy"
+rate = "1mbit"
+size = "1500B"
+[traffic.g]
+model = "poisson"
+rate = "1mbit"
+size = "1500B"
+shaped = { rate = "2mbit", burst = "100B" }
+[traffic.h]
+model = "poisson"
+rate = "1mbit"
+size = "imix"
+shaped = { rate = "2mbit", burst = "15kB" }
+policed = { rate = "2mbit", burst = "15kB" }
+[traffic.i]
+model = "poisson"
+rate = "1mbit"
+size = "imix"
+policed = { burst = "15kB" }
+offset = "1ms"
+"#,
+        expect![[r#"
+            error: `burst`: a bucket of 1000B never holds a packet of 1500B
+             --> a.toml:6:37
+              |
+            6 | allowed = { rate = "2mbit", burst = "1kB" }
+              |                                     ^^^^^
+              |
+              = help: write at least `1500B`, or a smaller `size`
+
+            error: `frame`: at this rate 1250B fit a frame, and packets have up to 1500B
+              --> a.toml:10:37
+               |
+            10 | allowed = { rate = "2mbit", frame = "5ms" }
+               |                                     ^^^^^
+               |
+               = help: write a longer frame, or a smaller `size`
+
+            error: `x-ave` is less than `x-min`, and packets cannot keep to both
+              --> a.toml:14:36
+               |
+            14 | allowed = { x-min = "4ms", x-ave = "1ms", over = "100ms" }
+               |                                    ^^^^^
+               |
+               = help: `x-min` is the least, and `over` the greatest
+
+            error: what traffic `d` is allowed is not clear
+              --> a.toml:18:11
+               |
+            18 | allowed = { rate = "2mbit", burst = "15kB", frame = "10ms" }
+               |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: write `{ rate = "2mbit", burst = "15kB" }`, a token bucket (sigma, rho); `{ rate = "2mbit", frame = "10ms" }`, (r, T); or `{ x-min = "1ms", x-ave = "4ms", over = "100ms" }`, (Xmin, Xave, I)
+
+            error: of several, all are token buckets
+              --> a.toml:22:48
+               |
+            22 | allowed = [{ rate = "2mbit", burst = "15kB" }, { rate = "2mbit", frame = "10ms" }]
+               |                                                ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: write a `rate` and a `burst` in each, or leave the others out
+
+            error: traffic `f` lacks `allowed`, which `greedy` needs
+              --> a.toml:23:1
+               |
+            23 | [traffic.f]
+               | ^^^^^^^^^^^
+               |
+               = help: write what it may send, as in `allowed = { rate = "2mbit", burst = "15kB" }`
+
+            error: `rate` is for `model = "poisson"`, `model = "cbr"`, `model = "on-off"`, `model = "pareto-on-off"`, `model = "mpeg"`, and this is `greedy`
+              --> a.toml:25:1
+               |
+            25 | rate = "1mbit"
+               | ^^^^
+               |
+               = help: leave `rate` away, or change the model
+
+            error: `burst`: a bucket of 100B never holds a packet of 1500B
+              --> a.toml:31:36
+               |
+            31 | shaped = { rate = "2mbit", burst = "100B" }
+               |                                    ^^^^^^
+               |
+               = help: write at least `1500B`, or a smaller `size`
+
+            error: traffic `h` is both `shaped` and `policed`
+              --> a.toml:37:1
+               |
+            37 | policed = { rate = "2mbit", burst = "15kB" }
+               | ^^^^^^^
+               |
+               = help: what is shaped conforms already: leave one of them out
+
+            error: `offset` is for `model = "greedy"`, `model = "replay"`, and this is `poisson`
+              --> a.toml:43:1
+               |
+            43 | offset = "1ms"
+               | ^^^^^^
+               |
+               = help: leave `offset` away, or change the model
+        "#]],
+    );
+}
+
+#[test]
 fn sources_that_cannot_be() {
     errors_of_link(
         r#"[traffic.a]
@@ -3518,8 +3647,9 @@ size = "74B-1514B"
 fn the_sources_of_the_book() {
     let page = include_str!("../../../docs/how-to/traffic.md");
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
-    let whole: Vec<&str> = files.filter(|text| text.starts_with("[traffic.")).collect();
-    assert_eq!(whole.len(), 4);
+    // A capture is a file, which the page has not.
+    let whole: Vec<&str> = files.filter(|text| text.starts_with("[traffic.") && !text.contains("capture = ")).collect();
+    assert_eq!(whole.len(), 6);
     for text in whole {
         let flow = if text.contains("flow = \"voice\"") { "[link.a.flow.voice]\nmatch = \"any\"\n" } else { "" };
         let (scenario, _) = falaj_scenario::parse(&format!("{LINK}{flow}{text}"), "a.toml").unwrap();

@@ -146,6 +146,28 @@ fn replications_come_until_an_interval_is_narrow() {
     }
 }
 
+/// Envelopes' worst in one queue: what the plan bounds by is what is sent, and what comes out is within it and near.
+#[test]
+fn greedy_sources_meet_the_bound_of_their_envelopes() {
+    let text = "[link.a]\nrate = \"20mbit\"\n[link.a.flow.x]\nmatch = \"any\"\nqueue = \"500p\"\n\
+        [traffic.bucket]\nmodel = \"greedy\"\nsize = \"1000B\"\nallowed = { rate = \"4mbit\", burst = \"20kB\" }\noffset = \"10ms\"\n\
+        [traffic.frames]\nmodel = \"greedy\"\nsize = \"1000B\"\nallowed = { rate = \"4mbit\", frame = \"10ms\" }\noffset = \"10ms\"\n\
+        [traffic.spaced]\nmodel = \"greedy\"\nsize = \"1000B\"\noffset = \"10ms\"\n\
+        allowed = { x-min = \"1us\", x-ave = \"2ms\", over = \"20ms\" }\n\
+        [traffic.shaped]\nmodel = \"poisson\"\nrate = \"3mbit\"\nsize = \"imix\"\nshaped = { rate = \"4mbit\", burst = \"4kB\" }\n\
+        [run]\nduration = \"1s\"\n";
+    let scenario = file("greedy.toml", text);
+    let plan = falaj(&["plan", scenario, "--json"]).json();
+    let bound = number(&plan["directions"][0]["flows"][0]["expected"]["delay_ns"]);
+    // 20 kB, 2 x 5 kB, 10 kB and 4 kB at once, at 20 Mbit/s: 17.6 ms; the shaped one's comes at any time. A packet
+    // of the largest size is 0.6 ms.
+    assert!((18.1e6..18.3e6).contains(&bound), "{plan}");
+    let sim = falaj(&["sim", scenario, "--json"]).json();
+    let longest = number(&flow(&sim["flows"], "x")["delay_max_ns"]);
+    assert!(longest <= bound && longest > 0.85 * bound, "{longest} of {bound}");
+    assert_eq!(number(&flow(&sim["flows"], "x")["dropped"]), 0.0);
+}
+
 #[test]
 fn two_scenarios_are_compared_in_pairs() {
     let tenants = file("pairs.toml", TENANTS);

@@ -6,19 +6,29 @@
 //! | [`size`] | how long packets are: all alike, uniform, a mix |
 //! | [`chain`] | Markovian arrivals, and Poisson processes that change their rate |
 //! | [`frames`] | video: groups of pictures |
+//! | [`greedy`] | the worst that an envelope allows |
+//! | [`recorded`] | packets of a capture, once more |
+//! | [`bucket`] | token buckets before a source: shapers and policers |
 
+pub mod bucket;
 pub mod chain;
 pub mod frames;
+pub mod greedy;
+pub mod recorded;
 pub mod size;
 
+use bucket::{Limit, Tokens};
 use chain::Chain;
 use falaj_engine::chance::Chance;
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::{Span, Time};
 use frames::Frames;
+use greedy::{Envelope, Greedy};
 use rand_core::Rng;
 use rand_distr::{Distribution, Exp1, StandardUniform};
+use recorded::Recording;
 use size::Sizes;
+use std::sync::Arc;
 
 /// How packets follow each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +50,10 @@ pub enum Model {
     Markovian(Chain),
     /// Frames of video at equal gaps; the rate is the mean, and lengths are the frames'.
     Video(Frames),
+    /// As much as an envelope allows, as early as it does; the rate is what that comes to.
+    Greedy(Envelope),
+    /// As was recorded, lengths too; the rate is what that comes to.
+    Recorded(Arc<Recording>),
 }
 
 /// How times on and off are drawn.
@@ -59,8 +73,11 @@ pub struct SourceSpec {
     pub model: Model,
     /// As the link accounts it; of an on-off source while it is on.
     pub rate: Rate,
-    /// Lengths of packets as the link accounts them; of video they are the frames'.
+    /// Lengths of packets as the link accounts them; of video they are the frames', and of a recording its own, up to the
+    /// longest of these.
     pub sizes: Sizes,
+    /// A token bucket that its packets pass, which holds the longest.
+    pub limit: Option<Limit>,
     /// No packet before.
     pub start: Time,
     /// No packet at or after.
@@ -68,14 +85,18 @@ pub struct SourceSpec {
 }
 
 impl SourceSpec {
-    /// The rate in the long run.
+    /// The rate in the long run; behind a policer it may be less.
     pub fn mean_rate(&self) -> Rate {
-        match &self.model {
+        let rate = match &self.model {
             Model::OnOff { on, off, .. } => {
                 let share = u128::from(self.rate.0) * u128::from(on.0) / u128::from((*on + *off).0.max(1));
                 Rate(share as u64)
             }
             _ => self.rate,
+        };
+        match &self.limit {
+            Some(limit) => Rate(rate.0.min(limit.bucket().rate)),
+            None => rate,
         }
     }
 
@@ -83,6 +104,7 @@ impl SourceSpec {
     pub fn largest(&self) -> u32 {
         match &self.model {
             Model::Video(frames) => frames.largest.min(frames.law.longest()),
+            Model::Recorded(all) => all.packets.iter().map(|&(_, bytes)| bytes).max().unwrap_or(0),
             _ => self.sizes.most(),
         }
     }
@@ -91,24 +113,46 @@ impl SourceSpec {
     pub fn smallest(&self) -> u32 {
         match &self.model {
             Model::Video(frames) => (frames.largest / 2).min(frames::SHORTEST),
+            Model::Recorded(all) => all.packets.iter().map(|&(_, bytes)| bytes).min().unwrap_or(0),
             _ => self.sizes.least(),
         }
     }
 
-    /// What it sends at most, where a packet of a length costs `cost`: so many bytes at equal gaps, and the same as a
+    /// What it sends at most, where a packet of a length costs `cost`, as a token bucket: so many bytes at once, and the
     /// rate; `None` where any number may come at once.
     pub fn at_most(&self, cost: impl Fn(u32) -> u32) -> Option<(Rate, u32)> {
+        // Of a bucket of bytes, whichever packets it lets through cost most.
+        let costly = |rate: Rate, burst: u32| {
+            let dearer = |(bytes, cost): (u32, u32), (other, more): (u32, u32)| {
+                let more_so = u64::from(more) * u64::from(bytes) > u64::from(cost) * u64::from(other);
+                if more_so { (other, more) } else { (bytes, cost) }
+            };
+            let each = (self.smallest().max(1)..=self.largest().max(1)).map(|bytes| (bytes, cost(bytes)));
+            let (bytes, cost) = each.reduce(dearer).unwrap_or((1, 1));
+            let of = |n: u64| (u128::from(n) * u128::from(cost)).div_ceil(bytes.into());
+            Some((Rate(u64::try_from(of(rate.0)).ok()?), u32::try_from(of(burst.into())).ok()?))
+        };
         let (bytes, times) = self.mean_size();
-        let each = match &self.model {
-            Model::Poisson | Model::Markovian(_) => return None,
-            Model::Cbr | Model::OnOff { .. } => cost(self.sizes.most()),
+        let even = |each: u32| {
+            let rate =
+                (u128::from(self.rate.0) * u128::from(each) * u128::from(times)).div_ceil(u128::from(bytes.max(1)));
+            Some((Rate(u64::try_from(rate).unwrap_or(u64::MAX)), each))
+        };
+        let own = match &self.model {
+            Model::Poisson | Model::Markovian(_) | Model::Recorded(_) => None,
+            Model::Cbr | Model::OnOff { .. } => even(cost(self.sizes.most())),
             Model::Video(frames) => {
                 let pieces = frames.law.longest().div_ceil(frames.largest.max(1));
-                cost(self.largest()).saturating_mul(pieces)
+                even(cost(self.largest()).saturating_mul(pieces))
             }
+            Model::Greedy(envelope) => envelope.bucket(self.largest()).and_then(|b| costly(b.fills_at(), b.burst)),
         };
-        let rate = (u128::from(self.rate.0) * u128::from(each) * u128::from(times)).div_ceil(u128::from(bytes.max(1)));
-        Some((Rate(u64::try_from(rate).unwrap_or(u64::MAX)), each))
+        let limited = self.limit.and_then(|limit| costly(limit.bucket().fills_at(), limit.bucket().burst));
+        match (own, limited) {
+            // Whichever lets less through in the long run.
+            (Some(own), Some(limited)) if limited.0.0 < own.0.0 => Some(limited),
+            (own, limited) => own.or(limited),
+        }
     }
 
     /// Mean length of a packet, or of a frame of video: so many bytes in so many.
@@ -151,9 +195,13 @@ pub struct Source {
     on_until: Time,
     /// State of the chain.
     state: usize,
-    /// Frames so far, and what of the last is still to be sent, in so many packets.
-    frames: u64,
+    /// Frames so far, or packets of a recording.
+    count: u64,
+    /// What of the last frame is still to be sent, in so many packets.
     left: (u32, u32),
+    greedy: Option<Greedy>,
+    /// The bucket of its limit, and when a packet last left it.
+    limited: Option<(Tokens, Time)>,
 }
 
 impl Source {
@@ -179,12 +227,15 @@ impl Source {
             next: spec.start,
             on_until: Time::NEVER,
             state: 0,
-            frames: 0,
+            count: 0,
             left: (0, 0),
+            greedy: None,
+            limited: spec.limit.map(|limit| (Tokens::new(*limit.bucket()), Time::ZERO)),
             spec,
         };
         match &source.spec.model {
-            Model::Cbr | Model::Video(_) => {}
+            Model::Cbr | Model::Video(_) | Model::Recorded(_) => {}
+            Model::Greedy(envelope) => source.greedy = Some(Greedy::new(envelope.clone(), source.spec.start)),
             Model::Poisson => source.next = source.spec.start + source.random(source.mean_gap),
             &Model::OnOff { on, law, .. } => source.on_until = source.next + source.lasting(law, on),
             Model::Markovian(chain) => {
@@ -240,9 +291,9 @@ impl Source {
     fn of_frame(&mut self) -> Packet {
         let at = self.next;
         if let (0, Model::Video(frames)) = (self.left.1, &self.spec.model) {
-            let bytes = frames.draw(self.frames, &mut self.lengths);
+            let bytes = frames.draw(self.count, &mut self.lengths);
             self.left = (bytes, bytes.div_ceil(frames.largest));
-            self.frames += 1;
+            self.count += 1;
         }
         let bytes = self.left.0.div_ceil(self.left.1);
         self.left = (self.left.0 - bytes, self.left.1 - 1);
@@ -253,11 +304,10 @@ impl Source {
     }
 }
 
-impl Iterator for Source {
-    type Item = Packet;
-
+impl Source {
+    /// The next packet, before any limit.
     #[inline]
-    fn next(&mut self) -> Option<Packet> {
+    fn unlimited(&mut self) -> Option<Packet> {
         let at = self.next;
         if at >= self.spec.stop {
             return None;
@@ -279,8 +329,45 @@ impl Iterator for Source {
             }
             Model::Markovian(_) => at + self.until_packet(),
             Model::Video(_) => return Some(self.of_frame()),
+            Model::Greedy(_) => {
+                let bytes = self.spec.sizes.draw(&mut self.lengths);
+                let at = self.greedy.as_mut()?.next(bytes);
+                return (at < self.spec.stop).then_some(Packet { at, bytes });
+            }
+            Model::Recorded(ref all) => {
+                let (at, bytes) = all.packet(self.count)?;
+                self.count += 1;
+                let at = self.spec.start + Span(at);
+                return (at < self.spec.stop).then_some(Packet { at, bytes });
+            }
         };
         Some(Packet { at, bytes: self.spec.sizes.draw(&mut self.lengths) })
+    }
+
+    /// The next packet behind the limit.
+    fn limited(&mut self) -> Option<Packet> {
+        loop {
+            let Packet { at, bytes } = self.unlimited()?;
+            let (Some(limit), Some((tokens, last))) = (self.spec.limit, &mut self.limited) else { return None };
+            let there = tokens.has(bytes);
+            let at = match limit {
+                Limit::Policed(_) if there > at => continue,
+                Limit::Policed(_) => at,
+                Limit::Shaped(_) => at.max(there).max(*last),
+            };
+            tokens.take(at, bytes);
+            *last = at;
+            return (at < self.spec.stop).then_some(Packet { at, bytes });
+        }
+    }
+}
+
+impl Iterator for Source {
+    type Item = Packet;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet> {
+        if self.limited.is_none() { self.unlimited() } else { self.limited() }
     }
 }
 
@@ -304,6 +391,8 @@ fn below(chance: &mut Chance, n: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::bucket::Bucket;
+    use super::bucket::tests::conforms;
     use super::*;
 
     fn spec(model: Model) -> SourceSpec {
@@ -311,9 +400,77 @@ mod tests {
             model,
             rate: Rate::from_mbit(100),
             sizes: Sizes::Fixed(500),
+            limit: None,
             start: Time::ZERO,
             stop: Time(10_000_000_000),
         }
+    }
+
+    /// Bursts of 200 Mbit/s, a quarter of the time, behind a bucket of 60 Mbit/s.
+    fn behind(limit: Option<Limit>) -> Vec<Packet> {
+        let law = Lasting::Exponential;
+        let model = Model::OnOff { on: Span::from_millis(1), off: Span::from_millis(3), law };
+        let sizes = Sizes::Uniform(80, 1500);
+        Source::new(SourceSpec { rate: Rate::from_mbit(200), sizes, limit, ..spec(model) }, 3, 0).collect()
+    }
+
+    #[test]
+    fn a_shaper_delays_and_a_policer_drops() {
+        let bucket = Bucket { rate: 60_000_000, burst: 5_000 };
+        let plain = behind(None);
+        assert!(!conforms(&plain, bucket));
+        let shaped = behind(Some(Limit::Shaped(bucket)));
+        assert!(conforms(&shaped, bucket));
+        // The same packets in the same order, none earlier; some at once, and all but the last few.
+        assert!(plain.iter().zip(&shaped).all(|(a, b)| a.bytes == b.bytes && a.at <= b.at));
+        assert!(
+            plain.iter().zip(&shaped).any(|(a, b)| a.at < b.at) && plain.iter().zip(&shaped).any(|(a, b)| a.at == b.at)
+        );
+        assert!(shaped.len() + 200 > plain.len(), "{} {}", shaped.len(), plain.len());
+        assert!(shaped.windows(2).all(|w| w[0].at <= w[1].at));
+        // As early as may be: one that was delayed could not have left two nanoseconds before.
+        let waited = |i: &usize| shaped[*i].at > plain[*i].at && shaped[*i].at > shaped[*i - 1].at + Span(2);
+        for i in (1..shaped.len()).filter(waited).step_by(100) {
+            let mut early = shaped[..=i].to_vec();
+            early[i].at = Time(early[i].at.0 - 2);
+            assert!(!conforms(&early, bucket), "{i}");
+        }
+        let policed = behind(Some(Limit::Policed(bucket)));
+        assert!(conforms(&policed, bucket));
+        assert!(policed.len() * 10 > plain.len() && policed.len() * 10 < plain.len() * 9);
+        let mut all = plain.iter();
+        assert!(policed.iter().all(|packet| all.any(|other| other == packet)), "at their own instants");
+    }
+
+    #[test]
+    fn what_was_recorded_is_sent_again() {
+        let packets = vec![(0, 100), (1_000, 200), (1_000, 300), (5_000, 400)];
+        let sent = |again| {
+            let all = Recording { packets: packets.clone(), again };
+            let rate = all.rate();
+            let recorded = SourceSpec { rate, start: Time(7), stop: Time(20_000), ..spec(Model::Recorded(all.into())) };
+            Source::new(recorded, 1, 0).map(|p| (p.at.0, p.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(None), [(7, 100), (1007, 200), (1007, 300), (5007, 400)]);
+        let again = sent(Some(6_000));
+        assert_eq!((again.len(), again[4], again[12]), (15, (6007, 100), (18_007, 100)));
+        let all = Recording { packets, again: None };
+        // Three gaps of 5/3 us, and one more.
+        assert_eq!((all.period(), all.rate()), (6_666, Rate(1000 * 8_000_000_000 / 6_666)));
+    }
+
+    #[test]
+    fn what_a_limited_source_sends_at_most_is_its_bucket() {
+        let limit = Some(Limit::Shaped(Bucket { rate: 60_000_000, burst: 5_000 }));
+        let poisson = SourceSpec { limit, ..spec(Model::Poisson) };
+        assert_eq!(poisson.at_most(|bytes| bytes), Some((Rate(60_000_000), 5_000)));
+        assert_eq!(poisson.mean_rate(), Rate(60_000_000));
+        // 20 B more for each packet: most for the smallest, a quarter.
+        let mixed = SourceSpec { sizes: Sizes::Uniform(80, 1500), ..poisson };
+        assert_eq!(mixed.at_most(|bytes| bytes + 20), Some((Rate(75_000_000), 6_250)));
+        // A slow source needs no bucket.
+        let slow = SourceSpec { rate: Rate::from_mbit(10), limit, ..spec(Model::Cbr) };
+        assert_eq!(slow.at_most(|bytes| bytes), Some((Rate::from_mbit(10), 500)));
     }
 
     #[test]

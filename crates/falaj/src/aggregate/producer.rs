@@ -223,6 +223,7 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
             model: Model::Poisson,
             rate: Rate(bits.round() as u64),
             sizes: Sizes::Fixed(load.size as u32),
+            limit: None,
             start: at(i),
             stop: at(i + 1),
         };

@@ -70,6 +70,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         model: Model::Poisson,
         rate: Rate::from_bits(1_000_000_000 / u64::from(flows)),
         sizes: Sizes::Fixed(500),
+        limit: None,
         start: Time::ZERO,
         stop: Time::NEVER,
     };

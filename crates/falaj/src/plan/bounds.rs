@@ -133,8 +133,12 @@ impl Envelope {
     /// What the sources send in the worst case; why nothing is known otherwise.
     fn derived(sources: &[&Sends]) -> Result<Envelope, String> {
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
-            let what = if random.source.model == Model::Poisson { "Poisson" } else { "random" };
-            return Err(format!("none: traffic {} is {what}, whose bursts have no limit", random.source.name));
+            let what = match random.source.model {
+                Model::Poisson => "Poisson, whose bursts have no limit",
+                Model::Recorded(_) => "a capture's, which says nothing of what another one has",
+                _ => "random, whose bursts have no limit",
+            };
+            return Err(format!("none: traffic {} is {what}", random.source.name));
         }
         // While it is on, an on-off source sends evenly; a time on may last for any time.
         let all = |s: &Sends, of: u64| of.saturating_mul(s.source.sources.into());
@@ -228,7 +232,7 @@ const TURNS: &str = "h(envelope, turns of Q at C)";
 /// What a source sends, as its packets cost on the link.
 pub(crate) struct Sends<'a> {
     source: &'a Source,
-    /// So many bytes at equal gaps, and the same as a rate; `None`: without limit.
+    /// A token bucket: its rate, and so many bytes at once; `None`: without limit.
     at_most: Option<(Rate, u32)>,
     /// In the long run, of all sources alike.
     mean: u64,
@@ -466,6 +470,7 @@ mod tests {
                     model: model.clone(),
                     rate: Rate(rate),
                     sizes: Sizes::Fixed(size),
+                    limit: None,
                     sources: 1,
                     start,
                     stop: None,

@@ -1,0 +1,131 @@
+//! Reads the packets of a capture for a source that sends them once more.
+
+use crate::diagnostics::Problem;
+use crate::model::Direction;
+use crate::read::{Datum, Fields};
+use crate::traffic::STAMP;
+use crate::units::quoted;
+use falaj_engine::classifier::Match;
+use falaj_engine::key::Key;
+use falaj_sched::params::Values;
+use falaj_traffic::capture::{self, Packet};
+use falaj_traffic::source::recorded::{PACKETS_MAX, Recording};
+use std::fs::File;
+use std::path::Path;
+
+/// Bytes of an Ethernet header.
+const ETHERNET: u32 = 14;
+
+/// Those that are selected, at the speed and in the scale that were asked for; lengths are those of IP packets.
+pub(crate) fn recording(
+    fields: &Fields<'_>,
+    given: &Values,
+    beside: &Path,
+    problems: &mut Vec<Problem>,
+) -> Option<Recording> {
+    let field = fields.field("capture")?;
+    let Some(Datum::Name(name)) = field.datum else { return None };
+    let factor = |key: &str, least: f64, most: f64, problems: &mut Vec<Problem>| match fields.field(key) {
+        None => Some(1.0),
+        Some(field) => match field.datum {
+            Some(Datum::Decimal(factor)) if (least..=most).contains(&factor) => Some(factor),
+            Some(Datum::Decimal(factor)) => {
+                let why = format!("`{key}`: {factor} is out of range");
+                problems
+                    .push(Problem::error(field.at.clone(), why).help(format!("write a number from {least} to {most}")));
+                None
+            }
+            _ => None,
+        },
+    };
+    let speed = factor("speed", 1e-6, 1e6, problems)?;
+    let scale = factor("scale", 1e-3, 1e3, problems)?;
+    let select: &[Match] = match fields.field("select").map(|field| &field.datum) {
+        None => &[],
+        Some(Some(Datum::Rules(rules))) => rules,
+        Some(_) => return None,
+    };
+    let mut refuse = |why: String, help: String| {
+        problems.push(Problem::error(field.at.clone(), format!("`capture`: {why}")).help(help));
+        None
+    };
+    let file = match File::open(beside.join(name)) {
+        Ok(file) => file,
+        Err(error) => {
+            return refuse(
+                format!("{} cannot be read: {error}", quoted(name)),
+                "a pcap or pcapng file of Ethernet frames".into(),
+            );
+        }
+    };
+    let capture = match capture::read(file) {
+        Ok(capture) => capture,
+        Err(why) => {
+            return refuse(format!("{}: {why}", quoted(name)), "a pcap or pcapng file of Ethernet frames".into());
+        }
+    };
+    let mut packets: Vec<&Packet> = capture
+        .packets
+        .iter()
+        .filter(|packet| {
+            let key = Key::of_ethernet(&packet.frame);
+            select.is_empty() || select.iter().any(|rule| rule.takes(&key))
+        })
+        .collect();
+    packets.sort_by_key(|packet| packet.at);
+    let Some(first) = packets.first().map(|packet| packet.at) else {
+        let (all, what) =
+            (capture.packets.len(), if select.is_empty() { "has no packets" } else { "has none of these" });
+        return refuse(
+            format!("{} {what}, of {all} packets", quoted(name)),
+            "another file, or another `select`".into(),
+        );
+    };
+    if packets.len() > PACKETS_MAX {
+        let help = format!("at most {PACKETS_MAX}: `select` fewer, or cut the file");
+        return refuse(format!("{} has {} packets", quoted(name), packets.len()), help);
+    }
+    let packet = |packet: &&Packet| {
+        let at = (packet.at - first) as f64 / speed;
+        let length = f64::from(packet.length.saturating_sub(ETHERNET).max(1)) * scale;
+        (at as u64, length.round().max(1.0) as u32)
+    };
+    let mut recording = Recording { packets: packets.iter().map(packet).collect(), again: None };
+    if given.choice("repeat") == Some("yes") {
+        recording.again = Some(recording.period());
+    }
+    Some(recording)
+}
+
+/// The same as this direction accounts packets; none too short for the stamp, nor longer than `largest`. Says how many
+/// had to be made longer or shorter.
+pub(crate) fn fit(
+    recording: &Recording,
+    direction: &Direction,
+    largest: u32,
+    fields: &Fields<'_>,
+    problems: &mut Vec<Problem>,
+) -> Recording {
+    let account = direction.account;
+    let smallest = account.from_udp(STAMP).min(largest);
+    let mut changed = [0u64; 2];
+    let packets = recording.packets.iter().map(|&(at, length)| {
+        let bytes = account.from_ip(length);
+        changed[0] += u64::from(bytes < smallest);
+        changed[1] += u64::from(bytes > largest);
+        (at, bytes.clamp(smallest, largest))
+    });
+    let packets = packets.collect();
+    for (count, what, to) in [(changed[0], "shorter", smallest), (changed[1], "longer", largest)] {
+        if let (true, Some(field)) = (count > 0, fields.field("capture")) {
+            let why = format!("{count} packets of the capture are {what} than {to}B, and are sent with {to}B");
+            let help = if what == "shorter" {
+                "a datagram needs room for its stamp"
+            } else {
+                "the source's `size` is the largest; captures before segmentation have longer ones"
+            };
+            problems.push(Problem::warning(field.at.clone(), why).help(help));
+        }
+    }
+    Recording { packets, ..*recording }
+}
