@@ -1,7 +1,7 @@
-# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead.
+# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python`, both.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench kernel-oracle guests lint docs program cargo
+.PHONY: help demo test python bench kernel-oracle guests lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -16,6 +16,21 @@ demo: cargo ## see what isolation is worth, on real packets, in a minute
 
 test: cargo ## run all tests
 	cargo test --workspace --no-fail-fast
+	@if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	$(MAKE) --no-print-directory python; \
+	else echo "left out: the package for Python, whose tests take python3 (3.11 or newer) with venv"; fi
+
+# With the profile of the other tests: most is compiled for them.
+python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
+	MATURIN_PEP517_ARGS="--profile test" $(target)/python/bin/pip install --quiet --disable-pip-version-check \
+	--force-reinstall --no-deps --no-build-isolation ./bindings/python
+	cd bindings/python && $(abspath $(target))/python/bin/python -m pytest -q --color=no -p no:cacheprovider
+
+# What the tests need, from scratch whenever that changes.
+$(target)/python/tools: bindings/python/requirements.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
 
 bench: program ## measure what falaj costs, beside what it is compared with
 	$(falaj) bench sim

@@ -7,7 +7,9 @@
 //! Where arrivals come from few phases and services begin in few, most columns of `A0` and `A2` are zero, and both
 //! reductions keep them so: only the others are computed.
 
-use crate::matrix::{add_columns, columns, identity, largest, occupied, row_sums, row_times, rows, stationary};
+use crate::matrix::{
+    add_columns, columns, from_rows, identity, largest, occupied, row_sums, row_times, rows, stationary,
+};
 use crate::refused::Refused;
 use faer::Mat;
 use faer::linalg::solvers::Solve;
@@ -52,6 +54,32 @@ impl Qbd {
     /// From the rates up, within a level, and down: one row's sum up to zero.
     pub(crate) fn new(up: Mat<f64>, within: Mat<f64>, down: Mat<f64>) -> Qbd {
         Qbd { up, within, down }
+    }
+
+    /// The same from rows.
+    ///
+    /// # Errors
+    /// They are not square, not of one size, have rates below zero, or rows that do not sum up to zero.
+    pub fn from_rows(up: &[Vec<f64>], within: &[Vec<f64>], down: &[Vec<f64>]) -> Result<Qbd, Refused> {
+        const WHAT: &str = "quasi-birth-death process";
+        let wrong = |why: &str| Err(Refused::Shape { what: WHAT, why: why.to_owned() });
+        let (up, within, down) = (from_rows(WHAT, up)?, from_rows(WHAT, within)?, from_rows(WHAT, down)?);
+        let size = (within.nrows(), within.nrows());
+        if within.nrows() == 0 || [&up, &within, &down].iter().any(|m| (m.nrows(), m.ncols()) != size) {
+            return wrong("its three matrices are to be square, and of one size");
+        }
+        let all = &up + &within + &down;
+        let rate = |m: &Mat<f64>, i: usize, j: usize| m[(i, j)] >= 0.0 && m[(i, j)].is_finite();
+        let fits = |i: usize| {
+            (0..size.0).all(|j| rate(&up, i, j) && rate(&down, i, j) && (i == j || rate(&within, i, j)))
+                && row_sums(&all)[i].abs() <= 1e-9 * within[(i, i)].abs()
+        };
+        if !(0..size.0).all(fits) {
+            return wrong(
+                "its rates are to be finite and not negative, and rows of all three together to sum up to zero",
+            );
+        }
+        Ok(Qbd::new(up, within, down))
     }
 
     /// Levels climbed for each unit of time, far from the boundary. Stable below zero.
@@ -176,7 +204,21 @@ fn ended(change: f64, step: usize) -> Result<bool, Refused> {
     }
 }
 
+fn by_rows(m: &Mat<f64>) -> Vec<Vec<f64>> {
+    (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)]).collect()).collect()
+}
+
 impl Solved {
+    /// `G` by rows.
+    pub fn g_rows(&self) -> Vec<Vec<f64>> {
+        by_rows(&self.g)
+    }
+
+    /// `R` by rows.
+    pub fn r_rows(&self) -> Vec<Vec<f64>> {
+        by_rows(&self.r)
+    }
+
     /// The largest eigenvalue of `R`: by which factor a level's probability is below the one before, far up.
     pub fn decay(&self) -> f64 {
         // Powers of a matrix that is not negative; the phases that feed the next level are enough.

@@ -41,6 +41,7 @@
 //! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `hosts`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
+//! | [`edit`] | values set in it, at the place that a key names |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
 //! | `plugin` | libraries that it names, and what it says to them |
 //! | [`import`] | other tools' configurations, made into scenarios |
@@ -57,6 +58,7 @@ mod diagnostics;
 mod dist;
 mod divided;
 mod envelopes;
+pub mod edit;
 mod flows;
 mod format;
 mod hosts;

@@ -9,21 +9,29 @@
 //! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
 //! | [`study`], [`measure`] | what replications say together, with intervals; what is measured, by name |
 //! | [`practice`] | warm-up, and as many replications as it takes; several experiments in pairs |
+//! | [`cores`] | independent tasks on all cores |
+//! | [`mod@rows`] | what a run has measured of each flow, in numbers |
+//! | [`mod@sweep`] | a scenario with other values, each combination, in shards |
 //! | [`mod@replay`] | what entered a live link, once more |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+pub mod cores;
 pub mod headers;
 pub mod measure;
 pub mod practice;
 pub mod replay;
 pub mod replicate;
+pub mod rows;
 pub mod scenario;
 mod series;
 pub mod simulate;
 pub mod study;
+pub mod sweep;
 
 pub use practice::{How, Practice, WarmUp, Warmed};
 pub use replicate::{Progress, replicate};
-pub use simulate::{Experiment, Feed, FlowResult, Many, Run, simulate};
+pub use rows::{Row, rows};
+pub use simulate::{Experiment, Feed, FlowResult, Many, Run, simulate, simulate_watched};
 pub use study::{Gathered, Study};
+pub use sweep::{Axis, Results, Shard, Sweep, SweepError, Table};

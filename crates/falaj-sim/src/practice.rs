@@ -113,6 +113,11 @@ impl Practice {
         Ok((studies, warmed))
     }
 
+    /// What is to be cut of an experiment.
+    pub fn warm_up(&self, experiment: &Experiment, progress: &Progress<'_>) -> Result<Warmed, (PipeId, Refusals)> {
+        Ok(self.warmed(std::slice::from_ref(experiment), progress)?.0)
+    }
+
     /// What is cut, and the replications that it was found from, of each experiment.
     #[allow(clippy::type_complexity, reason = "what the engine refuses, as everywhere")]
     fn warmed(

@@ -1,13 +1,13 @@
 //! Independent replications on all cores.
 
+use crate::cores::on_all;
 use crate::series::Series;
 use crate::simulate::{Experiment, Run, Watch, run};
 use falaj_engine::PipeId;
 use falaj_sched::params::Refusals;
 use falaj_sched::time::Span;
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// What goes on while replications run.
 pub struct Progress<'a> {
@@ -79,26 +79,13 @@ fn on_all_cores(
     numbers: Range<usize>,
     progress: &Progress<'_>,
     series: impl Fn() -> Option<Series> + Sync,
-    take: impl FnMut(usize, Run, Option<Series>) + Send,
+    mut take: impl FnMut(usize, Run, Option<Series>) + Send,
 ) -> Result<(), (PipeId, Refusals)> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(numbers.len());
-    let next = AtomicUsize::new(numbers.start);
-    let take = Mutex::new(take);
     let watch = Watch { stop: progress.stop, gone: progress.gone };
-    let work = || -> Result<(), (PipeId, Refusals)> {
-        while !progress.stop.load(Ordering::Relaxed) {
-            let n = next.fetch_add(1, Ordering::Relaxed);
-            if n >= numbers.end {
-                break;
-            }
-            let mut series = series();
-            let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut())?;
-            take.lock().expect("no worker panics")(n, run, series);
-        }
-        Ok(())
+    let one = |n: usize| {
+        let mut series = series();
+        let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut(), &mut |_| {})?;
+        Ok((run, series))
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().try_for_each(|t| t.join().expect("no worker panics"))
-    })
+    on_all(numbers, progress.stop, one, |n, (run, series)| take(n, run, series))
 }

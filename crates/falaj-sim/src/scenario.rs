@@ -3,7 +3,7 @@
 use crate::headers;
 use crate::simulate::{Experiment, Feed};
 use falaj_engine::PipeId;
-use falaj_scenario::{Scenario, Source, Towards};
+use falaj_scenario::{Link, Scenario, Source, Towards};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 
@@ -34,4 +34,40 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
     let mut feeds: Vec<Feed> = scenario.traffic.iter().enumerate().flat_map(feeds).collect();
     feeds.sort_by_key(|feed| (feed.pipe, feed.flow));
     Experiment { network: scenario.network(), feeds, duration, warm_up: Span::ZERO }
+}
+
+/// All flows of a scenario, in order: link, direction, flow.
+pub fn all_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    let of = |(l, link): (usize, &Link)| {
+        let towards = |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
+        [towards(Towards::Up).collect::<Vec<_>>(), towards(Towards::Down).collect()].concat()
+    };
+    scenario.links.iter().enumerate().flat_map(of).collect()
+}
+
+/// The flows of a scenario that traffic is meant for, in order: link, direction, flow.
+pub fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    let fed = |&(l, towards, f): &(usize, Towards, usize)| {
+        scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, f))
+    };
+    all_flows(scenario).into_iter().filter(fed).collect()
+}
+
+/// What a flow is called where all of a scenario are told: `flow`, with the link before it where there are several, and
+/// `up` or `down` behind it where there is traffic both ways.
+pub fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
+    let l = &scenario.links[link];
+    let flow = &l.direction(towards).flows[flow].name;
+    let both_ways = scenario.traffic.iter().any(|s| s.towards != towards);
+    let several = scenario.links.len() > 1;
+    let way = match towards {
+        Towards::Up => "up",
+        Towards::Down => "down",
+    };
+    match (several, both_ways) {
+        (false, false) => flow.clone(),
+        (false, true) => format!("{flow} {way}"),
+        (true, false) => format!("{}.{flow}", l.name),
+        (true, true) => format!("{}.{flow} {way}", l.name),
+    }
 }

@@ -8,7 +8,7 @@ use falaj_engine::key::Key;
 use falaj_engine::network::{Network, NetworkSpec, Packet, Refused};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
-use falaj_engine::{Output, PipeId};
+use falaj_engine::{Emit, Output, PipeId};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
@@ -126,7 +126,17 @@ pub(crate) struct Watch<'a> {
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
-    run(experiment, seed, &Watch { stop, gone: &|_| {} }, None)
+    simulate_watched(experiment, seed, stop, &mut |_| {})
+}
+
+/// The same, and `each` is told of each packet that leaves a pipe and is counted.
+pub fn simulate_watched(
+    experiment: &Experiment,
+    seed: u64,
+    stop: &AtomicBool,
+    each: &mut impl FnMut(&Emit),
+) -> Result<Run, (PipeId, Refusals)> {
+    run(experiment, seed, &Watch { stop, gone: &|_| {} }, None, each)
 }
 
 /// The same, watched; the delays in their order go to a series, if there is one.
@@ -135,6 +145,7 @@ pub(crate) fn run(
     seed: u64,
     watch: &Watch<'_>,
     mut series: Option<&mut Series>,
+    each: &mut impl FnMut(&Emit),
 ) -> Result<Run, (PipeId, Refusals)> {
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
@@ -151,6 +162,7 @@ pub(crate) fn run(
         for emit in left.chain(network.passed()).filter(|emit| emit.end <= end) {
             if emit.end >= first {
                 delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+                each(&emit);
             }
             if let Some(series) = &mut series {
                 series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);

@@ -1,21 +1,22 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
-use crate::edit::{Set, parse_set_or_unset};
 use crate::measure::{Measured, MeasuredFlow, Measuring, measure, only_link};
 use crate::pairs;
-use crate::plan::promises;
 use crate::practice::{INCONCLUSIVE, Plan, Practising};
 use crate::show;
 use crate::show::say;
-use crate::sim::{INTERRUPTED, Replications, Simulated, fed_flows, name_of};
+use crate::sim::{INTERRUPTED, Replications, Simulated};
 use crate::traffic::{losses, nanos, tell_losses};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
 use falaj_live::forward::Options;
+use falaj_plan::promises;
 use falaj_scenario::Scenario;
+use falaj_scenario::edit::{Set, parse_set_or_unset};
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
 use falaj_sim::WarmUp;
+use falaj_sim::scenario::{fed_flows, name_of};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::ExitCode;

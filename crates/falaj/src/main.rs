@@ -3,7 +3,7 @@
 //!
 //! | module | command |
 //! |---|---|
-//! | [`sim`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
+//! | [`sim`], [`mod@sweep`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
 //! | [`hosts`] | `run` with more than two ends |
 //! | [`check`], [`mod@fmt`], [`import`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
@@ -31,7 +31,6 @@ mod control;
 mod demo;
 mod doctor;
 mod each;
-mod edit;
 mod explain;
 mod file;
 mod flags;
@@ -55,6 +54,7 @@ mod run;
 mod show;
 mod sim;
 mod summary;
+mod sweep;
 mod traffic;
 
 use clap::{CommandFactory, Parser, Subcommand};
@@ -92,6 +92,8 @@ Try:
 enum Command {
     /// Simulate a scenario: delay, loss and backlog of each flow, with confidence intervals.
     Sim(sim::Args),
+    /// Simulate a scenario with other values, each combination of them: plan, run in shards, merge.
+    Sweep(sweep::Args),
     /// What a scenario promises each flow: rate and delay, by which formula.
     Plan(plan::Args),
     /// Run a command behind an emulated link.
@@ -148,6 +150,7 @@ fn main() -> ExitCode {
     }
     let outcome = match cli.command {
         Command::Sim(args) => sim::main(&args),
+        Command::Sweep(args) => sweep::main(&args),
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(*args),
         Command::Bridge(args) => bridge::main(&args),

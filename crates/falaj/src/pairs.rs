@@ -1,17 +1,17 @@
 //! Two scenarios under the same arrivals: `falaj compare` of simulations alone.
 
-use crate::edit::Set;
 use crate::file;
 use crate::measure::Measuring;
 use crate::plan::whatif::Changed;
 use crate::practice::{Practising, Simulation};
 use crate::show::{self, say};
-use crate::sim::{all_flows, name_of};
 use anyhow::{Result, bail};
 use falaj_scenario::Scenario;
+use falaj_scenario::edit::Set;
 use falaj_sched::queue::FlowId;
 use falaj_sim::measure::Measure;
 use falaj_sim::scenario::pipe_of;
+use falaj_sim::scenario::{all_flows, name_of};
 use falaj_sim::{Gathered, WarmUp};
 use falaj_traffic::interval::Estimate;
 use serde_json::{Value as Json, json};

@@ -1,13 +1,14 @@
 //! How a simulation is asked for on the command line, done, and told: replications, warm-up, and until when.
 
 use crate::show::{self, say};
-use crate::sim::{Interrupted, all_flows, interrupts, name_of};
+use crate::sim::{Interrupted, interrupts};
 use anyhow::{Result, bail};
 use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 use falaj_sim::measure::{Measure, Until};
 use falaj_sim::practice::{PILOTS, more};
+use falaj_sim::scenario::{all_flows, name_of};
 use falaj_sim::scenario::{experiment, pipe_of};
 use falaj_sim::{Experiment, How, Practice, Progress, Study, WarmUp, Warmed};
 use falaj_traffic::interval::Estimate;

@@ -15,7 +15,7 @@ use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 use falaj_sim::measure::Measure;
-use falaj_sim::scenario::pipe_of;
+use falaj_sim::scenario::{all_flows, fed_flows, name_of, pipe_of};
 use falaj_sim::{Many, Study, WarmUp};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
@@ -234,46 +234,11 @@ impl Replications {
     }
 }
 
-/// All flows of a scenario, in order: link, direction, flow.
-pub(crate) fn all_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
-    let of = |(l, link): (usize, &Link)| {
-        let towards = |towards| (0..link.direction(towards).flows.len()).map(move |f| (l, towards, f));
-        [towards(Towards::Up).collect::<Vec<_>>(), towards(Towards::Down).collect()].concat()
-    };
-    scenario.links.iter().enumerate().flat_map(of).collect()
-}
-
-/// The flows of a scenario that traffic is meant for, in order: link, direction, flow.
-pub(crate) fn fed_flows(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
-    let fed = |&(l, towards, f): &(usize, Towards, usize)| {
-        scenario.traffic.iter().any(|s| (s.link, s.towards, s.flow) == (l, towards, f))
-    };
-    all_flows(scenario).into_iter().filter(fed).collect()
-}
-
 /// `flow` or, where there is traffic both ways, `flow up`.
 pub(crate) fn name_of_flow(link: &Link, pipe: usize, flow: usize, both_ways: bool) -> String {
     let (direction, way) = if pipe == 0 { (&link.up, "up") } else { (&link.down, "down") };
     let name = &direction.flows[flow].name;
     if both_ways { format!("{name} {way}") } else { name.clone() }
-}
-
-/// `uplink` or, where there is traffic both ways, `uplink up`.
-pub(crate) fn name_of(scenario: &Scenario, (link, towards, flow): (usize, Towards, usize)) -> String {
-    let l = &scenario.links[link];
-    let flow = &l.direction(towards).flows[flow].name;
-    let both_ways = scenario.traffic.iter().any(|s| s.towards != towards);
-    let several = scenario.links.len() > 1;
-    let way = match towards {
-        Towards::Up => "up",
-        Towards::Down => "down",
-    };
-    match (several, both_ways) {
-        (false, false) => flow.clone(),
-        (false, true) => format!("{flow} {way}"),
-        (true, false) => format!("{}.{flow}", l.name),
-        (true, true) => format!("{}.{flow} {way}", l.name),
-    }
 }
 
 #[derive(Serialize)]

@@ -3,12 +3,12 @@
 use crate::measure::{Measured, Measuring, measure, only_link};
 use crate::show;
 use crate::show::say;
-use crate::sim::{fed_flows, name_of};
 use crate::summary::{FailIf, Summary};
 use anyhow::Result;
 use falaj_live::ends::pipe_of;
 use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
+use falaj_sim::scenario::{fed_flows, name_of};
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 

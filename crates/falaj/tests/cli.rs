@@ -56,6 +56,42 @@ fn what_comes_in_goes_out_or_is_dropped() {
     assert!(flow(&one["flows"], "b")["delay_mean_half_width_ns"].is_null(), "one value has no interval");
 }
 
+/// What shards write is what one run writes, and the table has a line for each point and flow.
+#[test]
+fn a_sweep_in_shards_is_the_sweep() {
+    let tenants = file("sweep.toml", TENANTS);
+    let over = ["--over", "uplink.rate=100mbit,200mbit", "--over", "run.seed=3,4", "--duration", "20ms"];
+    let plan = |more: &[&str]| falaj(&[&["sweep", "plan", tenants, "--replications", "2"], more, &over].concat());
+    let ran = plan(&["-o", "sweep.jsonl"]);
+    assert_eq!((ran.status, ran.out.as_str(), ran.err.as_str()), (Some(0), "", "falaj: 4 combinations, 8 tasks\n"));
+    for shard in 1..=3 {
+        let (part, to) = (format!("{shard}/3"), format!("part-{shard}.jsonl"));
+        let ran = falaj(&["sweep", "run", "sweep.jsonl", "--shard", &part, "-o", &to]);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    }
+    let ran = falaj(&["sweep", "merge", "part-1.jsonl", "part-2.jsonl"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("2 of 8 tasks are missing (2, 5): merge the other shards too"), "{}", ran.err);
+    let parts = ["part-3.jsonl", "part-1.jsonl", "part-2.jsonl", "part-3.jsonl"];
+    let merge = [&["sweep", "merge"][..], &parts, &["-o", "all.jsonl", "--csv", "all.csv"]].concat();
+    assert_eq!(falaj(&merge).status, Some(0));
+    let read = |name: &str| std::fs::read_to_string(common::directory().join(name)).expect("a file");
+    assert_eq!(read("all.jsonl"), falaj(&["sweep", "run", "sweep.jsonl"]).out);
+    let table: Vec<String> = read("all.csv").lines().map(str::to_owned).collect();
+    assert!(table[0].starts_with("uplink.rate,run.seed,link,way,flow,offered,offered_half_width,"), "{}", table[0]);
+    assert!(table.len() == 9 && table[5].starts_with("200mbit,3,uplink,up,a,"), "{table:#?}");
+    let shown = falaj(&["sweep", "merge", "all.jsonl"]).out;
+    assert!(shown.contains("mean delay") && shown.contains("200mbit"), "{shown}");
+
+    assert_eq!(plan(&["--seed", "9", "-o", "other.jsonl"]).status, Some(0));
+    let ran = falaj(&["sweep", "merge", "part-1.jsonl", "other.jsonl"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("other.jsonl: these shards do not belong together: seeds"), "{}", ran.err);
+    let ran = falaj(&["sweep", "plan", tenants, "--over", "uplink.rate=10"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.starts_with("with uplink.rate=10:\nerror"), "{}", ran.err);
+}
+
 /// The same seed, and so the same arrivals, with a policy that sees to it that packets stay short; who may be marked is
 /// not dropped.
 #[test]

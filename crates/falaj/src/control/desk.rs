@@ -7,13 +7,13 @@ use super::protocol::{
     LinkReport, Refusal, Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest,
     VERSION, answer, request,
 };
-use crate::edit::{apply, parse_set_or_unset};
 use crate::impairments;
 use crate::measure::live_links;
 use falaj_engine::Unfit;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
+use falaj_scenario::edit::{apply, parse_set_or_unset};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;
 use falaj_sched::time::{Span, Time};

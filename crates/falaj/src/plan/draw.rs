@@ -2,10 +2,10 @@
 //! with the distances between them: across its delay, down its backlog. The
 //! picture follows the reader's choice of a light or a dark page.
 
-use super::Way;
-use super::bounds::Outlook;
 use crate::show;
 use anyhow::{Context, Result, anyhow, bail};
+use falaj_plan::Way;
+use falaj_plan::bounds::Outlook;
 use falaj_sched::queue::Limit;
 use falaj_theory::{Curve, Exact, float};
 use plotters::coord::Shift;

@@ -1,33 +1,25 @@
-//! `falaj plan`: what a scenario promises, before anything runs.
+//! `falaj plan`: what a scenario promises, before anything runs. What it is lies in `falaj-plan`.
 //!
 //! | module | what it does |
 //! |---|---|
-//! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
-//! | [`solve`] | what a flow needs and is not promised, and what would do |
 //! | [`stations`] | what stations of a channel get that always have packets |
 //! | [`whatif`] | the scenario with other values |
-//! | [`report`] | text and JSON |
+//! | [`report`] | text |
 //! | `aggregate` | `plan aggregate`: sizes of containers |
 //! | `draw` | the curves and their distances, as SVG |
 
 #[cfg(feature = "queueing")]
 mod aggregate;
-mod bounds;
 #[cfg(feature = "plots")]
 mod draw;
 mod report;
-mod solve;
 mod stations;
 pub(crate) mod whatif;
 
-use crate::edit::{Set, parse_set};
 use crate::show::say;
 use anyhow::{Context, Result};
-use bounds::Outlook;
-use falaj_scenario::{Direction, Scenario, Towards};
-use falaj_sched::promise::{NoPromise, Promise};
-use serde_json::json;
-use solve::Unmet;
+use falaj_plan::{Way, counterpart, plan};
+use falaj_scenario::edit::{Set, parse_set};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use whatif::Changed;
@@ -84,28 +76,6 @@ enum What {
     Aggregate(aggregate::Args),
 }
 
-/// What one direction of a link promises to each of its flows.
-pub(crate) fn promises(direction: &Direction) -> Result<Vec<Result<Promise, NoPromise>>> {
-    Ok(bounds::served(direction, &direction.setup)?.promises)
-}
-
-/// One direction of a link, planned.
-struct Way<'a> {
-    link: &'a str,
-    towards: Towards,
-    direction: &'a Direction,
-    flows: Vec<Outlook>,
-    unmet: Vec<Unmet>,
-    /// The same as the direction before it, and nothing to carry.
-    same: bool,
-}
-
-impl Way<'_> {
-    fn name(&self) -> &'static str {
-        if self.towards == Towards::Up { "up" } else { "down" }
-    }
-}
-
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "queueing")]
     if let Some(What::Aggregate(args)) = &args.what {
@@ -125,8 +95,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let before = after.as_ref().map(|_| &before);
     let refused = ways.iter().any(|w| !w.unmet.is_empty());
     if args.json {
-        let directions: Vec<_> = ways.iter().map(|way| report::to_json(way, counterpart(way, before))).collect();
-        say!("{}", serde_json::to_string_pretty(&json!({ "admitted": !refused, "directions": directions }))?);
+        say!("{}", serde_json::to_string_pretty(&falaj_plan::json::all(ways, before))?);
     } else {
         for way in ways {
             match counterpart(way, before) {
@@ -139,32 +108,6 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         draw(path, ways)?;
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
-}
-
-fn plan(scenario: &Scenario) -> Result<Vec<Way<'_>>> {
-    let mut ways = Vec::new();
-    for (l, link) in scenario.links.iter().enumerate() {
-        for towards in [Towards::Up, Towards::Down] {
-            let direction = link.direction(towards);
-            let flows = bounds::outlooks(direction, &bounds::sources(scenario, l, towards))?;
-            let unmet = solve::unmet(direction, &flows);
-            let same = towards == Towards::Down && same_as_up(scenario, l);
-            ways.push(Way { link: &link.name, towards, direction, flows, unmet, same });
-        }
-    }
-    Ok(ways)
-}
-
-/// Is the other direction the same in everything, and has nothing to carry?
-fn same_as_up(scenario: &Scenario, link: usize) -> bool {
-    let l = &scenario.links[link];
-    let idle = scenario.traffic.iter().all(|s| s.link != link || s.towards == Towards::Up);
-    idle && format!("{:?}", l.up) == format!("{:?}", l.down)
-}
-
-/// The same direction before anything was changed.
-fn counterpart<'a, 'b>(way: &Way<'_>, before: Option<&'b Vec<Way<'a>>>) -> Option<&'b Way<'a>> {
-    before?.iter().find(|b| (b.link, b.towards) == (way.link, way.towards))
 }
 
 #[cfg(feature = "plots")]

@@ -1,22 +1,8 @@
 //! What stations that contend for a channel get, when all always have packets: Bianchi's saturation.
 
 use crate::show::{self, say};
+use falaj_plan::stations::expected;
 use falaj_scenario::Direction;
-use falaj_sched::dcf::{Channel, rates};
-use falaj_sched::rate::Rate;
-use falaj_theory::dcf::{Saturation, saturation};
-use serde_json::{Value as Json, json};
-
-/// What is expected of this direction with packets of the largest size; nothing where its flows are no stations, or are many.
-fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
-    if direction.scheduler.kind != "dcf" || !direction.masks.is_none() {
-        return None;
-    }
-    let setup = &direction.setup;
-    let (channel, rates) = (Channel::new(setup).ok()?, rates(setup).ok()?);
-    let stations: Vec<(Rate, u32)> = rates.iter().map(|&rate| (rate, setup.largest)).collect();
-    Some((rates, saturation(&channel, &stations)))
-}
 
 pub(super) fn print(direction: &Direction) {
     let Some((rates, all)) = expected(direction) else { return };
@@ -35,16 +21,4 @@ pub(super) fn print(direction: &Direction) {
         .zip(&all.air)
         .map(|((flow, rate), air)| vec![flow.name.clone(), show::link_rate(rate), show::rate(gets), percent(*air)]);
     say!("{}", show::table(&["station", "sends with", "gets", "has the air for"], rows));
-}
-
-pub(super) fn json(direction: &Direction) -> Option<Json> {
-    let (rates, all) = expected(direction)?;
-    let gets = all.packets * f64::from(direction.setup.largest) * 8.0;
-    let station = |((flow, rate), air): ((&falaj_scenario::Flow, &Rate), &f64)| json!({ "flow": flow.name, "rate": rate.0, "gets": gets, "air": air });
-    Some(json!({
-        "bytes": direction.setup.largest,
-        "collisions": all.collisions,
-        "dropped": all.dropped,
-        "stations": direction.flows.iter().zip(&rates).zip(&all.air).map(station).collect::<Vec<_>>(),
-    }))
 }

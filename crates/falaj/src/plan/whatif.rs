@@ -1,9 +1,9 @@
 //! `--what-if` and `--need`: the scenario with other values, set in its text
 //! and read by the ordinary parser.
 
-use crate::edit::{self, Set};
 use crate::file;
 use anyhow::{Context, Result};
+use falaj_scenario::edit::{self, Set};
 use falaj_scenario::{Problem, Scenario, Severity};
 use toml_edit::DocumentMut;
 

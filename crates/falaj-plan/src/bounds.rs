@@ -1,8 +1,7 @@
 //! What each flow of a direction is promised, what it sends at most, and what
 //! follows: its delay, its backlog, and what limits it.
 
-use crate::show;
-use anyhow::Result;
+use crate::words;
 use falaj_engine::each::Each;
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::discipline::Discipline;
@@ -17,19 +16,19 @@ use falaj_theory::{Curve, Distance, float, whole};
 use falaj_traffic::source::Model;
 
 /// What a discipline says of all its flows.
-pub(crate) struct Served {
+pub struct Served {
     /// One for each flow.
-    pub(crate) promises: Vec<Result<Promise, NoPromise>>,
+    pub promises: Vec<Result<Promise, NoPromise>>,
     /// How each is served in turns, if that is known.
     turns: Vec<Option<Turns>>,
     /// The limit of the one queue, if all flows share it.
-    pub(crate) shared: Option<Limit>,
+    pub shared: Option<Limit>,
 }
 
 impl Served {
     /// The distances from this envelope to what `flow` is promised: to its rate and latency, or
     /// to the turns that it gets, whichever are shorter.
-    pub(crate) fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
+    pub fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
         let to = |service: &Curve| {
             Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, in_turns: false })
         };
@@ -49,8 +48,11 @@ impl Served {
 /// More are not drawn: the line below them is as good.
 const MOST_TURNS: u64 = 100;
 
-/// Asks the direction's discipline, with this setup; refused if it does not accept it.
-pub(crate) fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
+/// Asks the direction's discipline, with this setup.
+///
+/// # Errors
+/// It does not accept it.
+pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
     let kind = direction.scheduler.kind;
     let (mut turns, shared, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
         // One of each is asked for all that are like it, in the midst of as many as there may be.
@@ -111,19 +113,20 @@ fn limit_of(setup: &Setup, leaf: usize) -> Limit {
 
 /// What a flow sends at most.
 #[derive(Clone)]
-pub(crate) struct Envelope {
+pub struct Envelope {
     /// In any time.
-    pub(crate) curve: Curve,
+    pub curve: Curve,
     /// The same as token buckets: rates, and bytes rounded up.
-    pub(crate) buckets: Vec<(Rate, u64)>,
+    pub buckets: Vec<(Rate, u64)>,
     /// The scenario's sources that it was derived from; none: the flow declares it.
-    pub(crate) sources: Vec<String>,
+    pub sources: Vec<String>,
     /// The size of its smallest packet, if that is known.
-    pub(crate) smallest: Option<u32>,
+    pub smallest: Option<u32>,
 }
 
 impl Envelope {
-    pub(crate) fn declared(flow: &Flow) -> Option<Envelope> {
+    /// The one that the flow declares, if it does.
+    pub fn declared(flow: &Flow) -> Option<Envelope> {
         let buckets: Vec<(Rate, u64)> = flow.envelope.iter().map(|b| (b.rate, b.burst)).collect();
         let curves = buckets.iter().map(|&(rate, burst)| Curve::token_bucket(rate, burst));
         let curve = curves.reduce(|a, b| a.min(&b))?;
@@ -158,68 +161,81 @@ impl Envelope {
         })
     }
 
-    pub(crate) fn is_declared(&self) -> bool {
+    /// Does the flow declare it? Else it follows from sources.
+    pub fn is_declared(&self) -> bool {
         self.sources.is_empty()
     }
 }
 
 /// A bound on the delay, and why it is no lower.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Delay {
-    pub(crate) delay: Span,
-    pub(crate) formula: String,
-    pub(crate) condition: String,
-    pub(crate) limit: String,
+pub struct Delay {
+    /// From last bit in to last bit out of the link.
+    pub delay: Span,
+    /// By which formula.
+    pub formula: String,
+    /// On which condition.
+    pub condition: String,
+    /// Why it is no lower, in words.
+    pub limit: String,
 }
 
 /// How much is queued at most, of a flow or of all that share its queue.
-pub(crate) struct Backlog {
-    pub(crate) bytes: u64,
+pub struct Backlog {
+    /// So many bytes.
+    pub bytes: u64,
     /// That many packets, if their size is known.
-    pub(crate) packets: Option<u64>,
+    pub packets: Option<u64>,
     /// Whether the queue holds it, in words.
-    pub(crate) fits: String,
+    pub fits: String,
     /// For sure?
-    pub(crate) lossless: bool,
+    pub lossless: bool,
     /// A queue that does, where this one may not.
-    pub(crate) enough: Option<Limit>,
+    pub enough: Option<Limit>,
 }
 
 /// The distances between an envelope and a service curve.
-pub(crate) struct Distances {
-    pub(crate) delay: Distance,
-    pub(crate) backlog: Distance,
+pub struct Distances {
+    /// The horizontal one.
+    pub delay: Distance,
+    /// The vertical one.
+    pub backlog: Distance,
     /// The delay is that by turns.
     in_turns: bool,
 }
 
 /// All that is known of a flow before anything runs.
-pub(crate) struct Outlook {
-    pub(crate) name: String,
+pub struct Outlook {
+    /// The flow's name.
+    pub name: String,
     /// Bits per second that the scenario's sources offer it in the long run.
-    pub(crate) offered: u64,
-    pub(crate) promise: Result<Promise, NoPromise>,
-    pub(crate) limit: Limit,
+    pub offered: u64,
+    /// What the discipline promises it.
+    pub promise: Result<Promise, NoPromise>,
+    /// The limit of the queue in which its packets stand.
+    pub limit: Limit,
     /// What it sends at most, or all flows together that share its queue.
-    pub(crate) envelope: Result<Envelope, String>,
+    pub envelope: Result<Envelope, String>,
     /// Rate, latency and curve of the service that this envelope gets.
-    pub(crate) service: Option<(Rate, Span, Curve)>,
-    pub(crate) distances: Option<Distances>,
-    pub(crate) backlog: Option<Backlog>,
+    pub service: Option<(Rate, Span, Curve)>,
+    /// From the envelope to that service.
+    pub distances: Option<Distances>,
+    /// How much is queued at most.
+    pub backlog: Option<Backlog>,
     /// A mask makes many of it, and what is said is of each: how many there may be, and what of the others.
-    pub(crate) many: Option<String>,
+    pub many: Option<String>,
     /// Several flows share the queue: envelope, service and backlog are theirs together.
-    pub(crate) together: bool,
+    pub together: bool,
     /// What holds whatever the scenario's sources do: the promise to a full
     /// queue, or to the envelope that the flow declares.
-    pub(crate) assured: Option<Delay>,
+    pub assured: Option<Delay>,
     /// The same, if the flow sends no more than its sources; where that is less.
-    pub(crate) expected: Option<Delay>,
+    pub expected: Option<Delay>,
 }
 
 impl Outlook {
     /// The lowest bound there is.
-    pub(crate) fn best(&self) -> Option<&Delay> {
+    pub fn best(&self) -> Option<&Delay> {
         self.expected.as_ref().or(self.assured.as_ref())
     }
 }
@@ -230,7 +246,7 @@ const HORIZONTAL: &str = "h(envelope, service)";
 const TURNS: &str = "h(envelope, turns of Q at C)";
 
 /// What a source sends, as its packets cost on the link.
-pub(crate) struct Sends<'a> {
+pub struct Sends<'a> {
     source: &'a Source,
     /// A token bucket: its rate, and so many bytes at once; `None`: without limit.
     at_most: Option<(Rate, u32)>,
@@ -251,14 +267,17 @@ impl<'a> Sends<'a> {
 }
 
 /// The sources of one direction of a link.
-pub(crate) fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<'_>> {
+pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<'_>> {
     let direction = scenario.links[link].direction(towards);
     let ours = scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards));
     ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
 }
 
 /// All flows of one direction, to which these sources send.
-pub(crate) fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outlook>> {
+///
+/// # Errors
+/// The discipline refuses its setup.
+pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outlook>, Refusals> {
     let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
@@ -325,7 +344,7 @@ fn many(direction: &Direction, flow: usize) -> Option<String> {
 }
 
 /// Rate and latency of the queue that all flows share.
-fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>> {
+fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, Refusals> {
     let mut setup = direction.setup.clone();
     setup.flows.truncate(1);
     let served = served(direction, &setup)?;
@@ -361,7 +380,7 @@ fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
         (Ok(_), Some((rate, _, _)), None) => {
             format!(
                 "the rate: it may send more than the {} it is promised, and {queue} of {} fills",
-                show::link_rate(*rate),
+                words::link_rate(*rate),
                 flow.limit
             )
         }
@@ -380,18 +399,18 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
     let (distances, (rate, latency, _)) = (flow.distances.as_ref()?, flow.service.as_ref()?);
     let envelope = flow.envelope.as_ref().ok()?;
     let delay = Span(whole(&distances.delay.length));
-    let rate = show::link_rate(*rate);
+    let rate = words::link_rate(*rate);
     // By turns the first bytes come sooner.
     let latency = &delay.min(*latency);
-    let (wait, total) = (show::nanos(latency.0 as f64), show::nanos(delay.0 as f64));
+    let (wait, total) = (words::nanos(latency.0 as f64), words::nanos(delay.0 as f64));
     let at = float(&distances.delay.at);
-    let burst = show::bytes(float(&distances.delay.level));
+    let burst = words::bytes(float(&distances.delay.level));
     let limit = if u128::from(latency.0) * 2 >= u128::from(delay.0) {
         format!("the scheduler: its latency is {wait} of {total}")
     } else if at > 0.0 {
-        format!("the rate: for {} it may send faster than the {rate} it is promised", show::nanos(at))
+        format!("the rate: for {} it may send faster than the {rate} it is promised", words::nanos(at))
     } else {
-        format!("the burst: {burst} at {rate} take {} of {total}", show::nanos((delay - *latency).0 as f64))
+        format!("the burst: {burst} at {rate} take {} of {total}", words::nanos((delay - *latency).0 as f64))
     };
     let whose = if flow.together { "all flows" } else { "it" };
     let condition = if envelope.is_declared() {
@@ -408,7 +427,7 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
 }
 
 /// `traffic a`, `traffic a and b`.
-pub(crate) fn sources_named(sources: &[String]) -> String {
+pub fn sources_named(sources: &[String]) -> String {
     format!("traffic {}", sources.join(" and "))
 }
 

@@ -1,7 +1,7 @@
 //! What a flow needs and is not promised, and what would do.
 
-use super::bounds::{Envelope, Outlook, outlooks, served};
-use crate::show;
+use crate::bounds::{Envelope, Outlook, outlooks, served};
+use crate::words;
 use falaj_scenario::{Direction, Need};
 use falaj_sched::params::{Inner, Kind, Param, Setup, Value};
 use falaj_sched::queue::Limit;
@@ -11,10 +11,13 @@ use falaj_sched::time::Span;
 use falaj_theory::whole;
 
 /// A flow that is promised less than it needs.
-pub(crate) struct Unmet {
-    pub(crate) flow: usize,
-    pub(crate) what: String,
-    pub(crate) help: String,
+pub struct Unmet {
+    /// The index of the flow.
+    pub flow: usize,
+    /// What it needs, and what it is promised.
+    pub what: String,
+    /// What would do.
+    pub help: String,
 }
 
 /// What a flow is promised, if anything.
@@ -29,7 +32,8 @@ fn promised(flow: &Outlook) -> Promised {
     (flow.promise.as_ref().ok().map(|p| p.rate), flow.assured.as_ref().map(|d| d.delay))
 }
 
-pub(crate) fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
+/// The flows that are promised less than they need.
+pub fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
     let now: Vec<Promised> = flows.iter().map(promised).collect();
     let mut all = Vec::new();
     for (flow, &(rate, delay)) in now.iter().enumerate() {
@@ -40,10 +44,10 @@ pub(crate) fn unmet(direction: &Direction, flows: &[Outlook]) -> Vec<Unmet> {
         let mut what = Vec::new();
         let rate = rate.unwrap_or(Rate(0));
         if let Some(needed) = need.rate.filter(|&needed| rate < needed) {
-            what.push(format!("needs {needed}, is promised {}", show::link_rate(rate)));
+            what.push(format!("needs {needed}, is promised {}", words::link_rate(rate)));
         }
         if let Some(needed) = need.delay.filter(|&needed| delay.is_none_or(|d| d > needed)) {
-            what.push(format!("needs a delay of at most {needed}, is promised {}", show::span(delay)));
+            what.push(format!("needs a delay of at most {needed}, is promised {}", words::span(delay)));
         }
         let help = what_would_fit(direction, flow, &flows[flow], &now);
         all.push(Unmet { flow, what: what.join(" and "), help });
@@ -251,7 +255,7 @@ fn declare(direction: &Direction, flow: usize, outlook: &Outlook) -> Option<Stri
     let &[(rate, burst)] = envelope.buckets.as_slice() else { return None };
     Some(format!(
         "; or, if it never sends more than {}, declare `envelope = {{ rate = \"{rate}\", burst = \"{burst}B\" }}`",
-        super::bounds::sources_named(&envelope.sources)
+        crate::bounds::sources_named(&envelope.sources)
     ))
 }
 

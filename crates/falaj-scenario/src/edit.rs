@@ -1,23 +1,47 @@
 //! Values set in the text of a scenario, at the place that their key names; the ordinary parser reads what that makes.
 
-use anyhow::{Context, Result, bail};
-use falaj_scenario::keys::{self, Holds, Key};
+use crate::keys::{self, Holds, Key};
 use falaj_sched::registry;
+use std::fmt;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
+
+/// Why a key cannot be set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotSet(String);
+
+impl fmt::Display for NotSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+impl std::error::Error for NotSet {}
+
+impl From<&str> for NotSet {
+    fn from(what: &str) -> NotSet {
+        NotSet(what.to_owned())
+    }
+}
+
+type Result<T, E = NotSet> = std::result::Result<T, E>;
 
 /// `KEY=VALUE`, as it was written.
 #[derive(Clone, Debug)]
-pub(crate) struct Set {
-    pub(crate) path: Vec<String>,
+pub struct Set {
+    /// The words of the key.
+    pub path: Vec<String>,
     /// `None`: nothing behind the `=`.
-    pub(crate) value: Option<Value>,
-    pub(crate) text: String,
+    pub value: Option<Value>,
+    /// All of it.
+    pub text: String,
 }
 
 const EXAMPLE: &str = "write a key of the scenario and its value, as in `voice.phase=60us`";
 
 /// Reads `KEY=VALUE`.
-pub(crate) fn parse_set(text: &str) -> Result<Set, String> {
+///
+/// # Errors
+/// There is no `=`, no key, or no value.
+pub fn parse_set(text: &str) -> Result<Set, String> {
     let set = parse_set_or_unset(text)?;
     if set.value.is_none() {
         return Err(format!("there is no value behind the `=`; {EXAMPLE}"));
@@ -26,18 +50,21 @@ pub(crate) fn parse_set(text: &str) -> Result<Set, String> {
 }
 
 /// Reads `KEY=VALUE`, or `KEY=` for a key that shall not be there any more.
-pub(crate) fn parse_set_or_unset(text: &str) -> Result<Set, String> {
+///
+/// # Errors
+/// There is no `=`, or no key.
+pub fn parse_set_or_unset(text: &str) -> Result<Set, String> {
     let Some((key, value)) = text.split_once('=') else { return Err(format!("there is no `=`; {EXAMPLE}")) };
     // `a/calls` is a part of a flow; no name has a `/` of its own.
     let path = toml_edit::Key::parse(&key.trim().replace('/', "."))
         .map_err(|_| format!("`{}` is no key; {EXAMPLE}", key.trim()))?;
-    let value = Some(value.trim()).filter(|value| !value.is_empty()).map(toml_value);
+    let value = Some(value.trim()).filter(|value| !value.is_empty()).map(self::value);
     Ok(Set { path: path.iter().map(|k| k.get().to_owned()).collect(), value, text: text.into() })
 }
 
-/// Whole numbers, lists, tables and what has quotes are TOML; all else, such
+/// A value as it is given on the command line: whole numbers, lists, tables and what has quotes are TOML; all else, such
 /// as `60us`, is a text that would have quotes in the file.
-fn toml_value(text: &str) -> Value {
+pub fn value(text: &str) -> Value {
     let toml = text.starts_with(['"', '\'', '[', '{']) || text.parse::<i64>().is_ok();
     match text.parse::<Value>() {
         Ok(value) if toml => value,
@@ -167,11 +194,11 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
         [] => {
             let mut names: Vec<String> = places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
             names.sort_unstable();
-            bail!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))
+            Err(NotSet(format!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))))
         }
         several => {
             let list: Vec<String> = several.iter().map(full).collect();
-            bail!("that could be `{}`: write one of them in full", list.join("` or `"))
+            Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
         }
     }
 }
@@ -180,7 +207,7 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
 ///
 /// # Errors
 /// There is no such key, or there could be several.
-pub(crate) fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
+pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
     // As they would be written one by one.
     if file.get(RULE).is_some_and(Item::is_array)
         && let Some(item) = file.remove(RULE)
@@ -193,7 +220,7 @@ pub(crate) fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Val
         Err(_) => resolve(file.as_table(), words)?,
         Ok(found) => found,
     };
-    let Some((key, inner)) = rest.split_last() else { bail!("there is no key") };
+    let Some((key, inner)) = rest.split_last() else { return Err("there is no key".into()) };
     let mut at = table_at(file.as_table_mut(), &table)?;
     for (name, within) in inner.iter().zip(table.last().into_iter().chain(inner)) {
         if within == "flow" && !at.contains_key(name) {
@@ -206,7 +233,7 @@ pub(crate) fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Val
             }
         }
         let item = at.entry(name).or_insert(Item::Value(Value::InlineTable(InlineTable::new())));
-        at = item.as_table_like_mut().with_context(|| format!("`{name}` is no table there"))?;
+        at = item.as_table_like_mut().ok_or_else(|| NotSet(format!("`{name}` is no table there")))?;
     }
     at.insert(key, Item::Value(value.clone()));
     Ok(())
@@ -241,12 +268,12 @@ fn table_at<'a>(file: &'a mut dyn TableLike, path: &[String]) -> Result<&'a mut 
     const GONE: &str = "a table that was there is gone";
     let (mut at, mut names) = (file, path.iter());
     while let Some(name) = names.next() {
-        at = match at.get_mut(name).context(GONE)? {
+        at = match at.get_mut(name).ok_or(GONE)? {
             Item::ArrayOfTables(rules) => {
-                let (_, rule) = rule_of(rules, names.next().context(GONE)?).context(GONE)?;
+                let (_, rule) = rule_of(rules, names.next().ok_or(GONE)?).ok_or(GONE)?;
                 rule
             }
-            item => item.as_table_like_mut().context(GONE)?,
+            item => item.as_table_like_mut().ok_or(GONE)?,
         };
     }
     Ok(at)
@@ -269,10 +296,10 @@ fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
         [table] => table.clone(),
         several => {
             let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
-            bail!("that could be `{}`: write one of them in full", list.join("` or `"))
+            return Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))));
         }
     };
-    let Some(key) = path.pop() else { bail!("there is no key") };
+    let Some(key) = path.pop() else { return Err("there is no key".into()) };
     if path == [RULE]
         && let Some(Item::ArrayOfTables(rules)) = file.get_mut(RULE)
     {
@@ -305,7 +332,7 @@ mod tests {
     }
 
     fn flows(text: &str) -> Vec<String> {
-        let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let (scenario, _) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
         scenario.links[0].up.flows.iter().map(|f| f.name.clone()).collect()
     }
 
@@ -327,7 +354,7 @@ mod tests {
 
     /// Links and rules by `KIND NAME`, rules in order.
     fn known(text: &str) -> Vec<String> {
-        let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let (scenario, _) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
         let links = scenario.links.iter().map(|link| format!("link {}", link.name));
         links.chain(scenario.rules.iter().map(|rule| format!("rule {}", rule.name))).collect()
     }

@@ -1,0 +1,43 @@
+"""Virtual links with guarantees: simulated, planned and swept.
+
+>>> import falaj
+>>> r = falaj.Scenario.load("uplink.toml").simulate(replications=20)    # doctest: +SKIP
+>>> r.flows.to_pandas()                                                 # doctest: +SKIP
+
+Times are nanoseconds and named so (`delay_mean_ns`), rates are bits per second, lengths are bytes as the link accounts them.
+What is wrong with a scenario is a `ScenarioError`, which knows the line.
+
+The same engine moves live packets: what is simulated here is what `falaj run` does. See the book for the scenario file.
+"""
+
+from . import queueing
+from ._falaj import __version__
+from .errors import ScenarioError, ScenarioWarning, SchedulerError, SweepError, UnknownKey
+from .planning import Plan, plan
+from .results import Plot, Result
+from .scenario import Scenario
+from .scheduler import Link, Queues, Scheduler, Wait
+from .sweeping import Sweep, sweep
+from .table import Table
+
+__all__ = [
+    "Link",
+    "Plan",
+    "Plot",
+    "Queues",
+    "Result",
+    "Scenario",
+    "ScenarioError",
+    "ScenarioWarning",
+    "Scheduler",
+    "SchedulerError",
+    "Sweep",
+    "SweepError",
+    "Table",
+    "UnknownKey",
+    "Wait",
+    "__version__",
+    "plan",
+    "queueing",
+    "sweep",
+]

@@ -1,0 +1,152 @@
+"""Scenarios: read, built, changed, simulated."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+
+from . import _falaj, units
+from .errors import ScenarioWarning, UnknownKey
+from .planning import Plan
+from .results import Result
+from .units import Duration, nanoseconds
+
+
+class Scenario:
+    """Links, how they are divided, what traffic passes them, and how to simulate it.
+
+    Made by `load`, `parse` or `build`; it is sound, and never changes.
+    """
+
+    def __init__(self, inner: _falaj.Scenario) -> None:
+        self._inner = inner
+
+    @classmethod
+    def _read(cls, text: str, file: str) -> Scenario:
+        inner = _falaj.Scenario(text, file)
+        if inner.warnings:
+            warnings.warn(inner.warnings, ScenarioWarning, stacklevel=3)
+        return cls(inner)
+
+    @classmethod
+    def load(cls, path: Union[str, os.PathLike[str]]) -> Scenario:
+        """Reads a scenario file.
+
+        Raises:
+            ScenarioError: It is wrong; `line` and `column` say where.
+            OSError: It cannot be read.
+        """
+        with open(path, encoding="utf-8") as file:
+            return cls._read(file.read(), os.fspath(path))
+
+    @classmethod
+    def parse(cls, text: str, file: str = "scenario.toml") -> Scenario:
+        """Reads the text of a scenario. `file` is for messages, and other files that it names are looked for beside it.
+
+        Raises:
+            ScenarioError: It is wrong.
+        """
+        return cls._read(text, file)
+
+    @classmethod
+    def build(cls, scenario: Mapping[str, Any], file: str = "scenario.toml") -> Scenario:
+        """From dicts with the keys of a scenario file: `{"link": {"uplink": {"rate": "10mbit"}}}`.
+
+        Quantities are texts with units, as in the file. The order of flows is that of the dict. What is None is left out.
+
+        Raises:
+            ScenarioError: It is wrong; the place is that in `text`, which the message shows.
+            TypeError: A value is of a kind that a scenario has not; the message names its key.
+        """
+        return cls._read(_falaj.document(scenario), file)
+
+    @property
+    def text(self) -> str:
+        """The scenario as TOML; saved as a file, it is the same to the program `falaj`."""
+        return self._inner.text
+
+    @property
+    def links(self) -> Dict[str, Dict[str, List[str]]]:
+        """By link and direction (`up`, `down`) the names of the flows."""
+        return {name: {"up": up, "down": down} for name, up, down in self._inner.links}
+
+    def set(self, values: Optional[Mapping[str, Any]] = None, **more: Any) -> Scenario:
+        """The same with other values, by key: `scenario.set({"link.uplink.rate": "20mbit"})`.
+
+        A key may be shortened as far as one place is meant (`uplink.rate`), as for `falaj set`; None takes it out.
+
+        Raises:
+            UnknownKey: There is no such key, or there are several.
+            ScenarioError: The scenario would be wrong.
+        """
+        pairs = list({**(values or {}), **more}.items())
+        inner = self._inner.set(pairs)
+        if inner.warnings and inner.warnings != self._inner.warnings:
+            warnings.warn(inner.warnings, ScenarioWarning, stacklevel=2)
+        return Scenario(inner)
+
+    def plan(self) -> Plan:
+        """What it promises, before anything runs; see `falaj.plan`."""
+        return Plan(self._inner)
+
+    def simulate(
+        self,
+        *,
+        replications: Optional[int] = None,
+        duration: Optional[Duration] = None,
+        warm_up: Optional[Duration] = None,
+        seed: Optional[int] = None,
+        packets: bool = False,
+        schedulers: Optional[Mapping[str, Callable[..., Any]]] = None,
+        progress: Optional[Callable[[int, int], Any]] = None,
+    ) -> Result:
+        """Simulates it on all cores, without holding the interpreter's lock; Ctrl-C ends it.
+
+        The same scenario and seed give the same result, on any number of cores; sources send the same packets whatever the
+        schedulers are, so that two of them are compared on equal terms.
+
+        Args:
+            replications: Independent runs, 1 to 10000; else the scenario's.
+            duration: Simulated time of each, `"10s"` or seconds; else the scenario's.
+            warm_up: How much of each is not counted, 0 for nothing; else what MSER-5 finds, as for `falaj sim`, with the
+                scenario's own schedulers.
+            seed: Where random numbers begin, from 0 on; else the scenario's.
+            packets: Keep each packet: 34 bytes of memory each.
+            schedulers: Classes that schedule in the place of a link's discipline, by the link's name, or `"uplink.down"` for
+                the way down; see `falaj.Scheduler`.
+            progress: Called after each replication with how many are done, and of how many.
+
+        Raises:
+            ValueError: A number is out of range, or there is no traffic.
+            SchedulerError: A scheduler broke the contract. What one raises itself is raised here.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        own_replications, own_seed, own_duration = self._inner.run
+        replications = own_replications if replications is None else replications
+        if not 1 <= replications <= 10_000:
+            raise ValueError(f"{replications} replications; 1 to 10000 are allowed")
+        seed = own_seed if seed is None else seed
+        if not 0 <= seed < 2**64:
+            raise ValueError(f"a seed of {seed}; 0 to 2**64 - 1 are allowed")
+        inner = self._inner.simulate(
+            (replications, seed, own_duration if duration is None else nanoseconds(duration)),
+            None if warm_up is None else units.warm_up(warm_up),
+            packets,
+            [(*_direction(name), cls) for name, cls in (schedulers or {}).items()],
+            progress,
+        )
+        return Result(inner)
+
+    def __repr__(self) -> str:
+        return f"Scenario({self._inner.file!r}: link {', '.join(self.links)})"
+
+
+def _direction(name: str) -> Tuple[str, bool]:
+    """`uplink`, `uplink.up`, `uplink.down`."""
+    link, dot, way = name.rpartition(".")
+    if not dot:
+        return name, True
+    if way not in ("up", "down"):
+        raise UnknownKey(f"{name!r} is no direction of a link: write \"{link}.up\" or \"{link}.down\"")
+    return link, way == "up"

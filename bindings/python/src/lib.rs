@@ -1,0 +1,50 @@
+//! What the Python package `falaj` calls: scenarios, simulation, plans, sweeps and queues, as the program has them.
+//!
+//! People see the modules beside, in `python/falaj`; what they say there in words and types rests on these. Tables leave through the
+//! Arrow C data interface, and simulation does not hold the interpreter's lock.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`scenario`] | a scenario read, changed, planned, simulated |
+//! | [`results`] | what was simulated, as tables |
+//! | [`table`] | columns that Python takes over without a copy |
+//! | [`scheduler`] | a discipline that is a class of Python |
+//! | [`sweep`] | a scenario with other values |
+//! | [`queueing`] | phase types, arrivals, queues by matrices |
+//! | [`toml`] | what Python has, as TOML |
+//! | [`errors`] | what is wrong, as exceptions |
+//! | [`interrupt`] | work that Ctrl-C ends |
+#![forbid(unsafe_code)]
+
+mod errors;
+mod interrupt;
+mod queueing;
+mod results;
+mod scenario;
+mod scheduler;
+mod sweep;
+mod table;
+mod toml;
+
+use pyo3::prelude::*;
+
+/// What `falaj` rests on; not for other use.
+#[pymodule(gil_used = true)]
+fn _falaj(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<scenario::Scenario>()?;
+    module.add_class::<results::Results>()?;
+    module.add_class::<table::Columns>()?;
+    module.add_class::<table::Column>()?;
+    module.add_class::<scheduler::Queues>()?;
+    module.add_class::<sweep::Sweep>()?;
+    module.add_class::<queueing::PhaseType>()?;
+    module.add_class::<queueing::Arrivals>()?;
+    module.add_class::<queueing::Qbd>()?;
+    module.add_class::<queueing::Solved>()?;
+    module.add_class::<queueing::Queue>()?;
+    module.add_function(wrap_pyfunction!(toml::document, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::merge, module)?)?;
+    module.add_function(wrap_pyfunction!(sweep::table, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! Phase types, arrivals, queues by matrices. Times are in a unit of the caller's, rates per that unit.
+
+use falaj_queueing as queueing;
+use falaj_queueing::Refused;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+fn refused(refused: Refused) -> PyErr {
+    PyValueError::new_err(refused.to_string())
+}
+
+/// A phase-type distribution of order n: how long a Markov chain of n phases lasts.
+///
+/// `start`: n probabilities of beginning in each phase. `within`: n x n rates within the phases, rows that sum up to 0 or less.
+/// ValueError where they are not that. Source: Neuts, Matrix-Geometric Solutions in Stochastic Models (1981), chapter 2.
+#[pyclass(frozen, module = "falaj.queueing")]
+#[derive(Clone)]
+pub(crate) struct PhaseType(queueing::PhaseType);
+
+#[pymethods]
+impl PhaseType {
+    #[new]
+    fn new(start: Vec<f64>, within: Vec<Vec<f64>>) -> PyResult<PhaseType> {
+        queueing::PhaseType::new(start, &within).map(PhaseType).map_err(refused)
+    }
+    /// One exponential step of this rate.
+    #[staticmethod]
+    fn exponential(rate: f64) -> PyResult<PhaseType> {
+        queueing::PhaseType::exponential(rate).map(PhaseType).map_err(refused)
+    }
+    /// `phases` exponential steps one after another, each of this rate.
+    #[staticmethod]
+    fn erlang(phases: usize, rate: f64) -> PyResult<PhaseType> {
+        queueing::PhaseType::erlang(phases, rate).map(PhaseType).map_err(refused)
+    }
+    /// One of several exponential steps: pairs of probability and rate.
+    #[staticmethod]
+    fn hyper_exponential(branches: Vec<(f64, f64)>) -> PyResult<PhaseType> {
+        queueing::PhaseType::hyper_exponential(&branches).map(PhaseType).map_err(refused)
+    }
+    /// One of several, by probability: pairs of probability and distribution.
+    #[staticmethod]
+    fn mixture(parts: Vec<(f64, PyRef<'_, PhaseType>)>) -> PyResult<PhaseType> {
+        let parts: Vec<_> = parts.into_iter().map(|(share, part)| (share, part.0.clone())).collect();
+        queueing::PhaseType::mixture(&parts).map(PhaseType).map_err(refused)
+    }
+    /// How many phases.
+    #[getter]
+    fn order(&self) -> usize {
+        self.0.order()
+    }
+    /// The mean.
+    #[getter]
+    fn mean(&self) -> f64 {
+        self.0.mean()
+    }
+    /// Variance over the square of the mean.
+    #[getter]
+    fn squared_variation(&self) -> f64 {
+        self.0.squared_variation()
+    }
+    /// The mean of the `n`-th power.
+    fn moment(&self, n: u32) -> f64 {
+        self.0.moment(n)
+    }
+    /// The probability of more than `time`.
+    fn tail(&self, time: f64) -> f64 {
+        self.0.tail(time)
+    }
+    /// The mean of exp(-s X).
+    fn transform(&self, s: f64) -> f64 {
+        self.0.transform(s)
+    }
+    /// The same, `factor` times as long.
+    fn scaled(&self, factor: f64) -> PyResult<PhaseType> {
+        self.0.scaled(factor).map(PhaseType).map_err(refused)
+    }
+    /// What is left of it when somebody looks at a random time.
+    fn residual(&self) -> PhaseType {
+        PhaseType(self.0.residual())
+    }
+    /// The least of both, running side by side.
+    fn least(&self, other: &PhaseType) -> PhaseType {
+        PhaseType(self.0.least(&other.0))
+    }
+    fn __repr__(&self) -> String {
+        format!("PhaseType(order={}, mean={})", self.order(), self.mean())
+    }
+}
+
+/// A Markovian arrival process of order n.
+///
+/// `silent` (D0) and `heard` (D1): n x n rates of moves without and with an arrival; rows of both together sum up to 0.
+/// ValueError where they are not that. Source: Lucantoni, Meier-Hellstern, Neuts, A single-server queue with server vacations
+/// and a class of non-renewal arrival processes (1990).
+#[pyclass(frozen, module = "falaj.queueing")]
+pub(crate) struct Arrivals(queueing::Arrivals);
+
+#[pymethods]
+impl Arrivals {
+    #[new]
+    fn new(silent: Vec<Vec<f64>>, heard: Vec<Vec<f64>>) -> PyResult<Arrivals> {
+        queueing::Arrivals::new(&silent, &heard).map(Arrivals).map_err(refused)
+    }
+    /// Independent intervals.
+    #[staticmethod]
+    fn renewal(interval: &PhaseType) -> Arrivals {
+        Arrivals(queueing::Arrivals::renewal(&interval.0))
+    }
+    /// `count` equal sources together, each with Erlang intervals of `phases` steps of this rate.
+    #[staticmethod]
+    fn erlangs(count: usize, phases: usize, rate: f64) -> PyResult<Arrivals> {
+        queueing::Arrivals::erlangs(count, phases, rate).map(Arrivals).map_err(refused)
+    }
+    /// Both together; each has its own phase.
+    fn superposed(&self, other: &Arrivals) -> Arrivals {
+        Arrivals(self.0.with(&other.0))
+    }
+    /// How many phases.
+    #[getter]
+    fn order(&self) -> usize {
+        self.0.order()
+    }
+    /// Arrivals for each unit of time.
+    #[getter]
+    fn rate(&self) -> f64 {
+        self.0.rate()
+    }
+    /// The probability of each phase at a random time.
+    #[getter]
+    fn phases(&self) -> Vec<f64> {
+        self.0.phases()
+    }
+    /// The interval between two arrivals, by itself.
+    #[getter]
+    fn interval(&self) -> PhaseType {
+        PhaseType(self.0.interval())
+    }
+    /// From a random time to the next arrival.
+    #[getter]
+    fn residual(&self) -> PhaseType {
+        PhaseType(self.0.residual())
+    }
+    fn __repr__(&self) -> String {
+        format!("Arrivals(order={}, rate={})", self.order(), self.rate())
+    }
+}
+
+/// A quasi-birth-death process of order n away from its boundary: a level that moves by one at a time, and a phase.
+///
+/// `up` (A0), `within` (A1), `down` (A2): n x n rates to the level above, within a level, to the level below; rows of all three
+/// together sum up to 0. ValueError where they are not that. Sources: Latouche and Ramaswami (1993); Bini and Meini (1995).
+#[pyclass(frozen, module = "falaj.queueing")]
+pub(crate) struct Qbd(queueing::Qbd);
+
+#[pymethods]
+impl Qbd {
+    #[new]
+    fn new(up: Vec<Vec<f64>>, within: Vec<Vec<f64>>, down: Vec<Vec<f64>>) -> PyResult<Qbd> {
+        queueing::Qbd::from_rows(&up, &within, &down).map(Qbd).map_err(refused)
+    }
+    /// The size of its blocks.
+    #[getter]
+    fn order(&self) -> usize {
+        self.0.order()
+    }
+    /// Levels climbed for each unit of time, far from the boundary; stable below 0.
+    #[getter]
+    fn drift(&self) -> f64 {
+        self.0.drift()
+    }
+    /// G and R, by "cyclic" or "logarithmic" reduction. ValueError where it is not stable.
+    #[pyo3(signature = (method="cyclic"))]
+    fn solve(&self, py: Python<'_>, method: &str) -> PyResult<Solved> {
+        let method = match method {
+            "cyclic" => queueing::Method::CyclicReduction,
+            "logarithmic" => queueing::Method::LogarithmicReduction,
+            other => {
+                let what = format!("there is no method {other:?}; there is \"cyclic\" and \"logarithmic\"");
+                return Err(PyValueError::new_err(what));
+            }
+        };
+        let drift = self.0.drift();
+        if drift >= 0.0 {
+            return Err(PyValueError::new_err(format!("unstable: it climbs {drift:.4} levels for each unit of time")));
+        }
+        py.detach(|| self.0.solve(method)).map(Solved).map_err(refused)
+    }
+}
+
+/// The matrices of a process of order n.
+#[pyclass(frozen, module = "falaj.queueing")]
+pub(crate) struct Solved(queueing::Solved);
+
+#[pymethods]
+impl Solved {
+    /// n x n: in which phase a level is first left downwards.
+    #[getter]
+    fn g(&self) -> Vec<Vec<f64>> {
+        self.0.g_rows()
+    }
+    /// n x n: how often the next level's phases are seen for each unit of time in this one's.
+    #[getter]
+    fn r(&self) -> Vec<Vec<f64>> {
+        self.0.r_rows()
+    }
+    /// By which factor a level's probability is below the one before, far up.
+    #[getter]
+    fn decay(&self) -> f64 {
+        self.0.decay()
+    }
+    /// Steps of the reduction.
+    #[getter]
+    fn steps(&self) -> usize {
+        self.0.steps
+    }
+    /// The largest entry of A0 + R A1 + R^2 A2, over the fastest rate: 0 were it exact.
+    #[getter]
+    fn residual(&self) -> f64 {
+        self.0.residual_r
+    }
+}
+
+/// One server, first come first served, in its steady state: MAP/PH/1.
+///
+/// ValueError where more work comes than can be done.
+#[pyclass(frozen, module = "falaj.queueing")]
+pub(crate) struct Queue(queueing::Queue);
+
+#[pymethods]
+impl Queue {
+    #[new]
+    fn new(py: Python<'_>, arrivals: &Arrivals, service: &PhaseType) -> PyResult<Queue> {
+        py.detach(|| queueing::Queue::new(&arrivals.0, &service.0)).map(Queue).map_err(refused)
+    }
+    /// Work that comes for each unit of work that can be done.
+    #[getter]
+    fn load(&self) -> f64 {
+        self.0.load()
+    }
+    /// How many are there on average, who is served included.
+    #[getter]
+    fn mean_number(&self) -> f64 {
+        self.0.mean_number()
+    }
+    /// How long an arrival waits on average.
+    #[getter]
+    fn mean_wait(&self) -> f64 {
+        self.0.mean_wait()
+    }
+    /// Probability that an arrival finds nobody.
+    #[getter]
+    fn no_wait(&self) -> f64 {
+        self.0.no_wait()
+    }
+    /// Probabilities of waiting longer than each of these times.
+    fn waits_longer(&self, times: Vec<f64>) -> Vec<f64> {
+        self.0.waits_longer(&times)
+    }
+    /// The wait as a phase-type distribution.
+    fn wait(&self) -> PhaseType {
+        PhaseType(self.0.wait())
+    }
+    fn __repr__(&self) -> String {
+        format!("Queue(load={}, mean_wait={})", self.load(), self.mean_wait())
+    }
+}

@@ -1,0 +1,139 @@
+//! What was simulated, as tables.
+
+use crate::table::{Columns, Values};
+use falaj_scenario::Scenario;
+use falaj_sim::rows::{COLUMNS, told};
+use falaj_sim::scenario::{name_of, pipe_of};
+use falaj_sim::{FlowResult, Row, Run, rows};
+use falaj_traffic::interval::Estimate;
+use falaj_traffic::meter::Meter;
+use pyo3::prelude::*;
+
+/// All replications of a scenario.
+#[pyclass(frozen, module = "falaj._falaj")]
+pub(crate) struct Results {
+    #[pyo3(get)]
+    flows: Py<Columns>,
+    #[pyo3(get)]
+    replications: Py<Columns>,
+    #[pyo3(get)]
+    delays: Py<Columns>,
+    #[pyo3(get)]
+    packets: Option<Py<Columns>>,
+    #[pyo3(get)]
+    duration_ns: u64,
+    #[pyo3(get)]
+    warm_up_ns: u64,
+}
+
+fn whole(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+impl Results {
+    pub(crate) fn new(
+        py: Python<'_>,
+        scenario: &Scenario,
+        runs: &[Run],
+        packets: Option<Columns>,
+    ) -> PyResult<Results> {
+        let by_run: Vec<Vec<Row>> = runs.iter().map(|run| rows(scenario, run)).collect();
+        let delays: Vec<(String, Meter)> = told(scenario)
+            .into_iter()
+            .map(|at| {
+                let mut all = Meter::new();
+                let of = |run: &Run| -> FlowResult { run.pipes[pipe_of(at.0, at.1).0 as usize][at.2].clone() };
+                runs.iter().for_each(|run| all.add(&of(run).delay));
+                (name_of(scenario, at), all)
+            })
+            .collect();
+        Ok(Results {
+            flows: Py::new(py, flows(&by_run, &delays)?)?,
+            replications: Py::new(py, replications(&by_run)?)?,
+            delays: Py::new(py, histogram(&delays)?)?,
+            packets: packets.map(|packets| Py::new(py, packets)).transpose()?,
+            duration_ns: scenario.run.duration.0,
+            warm_up_ns: runs.first().map_or(0, |run| run.warm_up.0),
+        })
+    }
+}
+
+/// What is counted is summed over all replications, what is measured is their mean with its interval; quantiles are of
+/// all packets.
+fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
+    let count = delays.len();
+    let of = |f: usize| by_run.iter().map(move |rows| &rows[f]);
+    let text = |of: fn(&Row) -> &String| Values::Text(by_run[0].iter().map(|row| of(row).clone()).collect());
+    let sum = |value: fn(&Row) -> u64| Values::Whole((0..count).map(|f| whole(of(f).map(value).sum())).collect());
+    let estimates = |name: &str| -> Vec<Option<Estimate>> {
+        let values = |f: usize| {
+            let column = COLUMNS.iter().find(|column| column.name == name);
+            column.map_or_else(Vec::new, |column| of(f).filter_map(column.of).collect())
+        };
+        (0..count).map(|f| Estimate::of(&values(f))).collect()
+    };
+    let half_widths = |name: &str| estimates(name).into_iter().map(|e| e.and_then(|e| e.half_width)).collect();
+    let mut columns: Vec<(String, Values)> = vec![
+        ("link".into(), text(|row| &row.link)),
+        ("way".into(), text(|row| &row.way)),
+        ("flow".into(), text(|row| &row.flow)),
+        ("replications".into(), Values::Whole(vec![by_run.len() as i64; count])),
+        ("offered".into(), sum(|row| row.offered)),
+        ("delivered".into(), sum(|row| row.delivered)),
+        ("dropped".into(), sum(|row| row.dropped)),
+        ("dropped_by_policy".into(), sum(|row| row.dropped_by_policy)),
+        ("marked".into(), sum(|row| row.marked)),
+        ("lost".into(), sum(|row| row.lost)),
+        ("duplicated".into(), sum(|row| row.duplicated)),
+        ("corrupted".into(), sum(|row| row.corrupted)),
+        ("reordered".into(), sum(|row| row.reordered)),
+    ];
+    for name in ["loss", "offered_rate", "delivered_rate", "delay_mean_ns"] {
+        let mean = estimates(name).into_iter().map(|e| e.map(|e| e.mean)).collect();
+        columns.push((name.into(), Values::Numbers(mean)));
+        columns.push((format!("{name}_half_width"), Values::Numbers(half_widths(name))));
+    }
+    for (name, share) in [("delay_p50_ns", 0.5), ("delay_p99_ns", 0.99), ("delay_p999_ns", 0.999)] {
+        let quantiles = delays.iter().map(|(_, meter)| meter.quantile(share).map(|span| whole(span.0)));
+        columns.push((name.into(), Values::MaybeWhole(quantiles.collect())));
+        columns.push((format!("{name}_half_width"), Values::Numbers(half_widths(name))));
+    }
+    let longest = delays.iter().map(|(_, meter)| meter.max().map(|span| whole(span.0)));
+    columns.push(("delay_max_ns".into(), Values::MaybeWhole(longest.collect())));
+    let most = (0..count).map(|f| whole(of(f).map(|row| row.max_backlog_packets).max().unwrap_or(0)));
+    columns.push(("max_backlog_packets".into(), Values::Whole(most.collect())));
+    Columns::new(columns)
+}
+
+/// A line for each replication and flow.
+fn replications(by_run: &[Vec<Row>]) -> PyResult<Columns> {
+    let all: Vec<(usize, &Row)> =
+        by_run.iter().enumerate().flat_map(|(n, rows)| rows.iter().map(move |r| (n, r))).collect();
+    let text = |of: fn(&Row) -> &String| Values::Text(all.iter().map(|(_, row)| of(row).clone()).collect());
+    let mut columns: Vec<(String, Values)> = vec![
+        ("replication".into(), Values::Whole(all.iter().map(|(n, _)| *n as i64).collect())),
+        ("link".into(), text(|row| &row.link)),
+        ("way".into(), text(|row| &row.way)),
+        ("flow".into(), text(|row| &row.flow)),
+    ];
+    for measure in &COLUMNS {
+        let values = all.iter().map(|(_, row)| (measure.of)(row)).collect();
+        columns.push((measure.name.into(), Values::Numbers(values)));
+    }
+    Columns::new(columns)
+}
+
+/// How many packets had which delay, to three digits.
+fn histogram(delays: &[(String, Meter)]) -> PyResult<Columns> {
+    let (mut flow, mut delay, mut packets) = (Vec::new(), Vec::new(), Vec::new());
+    for (name, meter) in delays {
+        for (span, times) in meter.counts() {
+            flow.push(name.clone());
+            delay.push(whole(span.0));
+            packets.push(whole(times));
+        }
+    }
+    let columns =
+        [("flow", Values::Text(flow)), ("delay_ns", Values::Whole(delay)), ("packets", Values::Whole(packets))];
+    Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
+}

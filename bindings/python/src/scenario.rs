@@ -1,0 +1,237 @@
+//! A scenario read, changed, planned, simulated.
+
+use crate::interrupt::interruptible;
+use crate::results::Results;
+use crate::scheduler::{self, Failure};
+use crate::table::{Columns, Packets, Values};
+use crate::{errors, toml};
+use falaj_engine::{Emit, PipeId};
+use falaj_plan::json;
+use falaj_scenario::{Scenario as Read, Towards, edit};
+use falaj_sched::params::Refusals;
+use falaj_sched::time::Span;
+use falaj_sim::cores::on_all;
+use falaj_sim::scenario::{experiment, name_of, pipe_of};
+use falaj_sim::{Experiment, Practice, Progress, WarmUp, simulate_watched};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use toml_edit::{DocumentMut, Key};
+
+/// A scenario that is sound, and the text that it was read from.
+#[pyclass(frozen, module = "falaj._falaj")]
+pub(crate) struct Scenario {
+    text: String,
+    file: String,
+    warnings: String,
+    read: Read,
+}
+
+/// What a discipline refuses, though the parser did not: a value by its words.
+fn refused(refusals: &Refusals) -> PyErr {
+    PyValueError::new_err(refusals.to_string())
+}
+
+#[pymethods]
+impl Scenario {
+    #[new]
+    fn new(py: Python<'_>, text: String, file: String) -> PyResult<Scenario> {
+        let (read, warnings) = falaj_scenario::parse(&text, &file).map_err(|wrong| errors::scenario(py, &wrong, ""))?;
+        Ok(Scenario { text, file, warnings: warnings.to_string(), read })
+    }
+
+    #[getter]
+    fn text(&self) -> &str {
+        &self.text
+    }
+
+    #[getter]
+    fn file(&self) -> &str {
+        &self.file
+    }
+
+    #[getter]
+    fn warnings(&self) -> &str {
+        &self.warnings
+    }
+
+    /// By link: its name, and by direction the flows' names.
+    #[getter]
+    fn links(&self) -> Vec<(String, Vec<String>, Vec<String>)> {
+        let flows = |d: &falaj_scenario::Direction| d.flows.iter().map(|flow| flow.name.clone()).collect();
+        self.read.links.iter().map(|link| (link.name.clone(), flows(&link.up), flows(&link.down))).collect()
+    }
+
+    /// Replications, seed and duration in nanoseconds.
+    #[getter]
+    fn run(&self) -> (u32, u64, u64) {
+        (self.read.run.replications, self.read.run.seed, self.read.run.duration.0)
+    }
+
+    /// The same with other values; None takes a key out.
+    fn set(&self, py: Python<'_>, values: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Scenario> {
+        let mut document: DocumentMut = self.text.parse().map_err(errors::internal)?;
+        let mut words = Vec::new();
+        for (key, value) in &values {
+            let unreadable =
+                |_| errors::unknown_key(py, &format!("`{key}` is no key; write one such as `link.uplink.rate`"));
+            let path: Vec<String> = Key::parse(key).map_err(unreadable)?.iter().map(|k| k.get().to_owned()).collect();
+            let value = if value.is_none() { None } else { Some(toml::value(value, key)?) };
+            let applied = edit::apply(&mut document, &path, value.as_ref());
+            applied.map_err(|what| errors::unknown_key(py, &format!("`{key}`: {what}")))?;
+            words.push(format!("{key} = {}", value.map_or("nothing".into(), |v| v.to_string().trim().to_owned())));
+        }
+        let text = document.to_string();
+        let (read, warnings) = falaj_scenario::parse(&text, &self.file)
+            .map_err(|wrong| errors::scenario(py, &wrong, &words.join(" and ")))?;
+        Ok(Scenario { text, file: self.file.clone(), warnings: warnings.to_string(), read })
+    }
+
+    /// The plan as JSON, as `falaj plan --json` has it.
+    fn plan_json(&self) -> PyResult<String> {
+        let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
+        Ok(json::all(&ways, None).to_string())
+    }
+
+    /// What is promised, a line for each flow that traffic is meant for or that asks for something, or all.
+    fn bounds(&self) -> PyResult<Columns> {
+        let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
+        let all = ways.iter().filter(|way| !way.same).flat_map(|way| way.flows.iter().map(move |flow| (way, flow)));
+        let all: Vec<_> = all.collect();
+        let text = |of: &dyn Fn(&falaj_plan::Way<'_>, &falaj_plan::bounds::Outlook) -> String| {
+            Values::Text(all.iter().map(|(way, flow)| of(way, flow)).collect())
+        };
+        let whole = |of: &dyn Fn(&falaj_plan::bounds::Outlook) -> Option<u64>| {
+            Values::MaybeWhole(all.iter().map(|(_, flow)| of(flow).and_then(|n| i64::try_from(n).ok())).collect())
+        };
+        let columns = vec![
+            ("link", text(&|way, _| way.link.to_owned())),
+            ("way", text(&|way, _| way.name().to_owned())),
+            ("flow", text(&|_, flow| flow.name.clone())),
+            ("offered_rate", whole(&|flow| Some(flow.offered))),
+            ("rate", whole(&|flow| flow.promise.as_ref().ok().map(|p| p.rate.0))),
+            ("latency_ns", whole(&|flow| flow.promise.as_ref().ok().map(|p| p.latency.0))),
+            ("delay_ns", whole(&|flow| flow.best().map(|d| d.delay.0))),
+            ("formula", text(&|_, flow| flow.best().map_or(String::new(), |d| d.formula.clone()))),
+            ("condition", text(&|_, flow| flow.best().map_or(String::new(), |d| d.condition.clone()))),
+            ("limit", text(&|_, flow| flow.best().map_or(String::new(), |d| d.limit.clone()))),
+            ("backlog_bytes", whole(&|flow| flow.backlog.as_ref().map(|b| b.bytes))),
+            (
+                "lossless",
+                Values::Truth(all.iter().map(|(_, flow)| flow.backlog.as_ref().map(|b| b.lossless)).collect()),
+            ),
+        ];
+        Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
+    }
+
+    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it; `schedulers` are of a link's name, whether up or down, and a callable.
+    #[pyo3(signature = (run, warm_up_ns, packets, schedulers, progress))]
+    fn simulate(
+        &self,
+        py: Python<'_>,
+        run: (usize, u64, u64),
+        warm_up_ns: Option<u64>,
+        packets: bool,
+        schedulers: Vec<(String, bool, Py<PyAny>)>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Results> {
+        let (replications, seed, duration_ns) = run;
+        if self.read.traffic.is_empty() {
+            let what = format!("{} has no [traffic.NAME]: there is nothing to simulate", self.file);
+            return Err(PyValueError::new_err(what));
+        }
+        let mut read = self.read.clone();
+        read.run.duration = Span(duration_ns);
+        let stop = Arc::new(AtomicBool::new(false));
+        let failure = Failure::new(Arc::clone(&stop));
+        let told = |(_, refusals): (PipeId, Refusals)| refused(&refusals);
+        // What the scenario says itself decides, so that schedulers of Python's are looked at over the same time as its own.
+        let warm_up = match warm_up_ns {
+            Some(ns) if ns >= duration_ns => {
+                let what = format!("a warm-up of {} leaves nothing of {}", Span(ns), Span(duration_ns));
+                return Err(PyValueError::new_err(what));
+            }
+            Some(ns) => Span(ns),
+            None => {
+                let experiment = experiment(&read, read.run.duration);
+                let practice = Practice { seed, warm_up: WarmUp::Found, quantiles: Vec::new(), most: replications };
+                let progress = Progress { gone: &|_| {}, stop: &stop };
+                interruptible(py, &stop, || practice.warm_up(&experiment, &progress))?.map_err(told)?.cut
+            }
+        };
+        let calls = !schedulers.is_empty();
+        for (link, up, class) in schedulers {
+            scheduler::put(py, &mut read, &link, up, class, &failure)?;
+        }
+        let experiment = Experiment { warm_up, ..experiment(&read, read.run.duration) };
+        let codes = codes(&read);
+        let done = |n: usize| {
+            let Some(progress) = &progress else { return };
+            Python::attach(|py| {
+                if let Err(error) = progress.call1(py, (n, replications)) {
+                    failure.set(error);
+                }
+            });
+        };
+        let run = |i: usize| {
+            let seed = seed.wrapping_add(i as u64);
+            let mut columns = Packets::default();
+            let run = if packets {
+                let mut watch = |emit: &Emit| {
+                    columns.flow.push(codes[emit.pipe.0 as usize] + emit.flow.0);
+                    columns.bytes.push(emit.bytes);
+                    columns.arrival.push(emit.arrival.0 as i64);
+                    columns.start.push(emit.start.0 as i64);
+                    columns.end.push(emit.end.0 as i64);
+                };
+                simulate_watched(&experiment, seed, &stop, &mut watch)?
+            } else {
+                falaj_sim::simulate(&experiment, seed, &stop)?
+            };
+            Ok((run, columns))
+        };
+        // A thread that Python knows already calls it without being made known anew each time.
+        let one = |i: usize| if calls { Python::attach(|py| py.detach(|| run(i))) } else { run(i) };
+        let mut ran = Vec::new();
+        let take = |n: usize, pair| {
+            ran.push((n, pair));
+            done(ran.len());
+        };
+        let ended = interruptible(py, &stop, || on_all(0..replications, &stop, one, take));
+        if let Some(error) = failure.take() {
+            return Err(error);
+        }
+        ended?.map_err(told)?;
+        ran.sort_by_key(|(n, _)| *n);
+        debug_assert!(!stop.load(Ordering::Relaxed), "who stops it is an error");
+        let (runs, packet_columns): (Vec<_>, Vec<_>) = ran.into_iter().map(|(_, pair)| pair).unzip();
+        scheduler::judge(py, &runs)?;
+        let packets = if packets { Some(Columns::of_packets(&names(&read), packet_columns)?) } else { None };
+        Results::new(py, &read, &runs, packets)
+    }
+}
+
+/// What all flows are called, pipe by pipe.
+fn names(scenario: &Read) -> Vec<String> {
+    let mut names = Vec::new();
+    for (l, link) in scenario.links.iter().enumerate() {
+        for towards in [Towards::Up, Towards::Down] {
+            names.extend((0..link.direction(towards).flows.len()).map(|f| name_of(scenario, (l, towards, f))));
+        }
+    }
+    names
+}
+
+/// Where the names of a pipe's flows begin among [`names`].
+fn codes(scenario: &Read) -> Vec<u32> {
+    let mut codes = vec![0; 2 * scenario.links.len()];
+    let mut next = 0;
+    for (l, link) in scenario.links.iter().enumerate() {
+        for towards in [Towards::Up, Towards::Down] {
+            codes[pipe_of(l, towards).0 as usize] = next;
+            next += link.direction(towards).flows.len() as u32;
+        }
+    }
+    codes
+}

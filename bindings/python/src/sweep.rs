@@ -1,0 +1,130 @@
+//! A scenario with other values.
+
+use crate::interrupt::interruptible;
+use crate::table::{Columns, Values};
+use crate::{errors, toml};
+use falaj_sched::time::Span;
+use falaj_sim::rows::COLUMNS;
+use falaj_sim::sweep;
+use falaj_sim::sweep::{Axis, Results, Shard, Table};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::sync::atomic::AtomicBool;
+use toml_edit::Value;
+
+/// What is to be simulated.
+#[pyclass(frozen, module = "falaj._falaj")]
+pub(crate) struct Sweep(sweep::Sweep);
+
+#[pymethods]
+impl Sweep {
+    /// Values by key; None for what the scenario says; how long replications are, and what of that is not counted.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        text: &str,
+        file: &str,
+        axes: Vec<(String, Vec<Bound<'_, PyAny>>)>,
+        replications: Option<u32>,
+        seed: Option<u64>,
+        times_ns: (Option<u64>, u64),
+    ) -> PyResult<Sweep> {
+        let (duration_ns, warm_up_ns) = times_ns;
+        let mut all = Vec::new();
+        for (key, values) in axes {
+            let values = values.iter().map(|value| toml::value(value, &key)).collect::<PyResult<Vec<_>>>()?;
+            all.push(Axis::new(&key, &values));
+        }
+        let mut sweep = sweep::Sweep::new(text, file, all).map_err(|error| errors::sweep(py, &error))?;
+        if let Some(replications) = replications {
+            sweep = sweep.replicated(replications);
+        }
+        if let Some(seed) = seed {
+            sweep = sweep.seeded(seed);
+        }
+        if let Some(duration) = duration_ns {
+            sweep = sweep.lasting(Span(duration));
+        }
+        sweep.warmed_up(Span(warm_up_ns)).map(Sweep).map_err(|error| errors::sweep(py, &error))
+    }
+
+    #[getter]
+    fn tasks(&self) -> u64 {
+        self.0.tasks()
+    }
+
+    #[getter]
+    fn points(&self) -> usize {
+        self.0.points()
+    }
+
+    /// As `falaj sweep plan` writes it.
+    #[getter]
+    fn text(&self) -> String {
+        format!("{}\n", self.0)
+    }
+
+    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them.
+    fn run(&self, py: Python<'_>, shard: &str) -> PyResult<String> {
+        let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
+        let stop = AtomicBool::new(false);
+        let ran = interruptible(py, &stop, || self.0.run(shard, &stop, &|_| {}))?;
+        ran.map(|results| results.to_string()).map_err(|error| errors::sweep(py, &error))
+    }
+}
+
+/// Reads the lines of a sweep; `name` is for messages.
+fn read(py: Python<'_>, text: &str, name: &str) -> PyResult<Results> {
+    Results::parse(text, name).map_err(|error| errors::sweep(py, &error))
+}
+
+/// Lays shards together; pairs of name and lines.
+#[pyfunction]
+pub(crate) fn merge(py: Python<'_>, shards: Vec<(String, String)>) -> PyResult<String> {
+    let mut shards = shards.into_iter();
+    let (name, text) = shards.next().ok_or_else(|| PyValueError::new_err("there is nothing to merge"))?;
+    let mut all = read(py, &text, &name)?;
+    for (name, text) in shards {
+        all.merge(read(py, &text, &name)?).map_err(|error| errors::sweep(py, &error))?;
+    }
+    Ok(all.to_string())
+}
+
+/// A line for each point and flow of a whole sweep.
+#[pyfunction]
+pub(crate) fn table(py: Python<'_>, text: &str, name: &str) -> PyResult<Columns> {
+    let table = read(py, text, name)?.table().map_err(|error| errors::sweep(py, &error))?;
+    let mut columns = Vec::new();
+    for (n, axis) in table.axes.iter().enumerate() {
+        columns.push((axis.key.clone(), axis_values(&table, n)));
+    }
+    let text =
+        |of: fn(&sweep::Line) -> &String| Values::Text(table.lines.iter().map(|line| of(line).clone()).collect());
+    columns.push(("link".into(), text(|line| &line.link)));
+    columns.push(("way".into(), text(|line| &line.way)));
+    columns.push(("flow".into(), text(|line| &line.flow)));
+    for (n, measure) in COLUMNS.iter().enumerate() {
+        let mean = table.lines.iter().map(|line| line.measures[n].map(|e| e.mean)).collect();
+        let half = table.lines.iter().map(|line| line.measures[n].and_then(|e| e.half_width)).collect();
+        columns.push((measure.name.into(), Values::Numbers(mean)));
+        columns.push((format!("{}_half_width", measure.name), Values::Numbers(half)));
+    }
+    Columns::new(columns)
+}
+
+/// Numbers where all are, else texts.
+fn axis_values(table: &Table, n: usize) -> Values {
+    let parsed: Vec<Option<Value>> = table.lines.iter().map(|line| line.values[n].parse().ok()).collect();
+    let whole: Option<Vec<i64>> = parsed.iter().map(|v| v.as_ref()?.as_integer()).collect();
+    let numbers: Option<Vec<Option<f64>>> = parsed.iter().map(|v| v.as_ref()?.as_float().map(Some)).collect();
+    if let Some(whole) = whole {
+        return Values::Whole(whole);
+    }
+    if let Some(numbers) = numbers {
+        return Values::Numbers(numbers);
+    }
+    let text = |(line, value): (&sweep::Line, &Option<Value>)| {
+        value.as_ref().and_then(|v| v.as_str()).map_or_else(|| line.values[n].clone(), str::to_owned)
+    };
+    Values::Text(table.lines.iter().zip(&parsed).map(text).collect())
+}

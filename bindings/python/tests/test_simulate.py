@@ -1,0 +1,150 @@
+import os
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import falaj
+
+
+def test_flows_are_measured_with_intervals(scenario):
+    result = scenario.simulate(replications=5, warm_up=0)
+    voice, rest = result.flows.to_dicts()
+    assert (voice["flow"], rest["flow"], voice["replications"]) == ("voice", "rest", 5)
+    # 1 Mbit/s of 200 B for five times a second, and Poisson's spread of four deviations.
+    assert abs(voice["offered"] - 3125) < 4 * 3125**0.5
+    assert voice["offered"] >= voice["delivered"] + voice["dropped"]
+    assert rest["delay_p50_ns"] <= rest["delay_p99_ns"] <= rest["delay_max_ns"] * 1.001
+    assert 0 < rest["delay_mean_ns_half_width"] < rest["delay_mean_ns"]
+    assert scenario.simulate(replications=1).flows.to_dicts()[0]["delay_mean_ns_half_width"] is None
+    each = result.replications
+    assert len(each) == 10 and each["offered"][each["flow"] == "voice"].sum() == voice["offered"]
+    assert each["delay_mean_ns"][each["flow"] == "rest"].mean() == pytest.approx(rest["delay_mean_ns"])
+    assert (result.duration_ns, result.warm_up_ns) == (1_000_000_000, 0)
+
+
+def test_what_comes_before_the_steady_state_is_not_counted(scenario):
+    result = scenario.simulate(packets=True, warm_up="300ms")
+    assert result.warm_up_ns == 300_000_000 < result.packets["end_ns"].min()
+    assert result.flows["delivered"].sum() == len(result.packets)
+    assert 0 <= scenario.simulate().warm_up_ns < 1_000_000_000 / 2
+    with pytest.raises(ValueError, match="a warm-up of 1s leaves nothing of 1s"):
+        scenario.simulate(warm_up=1)
+
+
+def test_the_same_seed_is_the_same_result_and_schedulers_see_the_same_packets(scenario):
+    first, second = scenario.simulate().flows, scenario.simulate().flows
+    assert first.to_dicts() == second.to_dicts()
+    other = scenario.simulate(seed=77).flows
+    assert list(other["offered"]) != list(first["offered"])
+    drr = scenario.set({"link.uplink.scheduler": {"kind": "drr"}}).simulate().flows
+    assert list(drr["offered"]) == list(first["offered"])
+
+
+def test_packets_are_kept_and_make_the_same_delays(scenario):
+    result = scenario.simulate(replications=2, packets=True)
+    packets, flows = result.packets, result.flows.to_dicts()
+    assert packets.columns == ["replication", "flow", "bytes", "arrival_ns", "start_ns", "end_ns"]
+    delay = packets["end_ns"] - packets["arrival_ns"]
+    assert delay.dtype == np.int64 and delay.shape == (len(packets),)
+    for flow in flows:
+        of = packets["flow"] == flow["flow"]
+        assert delay[of].max() == flow["delay_max_ns"]
+        means = [delay[of & (packets["replication"] == n)].mean() for n in (0, 1)]
+        assert np.mean(means) == pytest.approx(flow["delay_mean_ns"])
+    # 200 B take 160 us at 10 Mbit/s, and nothing is sent twice at a time.
+    assert ((packets["end_ns"] - packets["start_ns"])[packets["bytes"] == 200] == 160_000).all()
+    one = packets["replication"] == 0
+    assert (packets["start_ns"][one][1:] >= packets["end_ns"][one][:-1]).all()
+    with pytest.raises(ValueError, match=r"simulate\(packets=True\)"):
+        scenario.simulate(replications=1).packets
+
+
+def test_tables_are_handed_over_without_a_copy(scenario):
+    polars = pytest.importorskip("polars")
+    pandas = pytest.importorskip("pandas")
+    result = scenario.simulate(replications=1, packets=True)
+    packets = result.packets
+    first, second = packets["end_ns"], packets["end_ns"]
+    assert first.ctypes.data == second.ctypes.data and not first.flags.writeable
+    frame = packets.to_pandas()
+    assert frame["end_ns"].to_numpy().ctypes.data == first.ctypes.data
+    assert frame["flow"].dtype == "category" and list(frame["flow"]) == list(packets["flow"])
+    table = packets.to_polars()
+    assert table["end_ns"].to_numpy().ctypes.data == first.ctypes.data
+    assert table["flow"].to_list() == list(packets["flow"])
+    flows = result.flows
+    assert polars.DataFrame(flows)["delay_mean_ns"].to_list() == list(flows["delay_mean_ns"])
+    assert isinstance(flows.to_pandas(), pandas.DataFrame) and list(flows.to_pandas()["flow"]) == ["voice", "rest"]
+    # The memory lives as long as somebody looks at it.
+    total = first.sum()
+    del result, packets, frame, table, second
+    assert first.sum() == total
+
+
+def test_numbers_out_of_range_are_refused(scenario):
+    for wrong in [{"replications": 0}, {"replications": 10_001}, {"seed": -1}, {"seed": 2**64}, {"duration": 0},
+                  {"duration": float("nan")}, {"duration": "5"}, {"duration": "0s"}]:
+        with pytest.raises(ValueError):
+            scenario.simulate(**wrong)
+    with pytest.raises(ValueError, match=r"has no \[traffic.NAME\]"):
+        falaj.Scenario.build({"link": {"a": {"rate": "1mbit"}}}).simulate()
+    assert scenario.simulate(duration="250ms").duration_ns == scenario.simulate(duration=0.25).duration_ns == 250_000_000
+
+
+def test_it_is_told_how_far_it_is_and_what_that_raises_ends_it(scenario):
+    heard = []
+    scenario.simulate(replications=3, progress=lambda done, of: heard.append((done, of)))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+
+    def enough(done, of):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        scenario.simulate(progress=enough)
+
+
+def test_other_threads_run_while_it_simulates(scenario):
+    counted = 0
+    done = threading.Event()
+
+    def simulate():
+        try:
+            scenario.simulate(replications=2, duration="20s")
+        finally:
+            done.set()
+
+    worker = threading.Thread(target=simulate)
+    worker.start()
+    while not done.wait(0.001):
+        counted += 1
+    worker.join()
+    assert counted > 0
+
+
+def test_ctrl_c_ends_it(scenario):
+    timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        scenario.simulate(replications=1000, duration="10000s")
+    assert time.monotonic() - began < 60
+    timer.join()
+
+
+def test_pictures_are_drawn(scenario):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    result = scenario.simulate()
+    ax = result.plot.delay_ccdf()
+    assert [line.get_label() for line in ax.get_lines()] == ["voice", "rest"]
+    for line in ax.get_lines():
+        y = line.get_ydata()
+        assert y[0] == 1 and (np.diff(y) <= 0).all() and (y > 0).all()
+    rest = result.plot.delay_cdf(flows=["rest"]).get_lines()
+    assert len(rest) == 1 and rest[0].get_ydata()[-1] == pytest.approx(1)
+    result.plot.delay_means().figure.canvas.draw()
+    with pytest.raises(KeyError, match="there is no flow 'nobody'"):
+        result.plot.delay_ccdf(flows=["nobody"])

@@ -1,0 +1,85 @@
+//! A plan as JSON.
+
+use crate::bounds::{Delay, Outlook};
+use crate::{Way, counterpart, stations};
+use falaj_sched::promise::{Bound, NoPromise};
+use falaj_sched::rate::BIT_NANOS;
+use falaj_theory::{Curve, float};
+use serde_json::{Value as Json, json};
+
+/// Where a curve bends: nanoseconds, bytes there and just behind, and the rate from there on.
+fn points(curve: &Curve) -> Vec<Json> {
+    let point = |p: &falaj_theory::Piece| {
+        json!({
+            "at_ns": float(&p.at), "bytes": float(&p.value), "bytes_after": float(&p.after),
+            "rate": float(&p.slope) * BIT_NANOS as f64,
+        })
+    };
+    curve.pieces().iter().map(point).collect()
+}
+
+fn flow_json(flow: &Outlook) -> Json {
+    let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
+    let mut out = json!({ "flow": flow.name, "offered": flow.offered, "queue": flow.limit.to_string() });
+    if let Some(many) = &flow.many {
+        out["each"] = json!(many);
+    }
+    match &flow.promise {
+        Ok(p) => {
+            out["rate"] = json!(p.rate.0);
+            out["latency_ns"] = json!(p.latency.0);
+            out["rate_formula"] = json!(p.rate_formula);
+            out["delay"] = bound(&p.delay);
+            out["others"] = p.others.iter().map(bound).collect();
+        }
+        Err(NoPromise(why)) => out["none"] = json!(why),
+    }
+    out["envelope"] = match &flow.envelope {
+        Ok(e) => json!({
+            "declared": e.is_declared(), "traffic": e.sources, "points": points(&e.curve),
+            "buckets": e.buckets.iter().map(|(rate, burst)| json!({ "rate": rate.0, "burst": burst })).collect::<Vec<_>>(),
+        }),
+        Err(why) => json!({ "none": why }),
+    };
+    if let Some((rate, latency, curve)) = &flow.service {
+        out["service"] = json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
+    }
+    out["shared"] = json!(flow.together);
+    let delay =
+        |d: &Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
+    out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);
+    out["expected"] = flow.expected.as_ref().map_or(Json::Null, delay);
+    out["backlog"] = flow.backlog.as_ref().map_or(Json::Null, |b| {
+        json!({
+            "bytes": b.bytes, "packets": b.packets, "lossless": b.lossless, "fits": b.fits,
+            "enough": b.enough.map(|limit| limit.to_string()),
+        })
+    });
+    out
+}
+
+/// All directions; `before` is the same before anything was changed.
+pub fn all(ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
+    let admitted = ways.iter().all(|way| way.unmet.is_empty());
+    let directions: Vec<Json> = ways.iter().map(|way| self::way(way, counterpart(way, before))).collect();
+    json!({ "admitted": admitted, "directions": directions })
+}
+
+/// One direction; `before` is the same before anything was changed.
+fn way(way: &Way<'_>, before: Option<&Way<'_>>) -> Json {
+    let direction = way.direction;
+    let flows = way.flows.iter().map(|flow| {
+        let mut out = flow_json(flow);
+        if let Some(was) = before.and_then(|b| b.flows.iter().find(|f| f.name == flow.name)) {
+            out["before"] = flow_json(was);
+        }
+        out
+    });
+    let refusals: Vec<Json> =
+        way.unmet.iter().map(|u| json!({ "flow": way.flows[u.flow].name, "what": u.what, "help": u.help })).collect();
+    json!({
+        "link": way.link, "direction": way.name(), "rate": direction.setup.rate.0, "account": direction.account.name(),
+        "largest": direction.setup.largest, "scheduler": direction.scheduler.kind,
+        "flows": flows.collect::<Vec<_>>(), "refused": refusals, "saturated": stations::json(direction),
+    })
+}

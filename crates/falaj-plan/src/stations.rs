@@ -1,0 +1,30 @@
+//! What stations that contend for a channel get, when all always have packets: Bianchi's saturation.
+
+use falaj_scenario::Direction;
+use falaj_sched::dcf::{Channel, rates};
+use falaj_sched::rate::Rate;
+use falaj_theory::dcf::{Saturation, saturation};
+use serde_json::{Value as Json, json};
+
+/// What is expected of this direction with packets of the largest size; nothing where its flows are no stations, or are many.
+pub fn expected(direction: &Direction) -> Option<(Vec<Rate>, Saturation)> {
+    if direction.scheduler.kind != "dcf" || !direction.masks.is_none() {
+        return None;
+    }
+    let setup = &direction.setup;
+    let (channel, rates) = (Channel::new(setup).ok()?, rates(setup).ok()?);
+    let stations: Vec<(Rate, u32)> = rates.iter().map(|&rate| (rate, setup.largest)).collect();
+    Some((rates, saturation(&channel, &stations)))
+}
+
+pub(crate) fn json(direction: &Direction) -> Option<Json> {
+    let (rates, all) = expected(direction)?;
+    let gets = all.packets * f64::from(direction.setup.largest) * 8.0;
+    let station = |((flow, rate), air): ((&falaj_scenario::Flow, &Rate), &f64)| json!({ "flow": flow.name, "rate": rate.0, "gets": gets, "air": air });
+    Some(json!({
+        "bytes": direction.setup.largest,
+        "collisions": all.collisions,
+        "dropped": all.dropped,
+        "stations": direction.flows.iter().zip(&rates).zip(&all.air).map(station).collect::<Vec<_>>(),
+    }))
+}

@@ -1,0 +1,36 @@
+//! Independent tasks on all cores.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+/// Does the tasks of these numbers, and hands what came of each over as it ends, in any order. Once `stop` is set no more
+/// begin. The number of cores changes nothing but the time it takes.
+///
+/// # Errors
+/// One of a task; the others end first.
+pub fn on_all<T, E: Send>(
+    numbers: Range<usize>,
+    stop: &AtomicBool,
+    task: impl Fn(usize) -> Result<T, E> + Sync,
+    take: impl FnMut(usize, T) + Send,
+) -> Result<(), E> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(numbers.len());
+    let next = AtomicUsize::new(numbers.start);
+    let take = Mutex::new(take);
+    let work = || -> Result<(), E> {
+        while !stop.load(Ordering::Relaxed) {
+            let n = next.fetch_add(1, Ordering::Relaxed);
+            if n >= numbers.end {
+                break;
+            }
+            let done = task(n)?;
+            take.lock().expect("no worker panics")(n, done);
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().try_for_each(|t| t.join().expect("no worker panics"))
+    })
+}

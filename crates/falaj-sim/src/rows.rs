@@ -1,0 +1,129 @@
+//! What a run has measured of each flow, in numbers.
+
+use crate::scenario::{all_flows, fed_flows, name_of, pipe_of};
+use crate::simulate::{FlowResult, Run};
+use falaj_scenario::{Scenario, Towards};
+use serde::{Deserialize, Serialize};
+
+/// One flow of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The link.
+    pub link: String,
+    /// `up` or `down`.
+    pub way: String,
+    /// What the flow is called among all of the scenario.
+    pub flow: String,
+    /// Packets that came.
+    pub offered: u64,
+    /// Packets that left and were not lost on the link.
+    pub delivered: u64,
+    /// Packets that were dropped before the link.
+    pub dropped: u64,
+    /// Of these, those that the policy of the queue dropped.
+    pub dropped_by_policy: u64,
+    /// Packets that it marked instead.
+    pub marked: u64,
+    /// Packets that the link lost.
+    pub lost: u64,
+    /// Packets that arrive twice.
+    pub duplicated: u64,
+    /// Packets that arrive with a bit turned.
+    pub corrupted: u64,
+    /// Packets that arrive before one that left before them.
+    pub reordered: u64,
+    /// Bits per second that came.
+    pub offered_rate: f64,
+    /// Bits per second that left and were not lost.
+    pub delivered_rate: f64,
+    /// Mean delay, from last bit in to last bit out of the link.
+    pub delay_mean_ns: Option<f64>,
+    /// The delay that half of the packets do not exceed, to three digits.
+    pub delay_p50_ns: Option<u64>,
+    /// The same of 99 %.
+    pub delay_p99_ns: Option<u64>,
+    /// The same of 99.9 %.
+    pub delay_p999_ns: Option<u64>,
+    /// The longest, exactly.
+    pub delay_max_ns: Option<u64>,
+    /// The most packets that were ever queued.
+    pub max_backlog_packets: u64,
+}
+
+/// Something that was measured, as a number.
+pub struct Column {
+    /// Its name, as in [`Row`].
+    pub name: &'static str,
+    /// Its value, if there is one.
+    pub of: fn(&Row) -> Option<f64>,
+}
+
+/// All of them, in the order of [`Row`].
+pub const COLUMNS: [Column; 18] = [
+    Column { name: "offered", of: |r| Some(r.offered as f64) },
+    Column { name: "delivered", of: |r| Some(r.delivered as f64) },
+    Column { name: "dropped", of: |r| Some(r.dropped as f64) },
+    Column { name: "dropped_by_policy", of: |r| Some(r.dropped_by_policy as f64) },
+    Column { name: "marked", of: |r| Some(r.marked as f64) },
+    Column { name: "lost", of: |r| Some(r.lost as f64) },
+    Column { name: "duplicated", of: |r| Some(r.duplicated as f64) },
+    Column { name: "corrupted", of: |r| Some(r.corrupted as f64) },
+    Column { name: "reordered", of: |r| Some(r.reordered as f64) },
+    Column { name: "loss", of: Row::loss },
+    Column { name: "offered_rate", of: |r| Some(r.offered_rate) },
+    Column { name: "delivered_rate", of: |r| Some(r.delivered_rate) },
+    Column { name: "delay_mean_ns", of: |r| r.delay_mean_ns },
+    Column { name: "delay_p50_ns", of: |r| r.delay_p50_ns.map(|ns| ns as f64) },
+    Column { name: "delay_p99_ns", of: |r| r.delay_p99_ns.map(|ns| ns as f64) },
+    Column { name: "delay_p999_ns", of: |r| r.delay_p999_ns.map(|ns| ns as f64) },
+    Column { name: "delay_max_ns", of: |r| r.delay_max_ns.map(|ns| ns as f64) },
+    Column { name: "max_backlog_packets", of: |r| Some(r.max_backlog_packets as f64) },
+];
+
+impl Row {
+    /// The share of the packets that came that were dropped or lost; `None` where none came.
+    pub fn loss(&self) -> Option<f64> {
+        (self.offered > 0).then(|| (self.dropped + self.lost) as f64 / self.offered as f64)
+    }
+
+    fn of(scenario: &Scenario, at: (usize, Towards, usize), flow: &FlowResult, run: &Run) -> Row {
+        let (counters, delay) = (&flow.counters, &flow.delay);
+        let quantile = |share| delay.quantile(share).map(|span| span.0);
+        Row {
+            link: scenario.links[at.0].name.clone(),
+            way: if at.1 == Towards::Up { "up" } else { "down" }.to_owned(),
+            flow: name_of(scenario, at),
+            offered: counters.offered,
+            delivered: counters.delivered(),
+            dropped: counters.dropped(),
+            dropped_by_policy: counters.dropped_by_policy,
+            marked: counters.marked,
+            lost: counters.lost,
+            duplicated: counters.duplicated,
+            corrupted: counters.corrupted,
+            reordered: counters.reordered,
+            offered_rate: flow.offered_rate(run.counted()),
+            delivered_rate: flow.delivered_rate(run.counted()),
+            delay_mean_ns: delay.mean_nanos(),
+            delay_p50_ns: quantile(0.5),
+            delay_p99_ns: quantile(0.99),
+            delay_p999_ns: quantile(0.999),
+            delay_max_ns: delay.max().map(|span| span.0),
+            max_backlog_packets: counters.max_backlog,
+        }
+    }
+}
+
+/// The flows of which there are rows, in order: those that traffic is meant for; where rules lead packets, all.
+pub fn told(scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    if scenario.rules.is_empty() { fed_flows(scenario) } else { all_flows(scenario) }
+}
+
+/// A row for each flow that is [`told`], in that order.
+pub fn rows(scenario: &Scenario, run: &Run) -> Vec<Row> {
+    let row = |at: (usize, Towards, usize)| {
+        let flow = &run.pipes[pipe_of(at.0, at.1).0 as usize][at.2];
+        Row::of(scenario, at, flow, run)
+    };
+    told(scenario).into_iter().map(row).collect()
+}
