@@ -22,7 +22,7 @@ test: cargo ## run all tests
 
 # With the profile of the other tests: most is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
-	MATURIN_PEP517_ARGS="--profile test" $(target)/python/bin/pip install --quiet --disable-pip-version-check \
+	PATH="$(abspath $(target))/python/bin:$$PATH" MATURIN_PEP517_ARGS="--profile test" pip install --quiet --disable-pip-version-check \
 	--force-reinstall --no-deps --no-build-isolation ./bindings/python
 	cd bindings/python && $(abspath $(target))/python/bin/python -m pytest -q --color=no -p no:cacheprovider
 
