@@ -33,20 +33,21 @@ pub fn of_ethernet(frame: &[u8]) -> Ecn {
     }
 }
 
-/// Says in a frame that it met congestion, if its ends look at that; the header's checksum follows (RFC 1624).
-pub fn mark_ethernet(frame: &mut [u8]) {
+/// Writes these bits into a frame, if its ends look at them: that it met congestion, or what they were before. The header's
+/// checksum follows (RFC 1624).
+pub fn mark_ethernet(frame: &mut [u8], ecn: Ecn) {
     match (header(frame), of_ethernet(frame)) {
         (_, Ecn::Not) | (None, _) => {}
         (Some((at, 4)), _) => {
             let word = |frame: &[u8], at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
             let before = word(frame, at);
-            frame[at + 1] |= Ecn::Ce as u8;
+            frame[at + 1] = frame[at + 1] & !3 | ecn as u8;
             let sum = u32::from(!word(frame, at + 10)) + u32::from(!before) + u32::from(word(frame, at));
             let sum = (sum & 0xffff) + (sum >> 16);
             let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
             frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
         }
-        (Some((at, _)), _) => frame[at + 1] |= (Ecn::Ce as u8) << 4,
+        (Some((at, _)), _) => frame[at + 1] = frame[at + 1] & !0x30 | (ecn as u8) << 4,
     }
 }
 
@@ -60,7 +61,7 @@ pub fn label(key: &Key) -> Label {
     let (from, to) = key.ports.unwrap_or_default();
     let rest = u64::from(from) << 24 | u64::from(to) << 8 | u64::from(key.protocol.map_or(0, |p| p.0));
     let connection = mix(mix(mix(address(key.src)) ^ address(key.dst)) ^ rest);
-    Label { ecn: key.tos.map_or(Ecn::Not, Ecn::from_bits), connection }
+    Label { ecn: key.tos.map_or(Ecn::Not, Ecn::from_bits), connection, ..Label::default() }
 }
 
 #[cfg(test)]
@@ -99,16 +100,22 @@ mod tests {
                 (0..tags).for_each(|_| _ = four.splice(12..12, [0x81, 0x00, 0x00, 0x05]).count());
                 let at = ETHERNET + tags * TAG;
                 assert_eq!(of_ethernet(&four), Ecn::from_bits(bits));
-                mark_ethernet(&mut four);
+                let before = four.clone();
+                mark_ethernet(&mut four, Ecn::Ce);
                 let header = Ipv4HeaderSlice::from_slice(&four[at..]).unwrap();
                 assert_eq!(header.ecn().value(), if bits == 0 { 0 } else { 3 });
                 assert_eq!(header.header_checksum(), header.to_header().calc_header_checksum(), "{bits}");
+                mark_ethernet(&mut four, Ecn::from_bits(bits));
+                assert_eq!(four, before, "{bits}: as it was");
             }
             let mut six = frame(6, bits, 9);
             assert_eq!(of_ethernet(&six), Ecn::from_bits(bits));
-            mark_ethernet(&mut six);
+            let before = six.clone();
+            mark_ethernet(&mut six, Ecn::Ce);
             assert_eq!(of_ethernet(&six), if bits == 0 { Ecn::Not } else { Ecn::Ce });
             assert_eq!(six[14] >> 4, 6, "the rest stays");
+            mark_ethernet(&mut six, Ecn::from_bits(bits));
+            assert_eq!(six, before, "{bits}: as it was");
         }
     }
 
@@ -118,7 +125,7 @@ mod tests {
         for length in 0..34 {
             let mut cut = whole[..length].to_vec();
             assert_eq!(of_ethernet(&cut), Ecn::Not);
-            mark_ethernet(&mut cut);
+            mark_ethernet(&mut cut, Ecn::Ce);
             assert_eq!(cut, whole[..length]);
         }
         let mut arp = whole.clone();

@@ -5,7 +5,7 @@ use crate::change::{Change, Part, Prepared};
 use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, Pipe, PipeSpec};
-use falaj_sched::label::Label;
+use falaj_sched::label::{Ecn, Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
@@ -40,6 +40,21 @@ pub enum Output {
     Corrupt(Corrupt),
     /// A unit is marked as having met congestion (ECN); what becomes of it follows.
     Mark(Mark),
+    /// A unit leaves sooner than at the latest that was promised, of use where another pipe follows; its other outputs do.
+    Early(Early),
+}
+
+/// A unit that leaves before the latest that was promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Early {
+    /// The pipe it leaves.
+    pub pipe: PipeId,
+    /// The flow that it belongs to.
+    pub flow: FlowId,
+    /// The driver's own.
+    pub handle: u32,
+    /// By so much.
+    pub by: Span,
 }
 
 /// A unit whose ECN bits are to say that it met congestion.
@@ -51,6 +66,8 @@ pub struct Mark {
     pub flow: FlowId,
     /// The driver's own.
     pub handle: u32,
+    /// What they are to be: [`Ecn::Ce`]. Where a copy that shares its bytes is marked alone, what they were before follows the copy.
+    pub ecn: Ecn,
 }
 
 /// A unit whose bytes do not arrive as they were.
@@ -220,7 +237,7 @@ impl Engine {
     }
 
     /// A unit of which more is known than its length arrives; see [`input`](Engine::input).
-    /// Only policies of queues look at that: [`heeds_labels`](Engine::heeds_labels).
+    /// Policies of queues look at that, and regulators of delay-jitter: [`heeds_labels`](Engine::heeds_labels).
     pub fn input_labelled(
         &mut self,
         pipe: PipeId,
@@ -238,6 +255,11 @@ impl Engine {
     /// Does this pipe look at more than the length of units?
     pub fn heeds_labels(&self, pipe: PipeId) -> bool {
         self.pipes[pipe.0 as usize].heeds_labels()
+    }
+
+    /// Does this pipe drop packets that found room, or for which there is room?
+    pub fn drops_early(&self, pipe: PipeId) -> bool {
+        self.pipes[pipe.0 as usize].drops_early()
     }
 
     /// Runs all that is due until `now`, each event at its own instant.
@@ -328,6 +350,17 @@ impl Engine {
     /// It is refused, and nothing changes, where another change came between that
     /// added flows: it would take them out again.
     pub fn apply(&mut self, change: Prepared, now: Time, out: &mut Vec<Output>) -> Result<(), Unfit> {
+        self.apply_knowing(change, &|_| Label::default(), now, out)
+    }
+
+    /// The same where it is known what packets that wait are like: those that come to another discipline come with their labels.
+    pub fn apply_knowing(
+        &mut self,
+        change: Prepared,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Result<(), Unfit> {
         self.poll(now, out);
         change.parts.iter().try_for_each(|part| self.fits(part))?;
         self.may_begin_and_end(&change)?;
@@ -342,7 +375,7 @@ impl Engine {
                 self.pipes.push(old);
                 continue;
             };
-            let (pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, now, out);
+            let (pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
             self.pipes.push(pipe);
             self.calendar.set(i, due);
         }

@@ -12,11 +12,11 @@ use crate::account::Account;
 use crate::change::{Fate, Prepared};
 use crate::classifier::{Classifier, Match};
 use crate::each::{Ids, Masks, Report};
-use crate::engine::{Corrupt, Dropped, Emit, Mark, Output, PipeId, Unfit, Unit, Why};
+use crate::engine::{Corrupt, Dropped, Early, Emit, Mark, Output, PipeId, Unfit, Unit, Why};
 use crate::key::Key;
 use crate::pipe::{Counters, PipeSpec};
 use crate::rules::{Active, At, Next, Rule, RuleSet, Taken};
-use falaj_sched::label::{Ecn, Label};
+use falaj_sched::label::{Ecn, Known, Label};
 use falaj_sched::params::{FlowSetup, Refusals, Setup, Values};
 use falaj_sched::plugin::Breach;
 use falaj_sched::queue::{FlowId, Limit};
@@ -101,6 +101,17 @@ pub struct Sorting {
     pub masks: Masks,
 }
 
+/// What changes around pipes, with them.
+#[derive(Default)]
+pub struct Around<'a> {
+    /// What becomes of flows, where these are others.
+    pub flows: &'a [(PipeId, &'a [Fate])],
+    /// How packets are sorted from then on, where that is another.
+    pub sorted: Vec<Sorting>,
+    /// Other rules.
+    pub rules: Option<Leading>,
+}
+
 /// Rules that take over from those that there are.
 pub struct Leading {
     rules: RuleSet,
@@ -156,6 +167,8 @@ struct Passing {
     handle: u32,
     length: u32,
     label: Label,
+    /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so by its label only, until it leaves.
+    bits: Ecn,
     at: Option<At>,
     /// Others share its bytes: where it is counted how many, and zero stands for one that is alone.
     shared: u32,
@@ -362,7 +375,7 @@ impl Network {
         });
         let place = &mut self.passing[slot as usize];
         (place.handle, place.length, place.label) = (packet.handle, packet.length, packet.label);
-        (place.at, place.shared) = (at, 0);
+        (place.at, place.shared, place.bits) = (at, 0, packet.label.ecn);
         place.turned.clear();
         self.keys[slot as usize] = key;
         slot
@@ -382,11 +395,14 @@ impl Network {
                 Output::Drop(dropped) => self.lost(dropped, out),
                 Output::Corrupt(corrupt) => self.passing[corrupt.handle as usize].turned.push(corrupt.draw),
                 Output::Mark(mark) => {
-                    // Whatever shares its bytes is marked with it.
                     let place = &mut self.passing[mark.handle as usize];
-                    place.label.ecn = Ecn::Ce;
-                    out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
+                    place.label.ecn = mark.ecn;
+                    if self.shares[place.shared as usize] <= 1 {
+                        place.bits = mark.ecn;
+                        out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
+                    }
                 }
+                Output::Early(Early { handle, by, .. }) => self.passing[handle as usize].label.earliness = by,
             }
         }
         self.inner = inner;
@@ -395,7 +411,7 @@ impl Network {
     /// Another packet of the same bytes.
     #[cold]
     fn copied(&mut self, slot: u32) -> u32 {
-        let Passing { handle, length, label, at, shared, turned } = self.passing[slot as usize].clone();
+        let Passing { handle, length, label, bits, at, shared, turned } = self.passing[slot as usize].clone();
         let shared = if shared == 0 {
             let unused = self.shares.iter().skip(1).position(|n| *n == 0).map_or(self.shares.len(), |n| n + 1);
             if unused == self.shares.len() {
@@ -410,7 +426,7 @@ impl Network {
         self.passing[slot as usize].shared = shared;
         let copy = self.keep(Packet { handle, length, label }, at, self.keys[slot as usize]);
         let place = &mut self.passing[copy as usize];
-        (place.shared, place.turned) = (shared, turned);
+        (place.shared, place.turned, place.bits) = (shared, turned, bits);
         copy
     }
 
@@ -455,7 +471,12 @@ impl Network {
         let place = &mut self.passing[emit.handle as usize];
         let (handle, shared) = (place.handle, place.shared as usize);
         let turned = std::mem::take(&mut place.turned);
+        let (ecn, bits) = (place.label.ecn, place.bits);
+        let marked = |ecn| Output::Mark(Mark { pipe: emit.pipe, flow: emit.flow, handle, ecn });
         self.free.push(emit.handle);
+        if ecn != bits {
+            out.push(marked(ecn));
+        }
         let turn = |draw: &u64| Output::Corrupt(Corrupt { handle, draw: *draw });
         out.extend(turned.iter().map(turn));
         let emit = Emit { handle, ..emit };
@@ -464,6 +485,9 @@ impl Network {
             out.push(Output::Copy(emit));
             // The bytes of the others are as they were.
             out.extend(turned.iter().map(turn));
+            if ecn != bits {
+                out.push(marked(bits));
+            }
         } else {
             self.shares[shared] = 0;
             out.push(Output::Emit(emit));
@@ -533,21 +557,31 @@ impl Network {
 
     /// Makes a prepared change of pipes, see [`Engine::apply`]: flows of these pipes become what is said of them, and
     /// from then on packets are sorted anew. Packets between two pipes go where their flow goes. Where there are other
-    /// rules, packets in a link go on behind it with those.
+    /// rules, packets in a link go on behind it with those. What packets are like that are within is `known` of their handles,
+    /// to whoever looks at that from now on.
     ///
     /// # Errors
     /// Those of the engine; nothing changes.
     pub fn apply(
         &mut self,
         change: Prepared,
-        flows: &[(PipeId, &[Fate])],
-        sorted: Vec<Sorting>,
-        rules: Option<Leading>,
+        around: Around<'_>,
+        known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) -> Result<(), Unfit> {
         self.poll(now, out);
-        self.engine.apply(change, now, if self.rules.is_some() { &mut self.inner } else { out })?;
+        if self.rules.is_some() {
+            if !self.heeds_labels() {
+                self.learn(known);
+            }
+            let passing = &self.passing;
+            let known = |slot: u32| passing.get(slot as usize).map_or(Label::default(), |place| place.label);
+            self.engine.apply_knowing(change, &known, now, &mut self.inner)?;
+        } else {
+            self.engine.apply_knowing(change, known, now, out)?;
+        }
+        let Around { flows, sorted, rules } = around;
         self.heeds = heeds(&self.engine);
         self.places.resize(self.places.len().max(self.heeds.len()), Entrance::open());
         for Sorting { pipe, classifier, account, masks } in sorted {
@@ -564,14 +598,24 @@ impl Network {
             self.hops = hops.into();
         }
         if let Some(rules) = rules {
-            self.lead(rules);
+            self.lead(rules, known);
         }
         self.sort(out);
         Ok(())
     }
 
+    /// While nobody looks at labels nobody tells them: those of the packets that are within now, but for what pipes said of them.
+    fn learn(&mut self, known: Known<'_>) {
+        let mut within = vec![true; self.passing.len()];
+        self.free.iter().for_each(|&slot| within[slot as usize] = false);
+        for (place, _) in self.passing.iter_mut().zip(within).filter(|(_, within)| *within) {
+            place.label = Label { earliness: place.label.earliness, ..known(place.handle) };
+            place.bits = place.label.ecn;
+        }
+    }
+
     /// Other rules from now on.
-    fn lead(&mut self, Leading { mut rules, become_others, bypass }: Leading) {
+    fn lead(&mut self, Leading { mut rules, become_others, bypass }: Leading, known: Known<'_>) {
         match self.rules.take() {
             Some(old) => {
                 rules.succeed(&old, &become_others);
@@ -584,6 +628,7 @@ impl Network {
                 let number = if self.places.is_empty() { 0 } else { self.highest + 1 };
                 self.passing = (0..number).map(|handle| Passing { handle, ..Passing::default() }).collect();
                 self.keys = vec![Key::default(); self.passing.len()];
+                self.learn(known);
             }
         }
         if rules.pass() {

@@ -41,7 +41,7 @@ fn no_change_loses_or_reorders_a_packet() {
                     Output::Drop(d) if matches!(d.why, Why::Lost | Why::Discipline) => {
                         assert_eq!(queued[d.flow.index()].pop_front(), Some(d.handle), "seed {seed}: order");
                     }
-                    Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+                    Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
                     Output::Drop(d) if d.why == Why::Policy => {
                         let queued = &mut queued[d.flow.index()];
                         let place = queued.iter().position(|&handle| handle == d.handle);

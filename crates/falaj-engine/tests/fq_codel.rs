@@ -212,7 +212,7 @@ fn fq_codel_is_as_the_rfcs_say() {
         };
         let mut busy = None;
         for (handle, a) in arrivals.iter().enumerate() {
-            let label = Label { ecn: Ecn::Not, connection: dice.from(0, 6) };
+            let label = Label { ecn: Ecn::Not, connection: dice.from(0, 6), ..Label::default() };
             hash.announce(label);
             let queue = hash.place(a.flow).index();
             send(&mut model, a.at.0, &mut busy);

@@ -122,6 +122,7 @@ impl Watch {
                 }
                 // It did not get in.
                 Output::Drop(d) => assert_eq!(self.queued[d.flow.index()].pop_back().map(|p| p.1), Some(d.handle)),
+                Output::Early(_) => {}
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => panic!("this link does nothing to packets"),
             }
         }

@@ -348,7 +348,7 @@ fn copies_and_wrong_bits() {
                     assert!(matches!(next, Output::Emit(e) | Output::Copy(e) if e.handle == corrupt.handle));
                 }
                 Output::Emit(emit) => told.push(*emit),
-                Output::Drop(_) | Output::Mark(_) => panic!("{output:?}"),
+                Output::Drop(_) | Output::Mark(_) | Output::Early(_) => panic!("{output:?}"),
             }
         }
         assert_eq!((counters.duplicated, counters.corrupted, told.len()), (copies, corrupted, N as usize));

@@ -9,7 +9,7 @@ use falaj_engine::impair::Impairments;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Network, NetworkSpec, Packet, Place, Refused, Sorting};
+use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place, Refused, Sorting};
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, Taken, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
@@ -80,7 +80,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
             Output::Emit(emit) => ran.left.push(emit),
             Output::Copy(emit) => ran.copies.push(emit),
             Output::Drop(dropped) => ran.dropped.push((dropped.handle, dropped.why)),
-            Output::Corrupt(_) | Output::Mark(_) => {}
+            Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
         }
     }
     assert_eq!(ran.network.next_event(), Time::NEVER);
@@ -204,7 +204,7 @@ fn labelled(
 ) -> Option<()> {
     for (handle, (ms, dport)) in packets.into_iter().enumerate() {
         let entry = network.route(&key(dport), 0, 1000, Time::ZERO).ok()?;
-        let label = Label { ecn, connection: 0 };
+        let label = Label { ecn, ..Label::default() };
         let packet = Packet { handle: handle as u32, length: 1000, label };
         network.enter(entry, &key(dport), packet, Time::ZERO + Span::from_millis(ms), out);
     }
@@ -262,9 +262,63 @@ fn a_change_finds_packets_between_links() {
     let sorted = vec![Sorting { pipe, classifier, account: Account::Ip, masks: Masks::default() }];
     // It left the first link at 1 ms, and comes to the second one at 6 ms.
     let at = |ms| Time::ZERO + Span::from_millis(ms);
-    network.apply(prepared, &[(pipe, &fates)], sorted, None, at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
+    let around = Around { flows: &[(pipe, &fates)], sorted, rules: None };
+    network.apply(prepared, around, &|_| Label::default(), at(3), &mut out).unwrap_or_else(|unfit| panic!("{unfit}"));
     labelled(&mut network, [(4, 9), (4, 1)], Ecn::Not, &mut out).expect("all enter");
     network.poll(Time(Time::NEVER.0 - 1), &mut out);
     let sent = |flow| network.counters(pipe, FlowId(flow)).sent;
     assert_eq!((sent(0), sent(1)), (1, 2));
+}
+
+/// Each packet is copied by the first link, and the second one marks some: those, and no others, come out marked, though a packet
+/// and its copy have the same bytes.
+#[test]
+fn a_copy_is_marked_without_the_other() {
+    let twice = Impairments { duplicate: Some(Event::independent(Probability::ALWAYS)), ..Impairments::default() };
+    let mut chain = spec(vec![link(3, twice), link(0, Impairments::default())], vec![rule(links(&[0, 1]))]);
+    chain.places[0].pipe.setup.rate = Rate::from_mbit(1000);
+    let values = Values::default()
+        .with("ecn", Value::Choice("yes"))
+        .with("target", Value::Span(Span::from_millis(5)))
+        .with("interval", Value::Span(Span::from_millis(50)));
+    let policy = Policy::new("codel", &values, Limit::Packets(50)).expect("a policy").expect("one of a queue");
+    chain.places[2].pipe.setup.flows[0].values.set(POLICY, Value::Policy(policy));
+    let (mut network, mut out) = (Network::new(&chain).expect("pipes"), Vec::new());
+    labelled(&mut network, (0..300).map(|n| (n * 19 / 10, 1)), Ecn::Ect0, &mut out).expect("all enter");
+    network.poll(Time(Time::NEVER.0 - 1), &mut out);
+    // As a driver does it: what leaves has the bits that its bytes have then.
+    let (mut bytes, mut left) = (vec![Ecn::Ect0; 300], [0, 0]);
+    for output in &out {
+        match output {
+            Output::Mark(mark) => bytes[mark.handle as usize] = mark.ecn,
+            Output::Emit(emit) | Output::Copy(emit) => {
+                left[usize::from(bytes[emit.handle as usize] == Ecn::Ce)] += 1;
+            }
+            _ => {}
+        }
+    }
+    let c = network.counters(PipeId(2), FlowId(0));
+    assert_eq!((left[0] + left[1], left[1]), (600, c.marked));
+    assert!(c.marked > 3, "{c:?}");
+}
+
+/// Nobody looked at labels when packets came, and then the second link does: it learns what those are that are within.
+#[test]
+fn labels_are_learned_when_somebody_looks_at_them() {
+    let plain = Impairments::default;
+    let chain = spec(vec![link(30, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
+    for ecn in [Ecn::Ect1, Ecn::Not] {
+        let (mut network, mut out) = (Network::new(&chain).expect("pipes"), Vec::new());
+        assert!(!network.heeds_labels());
+        labelled(&mut network, (0..40).map(|_| (0, 1)), Ecn::Not, &mut out).expect("all enter");
+        let mut after = chain.places[2].pipe.clone();
+        (after.kind, after.setup.rate) = ("dualpi2", Rate::from_mbit(4));
+        let change = Prepared::new(&[Change::new(PipeId(2), after)]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
+        let known = |_: u32| Label { ecn, ..Label::default() };
+        let at = Time::ZERO + Span::from_millis(20);
+        network.apply(change, Around::default(), &known, at, &mut out).expect("it fits");
+        network.poll(Time(Time::NEVER.0 - 1), &mut out);
+        let marks = out.iter().filter(|o| matches!(o, Output::Mark(mark) if mark.ecn == Ecn::Ce)).count();
+        assert_eq!(marks > 20, ecn == Ecn::Ect1, "{marks}");
+    }
 }

@@ -9,7 +9,7 @@ use falaj_engine::classifier::{Classifier, Match, Protocol};
 use falaj_engine::each::{Each, Mask, Masks};
 use falaj_engine::engine::Emit;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited};
+use falaj_engine::network::{Around, Leading, Network, NetworkSpec, Packet, Place, Refused, Sorting, unlimited};
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::rules::{Rule, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
@@ -81,7 +81,8 @@ impl Sent {
         sorted: Vec<Sorting>,
         rules: Option<Leading>,
     ) -> Result<(), Unfit> {
-        let made = self.network.apply(change, &[], sorted, rules, at, &mut self.out);
+        let around = Around { flows: &[], sorted, rules };
+        let made = self.network.apply(change, around, &|_| Label::default(), at, &mut self.out);
         self.note();
         made
     }
@@ -97,7 +98,7 @@ impl Sent {
                     self.ends[dropped.handle as usize] += 1;
                     self.dropped.push((dropped.handle, dropped.why));
                 }
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
         self.network.passed();

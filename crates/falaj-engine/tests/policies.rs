@@ -65,7 +65,7 @@ fn managed(dice: &mut Dice) -> PipeSpec {
 /// A label for each packet, of some connections, by its number.
 fn label(seed: u64, handle: usize) -> Label {
     let draw = Chance::new(seed, 5, 5).draw(handle as u64);
-    Label { ecn: Ecn::from_bits(draw as u8), connection: (draw >> 8) % 7 }
+    Label { ecn: Ecn::from_bits(draw as u8), connection: (draw >> 8) % 7, ..Label::default() }
 }
 
 fn run(
@@ -156,6 +156,7 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
 /// Policies and disciplines come, go and change with packets queued.
 #[test]
 fn a_change_loses_nothing_untold() {
+    let mut marked = 0;
     for seed in 0..2_500 {
         let mut dice = Dice::new(seed ^ 0xc4a9);
         let mut spec = managed(&mut dice);
@@ -174,6 +175,11 @@ fn a_change_loses_nothing_untold() {
                         (e.flow, e.handle)
                     }
                     Output::Drop(d) => (d.flow, d.handle),
+                    Output::Mark(mark) => {
+                        marked += 1;
+                        assert!(label(seed, mark.handle as usize).ecn.is_capable(), "seed {seed}: marked in vain");
+                        continue;
+                    }
                     _ => continue,
                 };
                 let of_flow = &mut queued[flow.index()];
@@ -193,7 +199,8 @@ fn a_change_loses_nothing_untold() {
                 }
                 manage(&mut dice, &mut spec);
                 let prepared = engine.prepare(PIPE, &spec).unwrap_or_else(|e| panic!("seed {seed}: {e}"));
-                engine.apply(prepared, a.at, &mut out).expect("prepared just now");
+                let known = |handle: u32| label(seed, handle as usize);
+                engine.apply_knowing(prepared, &known, a.at, &mut out).expect("prepared just now");
                 queued.resize(spec.setup.leaves().len().max(queued.len()), VecDeque::new());
             }
             engine.poll(a.at, &mut out);
@@ -207,6 +214,7 @@ fn a_change_loses_nothing_untold() {
         see(&mut out, &mut queued);
         assert!(queued.iter().all(VecDeque::is_empty), "seed {seed}: {queued:?} stay behind");
     }
+    assert!(marked > 1_000, "{marked} marks mean little");
 }
 
 fn fifo(policy: &str, values: Values, limit: Limit) -> PipeSpec {
@@ -224,7 +232,8 @@ fn overload(spec: &PipeSpec, of: std::ops::Range<u64>, ecn: Ecn, each: u32) -> V
     for ms in of {
         for _ in 0..each {
             let unit = Unit { flow: FlowId(0), handle, bytes: 1000 };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
+            let label = Label { ecn, ..Label::default() };
+            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(ms * 1_000_000), &mut out);
             handle += 1;
         }
     }
@@ -308,7 +317,7 @@ fn fq_codel_takes_it_from_the_fattest() {
                 PIPE,
                 unit,
                 &Ids::NONE,
-                Label { ecn: Ecn::Not, connection },
+                Label { connection, ..Label::default() },
                 Time(ms * 1_000_000),
                 &mut out,
             );
@@ -337,7 +346,8 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     for ms in 0..5_000u64 {
         let mut send = |ecn, handle, bytes| {
             let unit = Unit { flow: FlowId(0), handle, bytes };
-            engine.input_labelled(PIPE, unit, &Ids::NONE, Label { ecn, connection: 0 }, Time(ms * 1_000_000), &mut out);
+            let label = Label { ecn, ..Label::default() };
+            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(ms * 1_000_000), &mut out);
         };
         send(Ecn::Ect1, 1, 200);
         send(Ecn::Not, 0, 820);
@@ -352,4 +362,64 @@ fn dualpi2_keeps_the_scalable_queue_short() {
     assert!(longest(0) > 10_000_000, "{} ns", longest(0));
     assert!(marks > drops && drops > 20, "{marks} marks, {drops} drops");
     assert_eq!(count(&|o| matches!(o, Output::Drop(d) if d.handle == 1)), 0);
+}
+
+/// What a hundred packets of 1000 B do that came to a `fifo` at once, and after 50 ms find another discipline in its place.
+fn changed_to(
+    kind: &'static str,
+    scheduler: Values,
+    policy: Option<Policy>,
+    known: impl Fn(u32) -> Label,
+) -> Vec<Output> {
+    let spec = fifo("tail", Values::default(), Limit::Packets(500));
+    let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+    let mut out = Vec::new();
+    for handle in 0..100 {
+        engine.input(PIPE, Unit { flow: FlowId(0), handle, bytes: 1000 }, Time::ZERO, &mut out);
+    }
+    let mut after = spec;
+    (after.kind, after.setup.scheduler) = (kind, scheduler);
+    policy.into_iter().for_each(|policy| after.setup.flows[0].values.set(POLICY, Value::Policy(policy)));
+    let prepared = engine.prepare(PIPE, &after).expect("it fits");
+    engine.apply_knowing(prepared, &known, Time(50_500_000), &mut out).expect("it fits still");
+    engine.poll(Time(1 << 50), &mut out);
+    assert_eq!(emits(&out).len() + out.iter().filter(|o| matches!(o, Output::Drop(_))).count(), 100);
+    out
+}
+
+/// The milliseconds at which marks were told: with the packet that goes next.
+fn marked_at(out: &[Output]) -> Vec<u64> {
+    let next = |i: usize| emits(&out[i..]).first().map(|e| e.start.0 / 1_000_000);
+    (0..out.len()).filter(|&i| matches!(out[i], Output::Mark(_))).filter_map(next).collect()
+}
+
+/// Packets keep what they are, and how long they have waited, when another discipline takes them over.
+#[test]
+fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
+    let capable = |ecn| move |_: u32| Label { ecn, ..Label::default() };
+    let codel = Values::default()
+        .with("ecn", Value::Choice("yes"))
+        .with("target", Value::Span(Span::from_millis(40)))
+        .with("interval", Value::Span(Span::from_millis(60)));
+    // The first one that it sees has waited for 51 ms, and the interval goes from there.
+    let first = |scheduler: Values, policy| marked_at(&changed_to("fq_codel", scheduler, policy, capable(Ecn::Ect0)));
+    let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
+    assert_eq!(first(short, None).first(), Some(&96));
+    assert!(first(codel.clone(), None).is_empty(), "it is over before the interval is");
+    // Whose ends do not look at marks loses packets.
+    let short = codel.clone().with("interval", Value::Span(Span::from_millis(45)));
+    let out = changed_to("fq_codel", short.clone(), None, capable(Ecn::Not));
+    assert!(marked_at(&out).is_empty() && out.iter().any(|o| matches!(o, Output::Drop(d) if d.why == Why::Policy)));
+    // The same for a policy before a queue.
+    let policy = Policy::new("codel", &short, Limit::Packets(500)).expect("a policy");
+    let out = changed_to("drr", Values::default(), policy, capable(Ecn::Ect0));
+    assert_eq!((marked_at(&out).first(), emits(&out).len()), (Some(&96), 100));
+    // Scalable ones have waited beyond the ramp: all are marked but the one on the wire, and one that the distance of marks begins with.
+    let out = changed_to("dualpi2", Values::default(), None, capable(Ecn::Ect1));
+    assert_eq!(marked_at(&out).len(), 48);
+    // A connection of one packet, the last but one, goes before a long queue of another.
+    let connection = |handle: u32| Label { connection: u64::from(handle == 98), ..Label::default() };
+    let out = changed_to("fq_codel", Values::default(), None, connection);
+    let place = emits(&out).iter().position(|e| e.handle == 98).expect("it was sent");
+    assert!((51..=53).contains(&place), "{place}");
 }

@@ -194,7 +194,7 @@ fn settle(out: &mut Vec<Output>, ends: &mut [(u32, End)], free: &mut [Time; PIPE
                     _ => End::Turned,
                 },
             ),
-            Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => continue,
+            Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => continue,
         };
         let place = &mut ends[handle as usize].1;
         assert_eq!(*place, End::Waits, "decided twice");

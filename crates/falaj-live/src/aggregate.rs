@@ -12,6 +12,7 @@ use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_engine::container::Packer;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use falaj_sched::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;
@@ -118,8 +119,8 @@ impl Port for GuestPort {
         turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -37,10 +37,11 @@ use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Network, Refused};
 use falaj_engine::{Output, PipeId, Why};
-use falaj_sched::label::Label;
+use falaj_sched::label::{Ecn, Label};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::capture::{self, Verdict};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -167,6 +168,8 @@ pub struct Forwarder {
     /// Packets that have entered the engine.
     arrived: u64,
     recorder: Option<Recorder>,
+    /// While that is there: the ECN bits that packets had before they were marked, by handle.
+    marked: BTreeMap<u32, Ecn>,
     releases: Releases,
     /// The pipes that it tells of, as those who ask number them.
     order: Vec<PipeId>,
@@ -206,6 +209,7 @@ impl Forwarder {
             out: Vec::new(),
             arrived: 0,
             recorder: None,
+            marked: BTreeMap::new(),
             releases: Releases::new(options.slack),
             gone: vec![LiveFlow::default(); flows.len()],
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
@@ -228,9 +232,10 @@ impl Forwarder {
     /// Gives the recorder back, when it has noted what is still queued.
     pub fn stop_recording(&mut self) -> Option<Recorder> {
         let mut recorder = self.recorder.take()?;
-        for packet in self.units.undecided() {
+        for (handle, packet) in self.units.undecided() {
+            let before = Before { turned: &[], ecn: self.marked.remove(&handle) };
             let rules = self.network.has_rules();
-            record(&mut recorder, &self.units, packet, Verdict::Waiting, (rules, &[]), &mut self.cut);
+            record(&mut recorder, &self.units, packet, Verdict::Waiting, (rules, before), &mut self.cut);
         }
         Some(recorder)
     }
@@ -489,7 +494,7 @@ impl Forwarder {
                 Refused::Dropped => Why::Rule,
                 Refused::Unmatched => Why::Unmatched,
             });
-            record(recorder, &self.units, packet, verdict, (true, &[]), &mut self.cut);
+            record(recorder, &self.units, packet, verdict, (true, Before::default()), &mut self.cut);
         }
     }
 
@@ -505,7 +510,8 @@ impl Forwarder {
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Sent { start: emit.start, end: emit.end, due: emit.due };
-                        record(recorder, &self.units, packet, verdict, (rules, &turned), &mut self.cut);
+                        let before = Before { turned: &turned, ecn: self.marked.remove(&emit.handle) };
+                        record(recorder, &self.units, packet, verdict, (rules, before), &mut self.cut);
                     }
                     turned.clear();
                 }
@@ -523,7 +529,8 @@ impl Forwarder {
                     self.releases.dropped(packet.unit, &self.units);
                     if let Some(recorder) = &mut self.recorder {
                         let verdict = Verdict::Dropped(dropped.why);
-                        record(recorder, &self.units, packet, verdict, (rules, &[]), &mut self.cut);
+                        let before = Before { turned: &[], ecn: self.marked.remove(&dropped.handle) };
+                        record(recorder, &self.units, packet, verdict, (rules, before), &mut self.cut);
                     }
                     lose(&mut self.units, &mut self.ports, packet.unit);
                 }
@@ -547,8 +554,14 @@ impl Forwarder {
                     };
                     self.releases.dropped(unit, &self.units);
                     let (port, bytes) = self.units.bytes_of(mark.handle);
-                    self.ports[port].port.mark(bytes);
+                    if self.recorder.is_some() {
+                        let frame = bytes.get(Tap::VNET_HEADER..).unwrap_or_default();
+                        self.marked.entry(mark.handle).or_insert_with(|| ecn::of_ethernet(frame));
+                    }
+                    self.ports[port].port.mark(bytes, mark.ecn);
                 }
+                // Of use within, where another link follows.
+                Output::Early(_) => {}
             }
         }
         for emit in self.network.passed() {
@@ -614,23 +627,33 @@ fn lose(units: &mut Units, ports: &mut [Attached], unit: u32) {
     units.gone(unit, 1);
 }
 
-/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it were turned. Where
-/// there are rules, with what they ask about it.
+/// What a packet was like when it came.
+#[derive(Default)]
+struct Before<'a> {
+    /// Bits that were turned.
+    turned: &'a [Corrupt],
+    /// Its ECN bits, where it was marked.
+    ecn: Option<Ecn>,
+}
+
+/// Writes down what became of a packet of an Ethernet port, as it came in: before these bits of it were turned, and before it
+/// was marked. Where there are rules, with what they ask about it.
 fn record(
     recorder: &mut Recorder,
     units: &Units,
     packet: Packet,
     verdict: Verdict,
-    (rules, turned): (bool, &[Corrupt]),
+    (rules, Before { turned, ecn }): (bool, Before<'_>),
     cut: &mut Vec<u8>,
 ) {
     let Packet { unit, index, number, arrival, flow, bytes } = packet;
     let way = units.port(unit) as u32;
     let mut frame = units.part(unit, index, index + 1, cut).get(Tap::VNET_HEADER..).unwrap_or_default();
     let mut whole = Vec::new();
-    if !turned.is_empty() {
+    if !turned.is_empty() || ecn.is_some() {
         whole.extend_from_slice(frame);
         turned.iter().for_each(|corrupt| corrupt.turn(&mut whole));
+        ecn.into_iter().for_each(|before| ecn::mark_ethernet(&mut whole, before));
         frame = &whole;
     }
     let routed = rules.then(|| capture::Routed { length: port::length(frame), part: index });

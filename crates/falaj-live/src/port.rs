@@ -5,6 +5,7 @@ use crate::tap::Tap;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -58,9 +59,9 @@ pub trait Port {
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
-    /// Says in a unit that this port has read, and of which it knows that it may, that it met congestion.
-    fn mark(&self, unit: &mut [u8]) {
-        let _ = unit;
+    /// Writes these ECN bits into a unit that this port has read, where its ends look at them: that it met congestion.
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        let _ = (unit, ecn);
     }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
@@ -127,9 +128,9 @@ pub(crate) fn turn(unit: &mut [u8], corrupt: &Corrupt) {
 }
 
 /// Marks the frame behind a virtio-net header. No checksum but that of the IP header counts the bits.
-pub(crate) fn mark(unit: &mut [u8]) {
+pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
     if let Some(frame) = unit.get_mut(Tap::VNET_HEADER..) {
-        ecn::mark_ethernet(frame);
+        ecn::mark_ethernet(frame, ecn);
     }
 }
 
@@ -166,8 +167,8 @@ impl Port for TapPort {
         turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -250,7 +251,7 @@ mod tests {
                 assert_eq!(received(&cut).packets() as usize, packets.len());
             }
         }
-        mark(&mut bytes);
+        mark(&mut bytes, Ecn::Ce);
         turn(&mut bytes, &Corrupt { handle: 0, draw });
         assert_eq!(bytes.len(), what.length);
     }

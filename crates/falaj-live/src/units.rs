@@ -102,9 +102,14 @@ impl Units {
         self.about.iter().all(|about| about.left == 0)
     }
 
-    /// The packets that the engine has not decided on.
-    pub(crate) fn undecided(&self) -> impl Iterator<Item = Packet> {
-        self.packets.iter().copied().filter(|packet| packet.number != DECIDED)
+    /// The packets that the engine has not decided on, and their handles.
+    pub(crate) fn undecided(&self) -> impl Iterator<Item = (u32, Packet)> {
+        (0..).zip(self.packets.iter().copied()).filter(|(_, packet)| packet.number != DECIDED)
+    }
+
+    /// One of these.
+    pub(crate) fn packet_of(&self, handle: u32) -> Option<Packet> {
+        self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
     }
 
     /// Flows of units that came in at some ports are others from now on.

@@ -409,7 +409,7 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
         match output {
             Output::Corrupt(c) => corrupt = Some(c.handle),
             Output::Emit(e) | Output::Copy(e) => expected.push((e.handle, corrupt == Some(e.handle))),
-            Output::Drop(_) | Output::Mark(_) => {}
+            Output::Drop(_) | Output::Mark(_) | Output::Early(_) => {}
         }
     }
 

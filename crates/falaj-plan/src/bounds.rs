@@ -6,7 +6,7 @@ use falaj_engine::each::Each;
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refusals, Setup};
-use falaj_sched::promise::{NoPromise, Promise, Turns};
+use falaj_sched::promise::{Bound, NoPromise, Promise, Turns};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
@@ -21,6 +21,8 @@ pub struct Served {
     pub promises: Vec<Result<Promise, NoPromise>>,
     /// How each is served in turns, if that is known.
     turns: Vec<Option<Turns>>,
+    /// By how much its delays differ at most, if that is known.
+    jitters: Vec<Option<Bound>>,
     /// The limit of the one queue, if all flows share it.
     pub shared: Option<Limit>,
 }
@@ -54,23 +56,26 @@ const MOST_TURNS: u64 = 100;
 /// It does not accept it.
 pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
     let kind = direction.scheduler.kind;
-    let (mut turns, shared, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
+    let (mut finely, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
         // One of each is asked for all that are like it, in the midst of as many as there may be.
         let firsts = direction.masks.firsts(setup.flows.len());
         let finer = Finer { whole: true, flows: firsts };
         let build = registry::build(kind, &direction.masks.expanded(setup), finer);
-        build.map_err(|refused| direction.masks.refused(refused, setup))?
+        let mut all = build.map_err(|refused| direction.masks.refused(refused, setup))?;
+        let promises = std::mem::take(&mut all.promises);
+        (all, promises)
     } else {
         let whole = setup.flows.iter().all(|f| f.inner.is_none());
         let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
-        let (turns, shared, _) = registry::build(kind, setup, Finer { whole, flows })?;
-        (turns, shared, tree::promises(kind, setup)?)
+        (registry::build(kind, setup, Finer { whole, flows })?, tree::promises(kind, setup)?)
     };
     if let Some(none) = direction.pipe().no_promise() {
         promises.fill_with(|| Err(none.clone()));
-        turns.fill(None);
+        finely.turns.fill(None);
+        finely.jitters.fill(None);
     }
-    Ok(Served { promises, turns, shared })
+    let Served { turns, jitters, shared, .. } = finely;
+    Ok(Served { promises, turns, jitters, shared })
 }
 
 /// How flows are served in turns, unless some are divided; the one queue of a discipline
@@ -81,11 +86,14 @@ struct Finer {
     flows: Vec<FlowId>,
 }
 impl registry::Visitor for Finer {
-    type Output = (Vec<Option<Turns>>, Option<Limit>, Vec<Result<Promise, NoPromise>>);
+    type Output = Served;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-        let turns = self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect();
-        let promises = self.flows.iter().map(|&f| discipline.service(f)).collect();
-        (turns, discipline.shared_queue(), promises)
+        Served {
+            turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
+            jitters: self.flows.iter().map(|&f| discipline.jitter(f).filter(|_| self.whole)).collect(),
+            promises: self.flows.iter().map(|&f| discipline.service(f)).collect(),
+            shared: discipline.shared_queue(),
+        }
     }
 }
 
@@ -220,6 +228,8 @@ pub struct Outlook {
     pub service: Option<(Rate, Span, Curve)>,
     /// From the envelope to that service.
     pub distances: Option<Distances>,
+    /// By how much its delays differ at most, over a chain of links that know how early packets are.
+    pub jitter: Option<Bound>,
     /// How much is queued at most.
     pub backlog: Option<Backlog>,
     /// A mask makes many of it, and what is said is of each: how many there may be, and what of the others.
@@ -316,6 +326,7 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
             envelope,
             service,
             distances,
+            jitter: served.jitters.get(f).cloned().flatten(),
             together,
         };
         let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
@@ -421,6 +432,11 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
             if flow.together { "" } else { "s" },
             sources_named(&envelope.sources)
         )
+    };
+    let condition = if flow.jitter.is_some() {
+        format!("{condition}; what packets were early by on the link before is not counted")
+    } else {
+        condition
     };
     let formula = if distances.in_turns { TURNS } else { HORIZONTAL }.into();
     Some(Delay { delay, formula, condition, limit })

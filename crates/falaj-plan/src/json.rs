@@ -45,6 +45,7 @@ fn flow_json(flow: &Outlook) -> Json {
         out["service"] = json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
     }
     out["shared"] = json!(flow.together);
+    out["jitter"] = flow.jitter.as_ref().map_or(Json::Null, bound);
     let delay =
         |d: &Delay| json!({ "delay_ns": d.delay.0, "formula": d.formula, "condition": d.condition, "limit": d.limit });
     out["assured"] = flow.assured.as_ref().map_or(Json::Null, delay);

@@ -30,6 +30,7 @@ use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_scenario::Link;
 use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use pipes::{Cargo, Fate, Pipes, UP};
@@ -106,6 +107,8 @@ pub struct Report {
     pub clients: u64,
     /// Streams that were accepted.
     pub streams: u64,
+    /// Up and down, how disciplines of libraries broke their contract.
+    pub breaches: [Vec<Breach>; 2],
     /// Datagrams and streams that were lost outside the queues: how many, and why.
     pub losses: [(u64, &'static str); 5],
 }
@@ -307,6 +310,7 @@ impl Relay {
         let losses = self.core.losses;
         Ok(Report {
             flows: self.core.pipes.flows(),
+            breaches: self.core.pipes.breaches(),
             clients: self.udp.as_ref().map_or(0, udp::Udp::clients),
             streams: self.tcp.as_ref().map_or(0, tcp::Tcp::streams),
             losses: [

@@ -6,6 +6,7 @@ use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Corrupt, Emit, Engine, Output, PipeId};
 use falaj_scenario::{Direction, Link};
 use falaj_sched::params::{Refusals, Setup, Value};
+use falaj_sched::plugin::Breach;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
@@ -205,7 +206,7 @@ impl<T: Cargo> Pipes<T> {
 
     /// Do queues drop what got in, or what they have room for?
     pub(crate) fn drop_early(&self) -> bool {
-        [0, 1].into_iter().any(|pipe| self.engine.heeds_labels(PipeId(pipe)))
+        [0, 1].into_iter().any(|pipe| self.engine.drops_early(PipeId(pipe)))
     }
 
     /// When `poll` will have something, as far as that is known.
@@ -229,7 +230,7 @@ impl<T: Cargo> Pipes<T> {
                     self.release(&e, handle);
                 }
                 // A relay has no IP headers, and tells of no packet that it may be marked.
-                Output::Mark(_) => {}
+                Output::Mark(_) | Output::Early(_) => {}
                 Output::Corrupt(corrupt) => {
                     if let Some(way) = &mut self.items[corrupt.handle as usize] {
                         way.item.corrupt(&corrupt);
@@ -272,6 +273,11 @@ impl<T: Cargo> Pipes<T> {
         let (due, sequence, nominal) = (emit.due, self.sequence, emit.end - emit.arrival);
         let (pipe, flow) = (emit.pipe.0 as usize, emit.flow.index());
         self.releases.push(Reverse(Release { due, sequence, handle, pipe, flow, nominal }));
+    }
+
+    /// Up, then down, how disciplines of libraries broke their contract.
+    pub(crate) fn breaches(&self) -> [Vec<Breach>; 2] {
+        [0, 1].map(|pipe| self.engine.breaches(PipeId(pipe)))
     }
 
     /// What was measured so far: up, then down, by flow.

@@ -18,7 +18,7 @@
 
 use crate::label::Label;
 use crate::plugin::Breach;
-use crate::promise::{NoPromise, Promise, Turns};
+use crate::promise::{Bound, NoPromise, Promise, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::time::{Span, Time};
@@ -144,7 +144,7 @@ pub trait Discipline: Send + Sized {
         None
     }
 
-    /// What is known of the packet that arrives next. Only who manages queues of its own looks at it.
+    /// What is known of the packet that arrives next, where [labels are looked at](Discipline::heeds_labels).
     #[inline]
     fn announce(&mut self, label: Label) {
         let _ = label;
@@ -201,6 +201,19 @@ pub trait Discipline: Send + Sized {
         false
     }
 
+    /// Does it look at labels? Who manages queues does.
+    #[inline]
+    fn heeds_labels(&self) -> bool {
+        self.manages_queues()
+    }
+
+    /// By how much the packet that was [taken](Discipline::take) last leaves sooner than at the latest that was
+    /// promised; `None`: it stays as early as it came. It is told once.
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        None
+    }
+
     /// Where its random decisions begin.
     fn seed(&mut self, seed: u64) {
         let _ = seed;
@@ -224,6 +237,12 @@ pub trait Discipline: Send + Sized {
     /// How flow `f` is served, more finely than its promise says, where that is known: the
     /// delays of those that keep to an envelope may be shorter by it.
     fn turns(&self, f: FlowId) -> Option<Turns> {
+        let _ = f;
+        None
+    }
+
+    /// By how much the delays of two packets of `f` differ at most, from where they first came to a chain of such links.
+    fn jitter(&self, f: FlowId) -> Option<Bound> {
         let _ = f;
         None
     }

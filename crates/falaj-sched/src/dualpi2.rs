@@ -268,7 +268,8 @@ impl Discipline for DualPi2 {
 
     fn arrived(&mut self, flows: &mut Flows<(), Stamp>, _: FlowId, _: u32, now: Time) -> Stamp {
         self.catch_up(flows, now);
-        Stamp::new(now, core::mem::take(&mut self.label).ecn)
+        let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
+        Stamp::new(now.before(waited), ecn)
     }
 
     fn ready(&mut self, _: &mut Flows<(), Stamp>, _: FlowId, _: Time) {}

@@ -219,13 +219,13 @@ impl Discipline for FqCodel {
 
     #[inline(always)]
     fn arrived(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32, now: Time) -> Stamp {
-        let ecn = core::mem::take(&mut self.label).ecn;
+        let Label { ecn, waited, .. } = core::mem::take(&mut self.label);
         let state = flows.state_mut(f);
         state.waiting += u64::from(bytes);
         let waiting = state.waiting;
         self.waiting += 1;
         self.is_as_fat(f, waiting);
-        Stamp::new(now, ecn)
+        Stamp::new(now.before(waited), ecn)
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! What is known of a packet beyond its length, for those who manage queues:
-//! whether it may be marked instead of dropped, and which connection it is of.
+//! whether it may be marked instead of dropped, which connection it is of, and how early it is.
+
+use crate::time::Span;
 
 /// The two bits of an IP header that speak of congestion (RFC 3168), as they are coded there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,4 +41,12 @@ pub struct Label {
     pub ecn: Ecn,
     /// A number that packets of one connection have in common.
     pub connection: u64,
+    /// By how much it left the pipe before sooner than at the latest that was promised there: a regulator of delay-jitter
+    /// holds it so much longer.
+    pub earliness: Span,
+    /// How long it has waited already, where another discipline had it before a change.
+    pub waited: Span,
 }
+
+/// What is known of packets that wait, by their handles: asked when they come to another discipline.
+pub type Known<'a> = &'a dyn Fn(u32) -> Label;

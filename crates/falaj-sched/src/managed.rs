@@ -7,7 +7,7 @@
 
 use crate::discipline::{Air, Answer, Discipline, Sent};
 use crate::draws::{Draws, mix};
-use crate::label::{Ecn, Label};
+use crate::label::{Ecn, Known, Label};
 use crate::params::Setup;
 use crate::plugin::Breach;
 use crate::policy::{self, Head, Keeper, Link, Policy, Verdict};
@@ -15,7 +15,7 @@ use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Packet};
 use crate::rate::Wire;
 use crate::station::{Full, Managed, Server, Station, limits};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -39,6 +39,8 @@ pub struct WithPolicies {
     /// The queue whose head is on the wire.
     sending: Option<FlowId>,
     label: Label,
+    /// The discipline looks at labels too.
+    tells: bool,
     evicted: VecDeque<Packet>,
     marked: bool,
     by_policy: bool,
@@ -56,8 +58,10 @@ impl WithPolicies {
             ecn: VecDeque::new(),
         };
         let queues = (0..limits(setup, &discipline).len()).map(|q| kept(of_flow(q))).collect();
+        let station = Station::new(setup, discipline);
         WithPolicies {
-            station: Box::new(Station::new(setup, discipline)),
+            tells: station.heeds_labels(),
+            station: Box::new(station),
             queues,
             sending: None,
             label: Label::default(),
@@ -112,7 +116,8 @@ impl WithPolicies {
 
 impl Server for WithPolicies {
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
-        let ecn = core::mem::take(&mut self.label).ecn;
+        let label = core::mem::take(&mut self.label);
+        let ecn = label.ecn;
         let queue = self.station.queue_of(packet.flow);
         let level = self.station.level(queue);
         let Kept { keeper, draws, .. } = &mut self.queues[queue.index()];
@@ -123,6 +128,9 @@ impl Server for WithPolicies {
             return Err(Full);
         }
         let made = head_goes && self.make_room(&packet, queue, now);
+        if self.tells {
+            self.station.announce(label);
+        }
         let news = self.station.arrive(packet, now)?;
         self.marked = verdict == Verdict::Mark;
         self.join(queue, if self.marked { Ecn::Ce } else { ecn });
@@ -176,38 +184,35 @@ impl Server for WithPolicies {
         packet
     }
 
-    fn succeed(&mut self, old: WithPolicies, setup: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId> {
+    fn succeed(
+        &mut self,
+        old: WithPolicies,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
         for (own, old) in self.queues.iter_mut().zip(&old.queues) {
             own.draws = old.draws;
             if let (Some(own), Some(old)) = (&mut own.keeper, old.keeper) {
                 own.succeed(old);
             }
         }
-        let mut before: Vec<VecDeque<Ecn>> = old.queues.into_iter().map(|kept| kept.ecn).collect();
-        self.sending = match self.station.try_succeed(old.station, setup, on_the_wire, now) {
+        match self.station.try_succeed(old.station, setup, on_the_wire, known, now) {
             Ok(sending) => {
-                self.queues.iter_mut().zip(before).for_each(|(own, ecn)| own.ecn = ecn);
+                self.queues.iter_mut().zip(old.queues).for_each(|(own, old)| own.ecn = old.ecn);
+                self.sending = sending;
                 sending
             }
-            Err(mut other) => {
-                let packets = other.dismantle(on_the_wire);
-                for packet in &packets {
-                    let was = other.queue_of(packet.flow);
-                    let ecn = before[was.index()].pop_front().unwrap_or_default();
-                    self.join(self.station.queue_of(packet.flow), ecn);
-                }
-                self.station.inherit(packets, on_the_wire.is_some(), now)
-            }
-        };
-        self.sending
+            Err(mut other) => self.inherit(other.dismantle(on_the_wire), on_the_wire.is_some(), known, now),
+        }
     }
 
-    /// What was queued without a policy is not known to look at marks.
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId> {
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
         for packet in &packets {
-            self.join(self.station.queue_of(packet.flow), Ecn::Not);
+            self.join(self.station.queue_of(packet.flow), known(packet.handle).ecn);
         }
-        self.sending = self.station.inherit(packets, on_the_wire, now);
+        self.sending = self.station.inherit(packets, on_the_wire, known, now);
         self.sending
     }
 
@@ -231,12 +236,20 @@ impl Server for WithPolicies {
         true
     }
 
+    fn drops_early(&self) -> bool {
+        true
+    }
+
     fn evicted(&mut self) -> Option<Packet> {
         self.evicted.pop_front()
     }
 
     fn marked(&mut self) -> bool {
         core::mem::take(&mut self.marked)
+    }
+
+    fn early(&mut self) -> Option<Span> {
+        self.station.early()
     }
 
     fn by_policy(&self) -> bool {

@@ -5,16 +5,21 @@
 //! `w = interval/mean-gap` within `interval`:
 //! `ET(k) = max(now, ET(k-1) + Xmin, ET(k-w) + I)`. Until then the packet is held, also on a free link; then it waits in the queue of its priority.
 //!
-//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first goes at once, and
-//! later eligibility times are as if it had waited. That is dynamic regulation and scheduling (Iatrou and Stavrakakis 2000),
-//! as far as its abstract tells.
+//! That of delay-jitter makes a packet as late as it would have been at the worst on the link before:
+//! `ET(j) = ET(j-1) + d(j-1) + pi(j-1)`, `d` what an eligible packet waits for its last bit there at most, `pi` the time on the
+//! way. Nothing but a packet itself can say that on the next link: what leaves this one by `x = ET + d - end` before the latest carries
+//! `x` along, and is held so much longer where it comes next. On a first link nothing is early, and only the gaps hold. They are kept here
+//! too, so that a flow which breaks its word is held at its first link, and comes to all others as that one let it go.
 //!
-//! The other regulator of the paper, of delay-jitter, makes a packet as late as it would be at the worst on the link before. That needs to
-//! know by how much it was early there, which packets do not carry from link to link yet; on a first link it holds nothing.
+//! With `idle = "release"` nothing is held on a free link: the packet that would be eligible first goes at once, and
+//! later eligibility times are as if it had waited. That is dynamic regulation and scheduling (Iatrou and Stavrakakis 2000) as far as
+//! the thesis and its abstract tell: the scheduler's state comes back to the regulator, and releases packets before their time. What leaves
+//! so is early by that much more, and a next link's regulator holds it.
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
+use crate::label::Label;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, room_for_one};
 use crate::queue::{FlowId, Flows, Limit};
@@ -30,12 +35,12 @@ use alloc::vec::Vec;
 pub const ENTRY: Entry = Entry {
     kind: "rcsp",
     doc: "rate-controlled static priority: regulators give a flow's packets their gaps back, then priorities",
-    source: "Zhang and Ferrari 1993; release on a free link: Iatrou and Stavrakakis 2000",
+    source: "Zhang and Ferrari 1993, 1994; release on a free link: Iatrou and Stavrakakis 2000",
     scheduler: &[Param {
         name: "idle",
         kind: Kind::Choice(&["hold", "release"]),
         default: Some("hold"),
-        doc: "what a free link does while all packets are held: waits, or sends the one that would be eligible first",
+        doc: "what a free link does while all packets are held: waits, or sends the one that would be eligible first, as dynamic R&S does",
     }],
     flow: &[
         Param {
@@ -62,6 +67,18 @@ pub const ENTRY: Entry = Entry {
             default: Some("the mean gap"),
             doc: "over which the mean gap is kept; it lets `interval/mean-gap` packets through at their least gap",
         },
+        Param {
+            name: "regulator",
+            kind: Kind::Choice(&["rate-jitter", "delay-jitter"]),
+            default: Some("rate-jitter"),
+            doc: "holds packets for their gaps; or also for as long as they left the link before sooner than at the latest",
+        },
+        Param {
+            name: "delay-bound",
+            kind: Kind::Span,
+            default: Some("what follows from all gaps"),
+            doc: "with `delay-jitter`: the latest that an eligible packet's last bit leaves after, which it is made good for on the next link",
+        },
     ],
 };
 
@@ -81,6 +98,9 @@ pub struct Rcsp {
     eligible: Heap<(u64, Time)>,
     releases: bool,
     serving: Option<FlowId>,
+    label: Label,
+    /// By how much the packet that was taken last leaves before the latest.
+    early: Option<Span>,
     link: Rate,
     largest: u32,
     /// Packets that a full queue may hold.
@@ -91,6 +111,8 @@ pub struct Rcsp {
 struct Regulated {
     priority: u64,
     gaps: Option<Gaps>,
+    /// Of a regulator of delay-jitter: the latest that an eligible packet leaves after.
+    delay_bound: Option<Span>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -111,17 +133,45 @@ impl Rcsp {
             Limit::Packets(n) => n.into(),
             Limit::Bytes(n) => n,
         };
-        Ok(Rcsp {
+        let mut rcsp = Rcsp {
             last: flows.iter().map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize))).collect(),
             held: Heap::new(flows.len()),
             eligible: Heap::new(flows.len()),
             flows,
             releases: setup.scheduler.choice("idle") == Some("release"),
             serving: None,
+            label: Label::default(),
+            early: None,
             link: setup.rate,
             largest: setup.largest,
             full_queues: setup.flows.iter().map(packets).collect(),
-        })
+        };
+        for (flow, f) in setup.flows.iter().enumerate() {
+            rcsp.flows[flow].delay_bound = rcsp.latest(flow, f)?;
+        }
+        Ok(rcsp)
+    }
+
+    /// The latest that an eligible packet of this flow leaves after, where its regulator is one of delay-jitter.
+    fn latest(&self, flow: usize, f: &FlowSetup) -> Result<Option<Span>, Refused> {
+        let given = f.values.span("delay-bound");
+        let refused = |param, what, help: &str| Refused { flow: Some(flow), param, what, help: help.into() };
+        if f.values.choice("regulator") != Some("delay-jitter") {
+            let what = "it is of use to a regulator of delay-jitter only".into();
+            let help = "write `regulator = \"delay-jitter\"` too, or leave it out";
+            return given.map_or(Ok(None), |_| Err(refused("delay-bound", what, help)));
+        }
+        match given {
+            Some(Span::ZERO) => Err(refused("delay-bound", "no packet leaves at once".into(), "at least 1ns")),
+            Some(bound) => Ok(Some(bound)),
+            None => match self.waits(self.flows[flow].priority) {
+                Ok(waits) => Ok(Some(waits)),
+                Err(NoPromise(why)) => {
+                    let what = format!("when its packets leave at the latest does not follow: {why}");
+                    Err(refused("regulator", what, "or give a `delay-bound`"))
+                }
+            },
+        }
     }
 
     fn follow(&mut self, flows: &Flows<(), Time>, f: FlowId) {
@@ -175,7 +225,7 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
             Some(param) => {
                 Err(refused(param, "it regulates nothing without a least gap".into(), "give a `min-gap` too"))
             }
-            None => Ok(Regulated { priority, gaps: None }),
+            None => Ok(Regulated { priority, gaps: None, delay_bound: None }),
         };
     };
     let mean = mean.unwrap_or(least);
@@ -195,7 +245,7 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
         let what = format!("in {interval} there are {packets} packets at a mean gap of {mean}");
         return Err(refused("interval", what, "from one to 4096 times the mean gap"));
     }
-    Ok(Regulated { priority, gaps: Some(Gaps { least, interval, packets }) })
+    Ok(Regulated { priority, gaps: Some(Gaps { least, interval, packets }), delay_bound: None })
 }
 
 impl Discipline for Rcsp {
@@ -217,9 +267,14 @@ impl Discipline for Rcsp {
 
     #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
-        let Some(gaps) = self.flows[f.index()].gaps else { return now };
+        let Label { earliness, waited, .. } = core::mem::take(&mut self.label);
+        let own = self.flows[f.index()];
+        let mut eligible = match own.delay_bound {
+            Some(_) => now.before(waited) + earliness,
+            None => now,
+        };
+        let Some(gaps) = own.gaps else { return eligible };
         let last = &mut self.last[f.index()];
-        let mut eligible = now;
         if let Some(&before) = last.back() {
             eligible = eligible.max(before + gaps.least);
         }
@@ -261,8 +316,24 @@ impl Discipline for Rcsp {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
+    fn take(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
         self.serving = Some(f);
+        let latest = self.flows[f.index()].delay_bound.map(|bound| flows.head_tag(f) + bound);
+        self.early = latest.map(|latest| latest.since(sent.end));
+    }
+
+    #[inline]
+    fn announce(&mut self, label: Label) {
+        self.label = label;
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.flows.iter().any(|f| f.delay_bound.is_some())
+    }
+
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        self.early.take()
     }
 
     fn forgettable(&self, _: &Flows<(), Time>, f: FlowId, now: Time) -> bool {
@@ -292,9 +363,25 @@ impl Discipline for Rcsp {
             delay: Bound {
                 delay: regulated(self.full_queues[f.index()]) + waits,
                 formula: "(n + w) I/w + d, n packets in a full queue, d the least with sum (d/Xmin + 1) L + L = C d",
-                condition: "packets that found room",
+                condition: match own.delay_bound {
+                    None => "packets that found room",
+                    Some(_) => "packets that found room; what they were early by on the link before is not counted",
+                },
             },
             others: Vec::new(),
+        })
+    }
+
+    /// What left a link before is eligible here when it was there and a constant later; so its delay differs by what it
+    /// may wait on this link alone (the paper's theorem for delay-jitter; Zhang and Ferrari 1994).
+    fn jitter(&self, f: FlowId) -> Option<Bound> {
+        let waits = self.waits(self.flows[f.index()].priority).ok()?;
+        let bound = self.flows[f.index()].delay_bound?;
+        self.flows[f.index()].gaps?;
+        (waits <= bound && !self.releases).then_some(Bound {
+            delay: waits,
+            formula: "d, the least with sum (d/Xmin + 1) L + L = C d",
+            condition: "since it first came to a chain of such links, this one the last, while it keeps to its gaps",
         })
     }
 }

@@ -6,14 +6,14 @@
 //! (`inline(always)`): as calls it took 20 to 100 instructions more.
 
 use crate::discipline::{Air, Answer, Discipline, Sent, Thrown};
-use crate::label::Label;
+use crate::label::{Known, Label};
 use crate::params::Setup;
 use crate::plugin::Breach;
 use crate::policy::Level;
 use crate::promise::{NoPromise, Promise};
 use crate::queue::{FlowId, Limit, Packet, Queues};
 use crate::rate::Wire;
-use crate::time::Time;
+use crate::time::{Span, Time};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -59,12 +59,19 @@ pub trait Server: Send + Any {
     }
     /// Takes over from a server of the same type, whose setup was another. The
     /// queue that is on the wire, if one is, is called so from now on.
-    fn succeed(&mut self, old: Self, setup: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId>
+    fn succeed(
+        &mut self,
+        old: Self,
+        setup: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId>
     where
         Self: Sized;
     /// Takes over all packets of another server, in this order; the first is
     /// `on_the_wire`, and the queue that it stands in is returned. None is lost, even beyond a limit.
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId>;
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId>;
     /// Gives all packets away, the one `on_the_wire` first, then in order of
     /// arrival. It is of no use afterwards.
     fn dismantle(&mut self, on_the_wire: Option<FlowId>) -> Vec<Packet>;
@@ -81,6 +88,10 @@ pub trait Server: Send + Any {
     fn heeds_labels(&self) -> bool {
         false
     }
+    /// Do policies of queues drop packets that found room, or for which there is room?
+    fn drops_early(&self) -> bool {
+        false
+    }
     /// A packet that had to go because of the one that arrived last; ask until there is none.
     #[inline]
     fn evicted(&mut self) -> Option<Packet> {
@@ -90,6 +101,11 @@ pub trait Server: Send + Any {
     #[inline]
     fn marked(&mut self) -> bool {
         false
+    }
+    /// By how much the packet that was taken last leaves before the latest; see [`Discipline::early`].
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        None
     }
     /// Was it a policy of queues that turned the last one away or threw it away?
     #[inline]
@@ -131,6 +147,7 @@ pub trait Managed: Server {
         old: Box<dyn Managed>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
+        known: Known<'_>,
         now: Time,
     ) -> Result<Option<FlowId>, Box<dyn Managed>>;
 }
@@ -208,6 +225,7 @@ impl<D: Discipline + 'static> Managed for Station<D> {
         old: Box<dyn Managed>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
+        known: Known<'_>,
         now: Time,
     ) -> Result<Option<FlowId>, Box<dyn Managed>> {
         let same = (&*old as &dyn Any).downcast_ref::<Station<D>>();
@@ -216,7 +234,7 @@ impl<D: Discipline + 'static> Managed for Station<D> {
         }
         let old: Box<dyn Any> = old;
         let old = *old.downcast::<Station<D>>().expect("just looked");
-        Ok(self.succeed(old, setup, on_the_wire, now))
+        Ok(self.succeed(old, setup, on_the_wire, known, now))
     }
 }
 
@@ -299,6 +317,7 @@ impl<D: Discipline + 'static> Server for Station<D> {
         mut old: Station<D>,
         setup: &Setup,
         on_the_wire: Option<FlowId>,
+        _: Known<'_>,
         now: Time,
     ) -> Option<FlowId> {
         old.queues.set_limits(&limits(setup, &self.discipline));
@@ -309,9 +328,14 @@ impl<D: Discipline + 'static> Server for Station<D> {
         on_the_wire
     }
 
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId> {
-        self.inherited = packets.first().filter(|_| on_the_wire).map(|p| self.queue_of(p.flow));
-        for packet in packets {
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
+        for (n, packet) in packets.into_iter().enumerate() {
+            if self.discipline.heeds_labels() {
+                self.discipline.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+            }
+            if on_the_wire && n == 0 {
+                self.inherited = Some(self.queue_of(packet.flow));
+            }
             self.admit(packet, now);
         }
         self.inherited
@@ -344,6 +368,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
     }
 
     fn heeds_labels(&self) -> bool {
+        self.discipline.heeds_labels()
+    }
+
+    fn drops_early(&self) -> bool {
         self.discipline.manages_queues()
     }
 
@@ -358,6 +386,11 @@ impl<D: Discipline + 'static> Server for Station<D> {
     #[inline]
     fn marked(&mut self) -> bool {
         self.discipline.marked()
+    }
+
+    #[inline]
+    fn early(&mut self) -> Option<Span> {
+        self.discipline.early()
     }
 
     #[inline]

@@ -22,6 +22,11 @@ impl Time {
     pub fn since(self, earlier: Time) -> Span {
         Span(self.0.saturating_sub(earlier.0))
     }
+
+    /// So much earlier, but not before [`Time::ZERO`].
+    pub fn before(self, span: Span) -> Time {
+        Time(self.0.saturating_sub(span.0))
+    }
 }
 
 impl Span {

@@ -15,7 +15,7 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::draws::mix;
 use crate::fifo::Fifo;
-use crate::label::Label;
+use crate::label::{Known, Label};
 use crate::managed;
 use crate::params::{FlowSetup, Inner, POLICY, Refusals, Refused, Setup, Value, Values};
 use crate::plugin::Breach;
@@ -24,7 +24,7 @@ use crate::queue::{FlowId, Packet, Queues};
 use crate::rate::Wire;
 use crate::registry::{self, Visitor};
 use crate::station::{Full, Server, limits};
-use crate::time::Time;
+use crate::time::{Span, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -68,16 +68,17 @@ pub struct Tree<D: Discipline> {
     wire: Wire,
     /// The packet on the wire was taken by another tree.
     inherited: bool,
-    /// `None`: no queue below has a policy.
+    /// `None`: nobody below looks at labels.
     policies: Option<Policies>,
 }
 
-/// What queues with policies are told and tell, on the way down and up.
+/// What those that look at labels are told and tell, on the way down and up.
 #[derive(Clone, Debug, Default)]
 struct Policies {
     label: Label,
     evicted: VecDeque<Packet>,
     marked: bool,
+    early: Option<Span>,
     by_policy: bool,
 }
 
@@ -315,6 +316,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let (packet, sent) = child.server.take(chosen, start, wire);
         if let Some(policies) = &mut self.policies {
             policies.marked = child.server.marked();
+            policies.early = child.server.early();
         }
         child.offer = Offer::Sending(chosen);
         self.discipline.take(self.heads.flows(), queue, sent);
@@ -346,18 +348,25 @@ impl<D: Discipline + 'static> Server for Tree<D> {
     }
 
     /// The disciplines all start afresh.
-    fn succeed(&mut self, mut old: Tree<D>, _: &Setup, on_the_wire: Option<FlowId>, now: Time) -> Option<FlowId> {
+    fn succeed(
+        &mut self,
+        mut old: Tree<D>,
+        _: &Setup,
+        on_the_wire: Option<FlowId>,
+        known: Known<'_>,
+        now: Time,
+    ) -> Option<FlowId> {
         let packets = old.dismantle(on_the_wire);
-        self.inherit(packets, on_the_wire.is_some(), now)
+        self.inherit(packets, on_the_wire.is_some(), known, now)
     }
 
-    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, now: Time) -> Option<FlowId> {
+    fn inherit(&mut self, packets: Vec<Packet>, on_the_wire: bool, known: Known<'_>, now: Time) -> Option<FlowId> {
         let first = packets.first().filter(|_| on_the_wire).map(|&p| self.local(p).0);
         for c in 0..self.children.len() {
             let mine = packets.iter().map(|&p| self.local(p)).filter(|(child, _)| *child == c).map(|(_, p)| p);
             let mine: Vec<Packet> = mine.collect();
             self.children[c].packets = mine.len() as u32;
-            let sending = self.children[c].server.inherit(mine, first == Some(c), now);
+            let sending = self.children[c].server.inherit(mine, first == Some(c), known, now);
             match sending {
                 Some(queue) => {
                     self.children[c].offer = Offer::Sending(queue);
@@ -417,12 +426,20 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         self.policies.is_some()
     }
 
+    fn drops_early(&self) -> bool {
+        self.children.iter().any(|child| child.server.drops_early())
+    }
+
     fn evicted(&mut self) -> Option<Packet> {
         self.policies.as_mut().and_then(|policies| policies.evicted.pop_front())
     }
 
     fn marked(&mut self) -> bool {
         self.policies.as_mut().is_some_and(|policies| core::mem::take(&mut policies.marked))
+    }
+
+    fn early(&mut self) -> Option<Span> {
+        self.policies.as_mut().and_then(|policies| policies.early.take())
     }
 
     fn by_policy(&self) -> bool {

@@ -62,7 +62,7 @@ pub fn replay(spec: &NetworkSpec, arrivals: &[Arrival], until: Option<Time>) -> 
                 }
                 Output::Drop(d) => verdicts[d.handle as usize] = Verdict::Dropped(d.why),
                 // They follow from the same draws, and no capture has them.
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
         for e in network.passed() {

@@ -28,6 +28,7 @@ pub fn experiment(scenario: &Scenario, duration: Span) -> Experiment {
             source: s.spec(),
             stream: i as u64 + u64::from(n) * MORE,
             ecn: s.ecn,
+            traffic: i,
         };
         (0..s.sources).map(feed).collect::<Vec<_>>()
     };

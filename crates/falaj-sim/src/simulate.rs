@@ -35,6 +35,8 @@ pub struct Feed {
     pub stream: u64,
     /// The ECN bits of its packets.
     pub ecn: Ecn,
+    /// Which source of the scenario it is, or one of.
+    pub traffic: usize,
 }
 
 /// All that a run needs but the seed.
@@ -59,6 +61,8 @@ pub struct Run {
     pub taken: Vec<Taken>,
     /// Packets that no rule took, or no flow of their link.
     pub unmatched: u64,
+    /// Where there are rules: by source of the scenario, from when packets came to the first link to when they left the last one.
+    pub ways: Vec<Meter>,
     /// What masks made, from the beginning on.
     pub many: Vec<Many>,
     /// By pipe, how disciplines of libraries broke their contract, from the beginning on.
@@ -112,6 +116,47 @@ impl FlowResult {
     }
 }
 
+/// Packets between where they enter and where they leave, if there may be several links between.
+struct Underway {
+    follows: bool,
+    /// By handle: whose it is, and when it came.
+    packets: Vec<(usize, Time)>,
+    free: Vec<u32>,
+    ways: Vec<Meter>,
+}
+
+impl Underway {
+    fn new(experiment: &Experiment) -> Underway {
+        let follows = !experiment.network.rules.is_empty();
+        let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
+        let ways = vec![Meter::new(); if follows { sources } else { 0 }];
+        Underway { follows, packets: Vec::new(), free: Vec::new(), ways }
+    }
+
+    /// A handle for a packet that enters.
+    fn enters(&mut self, traffic: usize, now: Time) -> u32 {
+        if !self.follows {
+            return 0;
+        }
+        let handle = self.free.pop().unwrap_or_else(|| {
+            self.packets.push((0, now));
+            (self.packets.len() - 1) as u32
+        });
+        self.packets[handle as usize] = (traffic, now);
+        handle
+    }
+
+    /// A packet leaves for good; when it is at the far end, if that is to be counted.
+    fn leaves(&mut self, handle: u32, due: Option<Time>) {
+        if !self.follows {
+            return;
+        }
+        let (traffic, came) = self.packets[handle as usize];
+        due.into_iter().for_each(|due| self.ways[traffic].record(due - came));
+        self.free.push(handle);
+    }
+}
+
 /// Arrivals between two looks at the flag that stops a run.
 const LOOK: u64 = 4096;
 
@@ -153,9 +198,17 @@ pub(crate) fn run(
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
-    let mut record = |network: &mut Network, out: &mut Vec<Output>, end: Time| {
+    let mut underway = Underway::new(experiment);
+    let mut record = |network: &mut Network, underway: &mut Underway, out: &mut Vec<Output>, end: Time| {
         let left = out.drain(..).filter_map(|output| match output {
-            Output::Emit(emit) => Some(emit),
+            Output::Emit(emit) => {
+                underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
+                Some(emit)
+            }
+            Output::Drop(dropped) => {
+                underway.leaves(dropped.handle, None);
+                None
+            }
             _ => None,
         });
         // A transmission is told when it begins; it may end after us.
@@ -216,9 +269,10 @@ pub(crate) fn run(
             };
             match entry {
                 Ok(entry) => {
-                    let label = Label { ecn: feed.ecn, connection: feed.stream };
-                    network.enter(entry, key, Packet { handle: 0, length, label }, at, &mut out);
-                    record(&mut network, &mut out, whole);
+                    let label = Label { ecn: feed.ecn, connection: feed.stream, ..Label::default() };
+                    let handle = underway.enters(feed.traffic, at);
+                    network.enter(entry, key, Packet { handle, length, label }, at, &mut out);
+                    record(&mut network, &mut underway, &mut out, whole);
                 }
                 Err(Refused::Dropped) => {}
                 Err(Refused::Unmatched) => unmatched += 1,
@@ -226,7 +280,7 @@ pub(crate) fn run(
             advance(i, &mut arrivals, &mut sizes);
         }
         network.poll(until.min(end), &mut out);
-        record(&mut network, &mut out, end);
+        record(&mut network, &mut underway, &mut out, end);
         if end < whole {
             break;
         }
@@ -265,6 +319,7 @@ pub(crate) fn run(
         pipes: delays.into_iter().enumerate().map(result).collect(),
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
+        ways: underway.ways,
         duration: end - Time::ZERO,
         warm_up: experiment.warm_up.min(end - Time::ZERO),
         complete: end == whole,

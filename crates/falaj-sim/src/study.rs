@@ -25,6 +25,8 @@ pub struct Study {
     flows: Vec<Vec<Gathered>>,
     taken: Vec<Taken>,
     unmatched: u64,
+    /// By source of the scenario, where there are rules.
+    ways: Vec<Meter>,
     many: Option<(usize, Vec<Many>)>,
     breaches: Vec<Vec<Breach>>,
     replications: usize,
@@ -112,6 +114,8 @@ impl Study {
             some.into_iter().for_each(|breach| breach.join(all));
         }
         self.unmatched += run.unmatched;
+        self.ways.resize_with(run.ways.len().max(self.ways.len()), Meter::new);
+        self.ways.iter_mut().zip(&run.ways).for_each(|(all, way)| all.add(way));
         if self.many.as_ref().is_none_or(|(first, _)| number < *first) {
             self.many = Some((number, run.many));
             self.times = Some((run.duration, counted));
@@ -156,6 +160,11 @@ impl Study {
     /// Packets that no rule took, or no flow of their link, in all of them.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
+    }
+
+    /// Where there are rules: by source of the scenario, delays over all links that its packets passed, in all of them.
+    pub fn ways(&self) -> &[Meter] {
+        &self.ways
     }
 
     /// What masks made, in the first of them.

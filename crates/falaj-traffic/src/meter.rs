@@ -3,11 +3,12 @@
 use falaj_sched::time::Span;
 use hdrhistogram::Histogram;
 
-/// Delays: number, exact mean and maximum, percentiles to three digits.
+/// Delays: number, exact mean, least and largest, percentiles to three digits.
 #[derive(Clone, Debug)]
 pub struct Meter {
     histogram: Histogram<u64>,
     sum: u128,
+    min: Span,
     max: Span,
 }
 
@@ -21,7 +22,7 @@ impl Meter {
     /// Nothing measured yet. Memory depends on the longest delay alone.
     pub fn new() -> Meter {
         let histogram = Histogram::new(3).expect("three digits are allowed");
-        Meter { histogram, sum: 0, max: Span::ZERO }
+        Meter { histogram, sum: 0, min: Span::MAX, max: Span::ZERO }
     }
 
     /// Counts one delay.
@@ -34,6 +35,7 @@ impl Meter {
     #[inline]
     pub fn record_n(&mut self, delay: Span, times: u64) {
         self.sum += u128::from(delay.0) * u128::from(times);
+        self.min = self.min.min(delay);
         self.max = self.max.max(delay);
         self.histogram.record_n(delay.0, times).expect("the histogram grows as it must");
     }
@@ -53,6 +55,11 @@ impl Meter {
         (self.count() > 0).then_some(self.max)
     }
 
+    /// The least, exactly.
+    pub fn min(&self) -> Option<Span> {
+        (self.count() > 0).then_some(self.min)
+    }
+
     /// The delay that this share (0 to 1) of them does not exceed, to three digits.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         (self.count() > 0).then(|| Span(self.histogram.value_at_quantile(share)).min(self.max))
@@ -67,6 +74,7 @@ impl Meter {
     pub fn add(&mut self, other: &Meter) {
         self.histogram.add(&other.histogram).expect("the histogram grows as it must");
         self.sum += other.sum;
+        self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
     }
 }
@@ -82,7 +90,7 @@ mod tests {
         for i in 1..=1000 {
             meter.record(Span(i * 1001));
         }
-        assert_eq!(meter.max(), Some(Span(1_001_000)));
+        assert_eq!((meter.min(), meter.max()), (Some(Span(1_001)), Some(Span(1_001_000))));
         assert_eq!(meter.mean_nanos(), Some(500.5 * 1001.0));
         let median = meter.quantile(0.5).unwrap().0 as f64;
         assert!((median / 500_500.0 - 1.0).abs() < 0.001, "{median}");

@@ -84,6 +84,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
     let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into());
+    let summary = summary.with_breaches(&scenario.links, report.breaches);
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();
     args.json.write(&summary)?;

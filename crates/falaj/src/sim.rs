@@ -184,6 +184,11 @@ impl Replications {
         used.map(|many| (name(many), &many.report)).collect()
     }
 
+    /// Where there are rules: the sources whose packets left their last link, and the delays of these from end to end.
+    fn ways(&self) -> impl Iterator<Item = (usize, &Meter)> {
+        self.study().ways().iter().enumerate().filter(|(_, way)| way.count() > 0)
+    }
+
     /// How plug-ins broke their contract, in all replications, and in which direction of which link.
     fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
         let mut out = Vec::new();
@@ -305,6 +310,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "flows": json,
                 "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
                 "unmatched": runs.study().unmatched(),
+                "ways": runs.ways().map(|(source, way)| way_json(&scenario.traffic[source].name, way)).collect::<Vec<_>>(),
                 "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
                 "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
@@ -317,6 +323,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     runs.simulation.tell(&scenario);
     if !rules.is_empty() {
         say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));
+        let rows = runs.ways().map(|(source, way)| way_row(&scenario.traffic[source].name, way));
+        say!("{}", show::table(&["from end to end", "mean", "least", "p99", "max", "jitter"], rows));
     }
     for (way, breach) in &breaches {
         say!("{way}: {breach}");
@@ -354,6 +362,29 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{first}{}", each::told(&name, report));
     }
     Ok(runs.simulation.exit())
+}
+
+/// The largest delay less the least.
+fn jitter(way: &Meter) -> Option<Span> {
+    Some(way.max()?.saturating_sub(way.min()?))
+}
+
+fn way_row(name: &str, way: &Meter) -> Vec<String> {
+    let spans = [way.min(), way.quantile(0.99), way.max(), jitter(way)];
+    let mean = show::nanos(way.mean_nanos().unwrap_or_default());
+    [name.to_owned(), mean].into_iter().chain(spans.map(show::span)).collect()
+}
+
+fn way_json(name: &str, way: &Meter) -> serde_json::Value {
+    serde_json::json!({
+        "traffic": name,
+        "delivered": way.count(),
+        "delay_mean_ns": way.mean_nanos(),
+        "delay_min_ns": way.min().map(|s| s.0),
+        "delay_p99_ns": way.quantile(0.99).map(|s| s.0),
+        "delay_max_ns": way.max().map(|s| s.0),
+        "jitter_ns": jitter(way).map(|s| s.0),
+    })
 }
 
 fn row(name: &str, f: &Simulated) -> Vec<String> {

@@ -1236,6 +1236,28 @@ fn rules_are_simulated() {
     }
 }
 
+/// Behind three links calls differ by no more than what is planned for the last one; with gaps alone by more.
+#[test]
+fn jitter_over_a_chain_is_planned_and_simulated() {
+    let example = include_str!("../../../examples/jitter.toml");
+    let plan = falaj(&["plan", file("jitter.toml", example), "--json"]).json();
+    let last = plan["directions"].as_array().unwrap().iter().find(|way| way["link"] == "far").unwrap();
+    let bound = flow(&last["flows"], "calls")["jitter"]["delay_ns"].as_u64().unwrap();
+    // Of four packets of 1514 B at 4 Mbit/s one is its own, one is under way, and two come before.
+    assert_eq!(bound, 9_084_000 + 2);
+    assert!(flow(&last["flows"], "video")["jitter"].is_null());
+    let jitter = |name: &str| {
+        let sim = falaj(&["sim", name, "--duration", "20s", "--replications", "1", "--json"]).json();
+        let way = &sim["ways"][0];
+        // 50 a second, but for those of the warm-up.
+        assert!(way["traffic"] == "calls" && (700..=1000).contains(&way["delivered"].as_u64().unwrap()), "{sim}");
+        way["jitter_ns"].as_u64().unwrap()
+    };
+    assert!(jitter("jitter.toml") <= bound);
+    assert!(jitter(file("gaps.toml", &example.replace("delay-jitter", "rate-jitter"))) > bound);
+    assert!(falaj(&["sim", "jitter.toml", "--duration", "1s"]).out.contains(" from end to end "));
+}
+
 /// Done as it says. Live runs are left out, they never print the same twice.
 #[test]
 fn the_tutorial_shows_what_is_printed() {

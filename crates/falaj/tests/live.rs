@@ -4,8 +4,11 @@
 //! This program is also what runs at the ends of the links (`--probe`): any image has it.
 
 mod common;
+#[path = "common/libraries.rs"]
+mod libraries;
 
-use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
+use common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
+use libraries::{drr, naughty};
 use libtest_mimic::{Arguments, Completion, Trial};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -59,6 +62,7 @@ const TESTS: &[Test] = &[
     ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
     ("everything_changes_under_load", changes, Again::Users),
     ("links_and_rules_come_and_go_under_load", links_change, Tapless),
+    ("plug_ins_come_and_go_under_load", plug_ins, Again::Users),
     ("a_whole_scenario_takes_over", whole_file, Nowhere),
     ("netconfig_gives_traffic_a_link_of_its_own", netconfig, Nowhere),
     ("a_socket_is_its_users_and_goes_with_its_link", socket, Again::Users),
@@ -1114,6 +1118,60 @@ fn links_change(users: &Users) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 16 && looks >= 16 && gone > 100, "{made} {looks} {gone}");
     assert!(ran.out.contains("\"rule\": \"rest\""), "{}", ran.out);
+}
+
+/// Disciplines from libraries take over and are replaced while the link is flooded: each packet is accounted for at each
+/// instant that is looked at, and what one of them broke is told at the end, though it is gone then.
+fn plug_ins(users: &Users) {
+    drr("libgood-live.so");
+    naughty("libbad-live.so", "UNKNOWN_FLOW");
+    let of = |name: &str| {
+        let library = directory().join(name);
+        format!("link.scheduler={{ kind = \"plugin\", library = \"{}\" }}", library.display())
+    };
+    let (good, bad) = (of("libgood-live.so"), of("libbad-live.so"));
+    let changes: [&[&str]; 8] = [
+        &[&good],
+        &["link.up.flow.x.match=udp", "link.up.flow.x.queue=30p"],
+        &[&bad, "link.rate=20mbit"],
+        &["link.scheduler={ kind = \"fq_codel\" }"],
+        &[&good, "link.rate=10mbit"],
+        &["link.up.flow.x="],
+        &[&bad],
+        &["link.scheduler={ kind = \"drr\" }"],
+    ];
+    let path = control_at("plug-ins", users);
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--peer", &meter];
+    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let mut run = command.spawn().expect("the program starts");
+    let mut control = Control::await_at(&path);
+    let (mut made, mut looks, mut most) = (0, 0, 0);
+    for (n, change) in changes.iter().cycle().take(600).enumerate() {
+        if run.try_wait().expect("a child").is_some() {
+            break;
+        }
+        let request = serde_json::json!({ "do": "set", "set": change, "drop": n % 3 == 0 });
+        let Some(answer) = control.try_ask(&request) else { break };
+        assert!(answer["error"].is_null(), "{change:?}: {answer}");
+        made += u32::from(!answer["ok"]["at_ns"].is_null());
+        let Some(report) = control.try_ask(&serde_json::json!({ "do": "show" })) else { break };
+        for direction in report["ok"]["links"][0]["directions"].as_array().expect("directions") {
+            let (total, count) = (&direction["total"], |value: &Value| value.as_u64().expect("a count"));
+            let dropped: u64 = total["dropped"].as_object().expect("reasons").values().map(count).sum();
+            let known = count(&total["sent"]) + dropped + count(&total["backlog"]);
+            assert_eq!(count(&total["offered"]), known, "{total}");
+            most = most.max(count(&total["sent"]));
+        }
+        looks += 1;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    drop(control);
+    let ran: Ran = run.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(made >= 16 && looks >= 16 && most > 100, "{made} {looks} {most}");
+    let told = format!("up: the plug-in `{}` broke its contract at ", directory().join("libbad-live.so").display());
+    assert!(ran.err.contains(&told) && !ran.err.contains("libgood-live.so` broke"), "{}", ran.err);
 }
 
 /// Rules by chance, chains of links and what no rule takes: it replays as it was.

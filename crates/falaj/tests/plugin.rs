@@ -2,30 +2,12 @@
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod common;
+#[path = "common/libraries.rs"]
+mod libraries;
 
-use common::{directory, falaj, file, flow};
+use common::{falaj, file, flow};
+use libraries::{drr, naughty};
 use serde_json::json;
-use std::path::Path;
-use std::process::Command;
-
-/// A library of this source, beside the scenarios.
-fn library(name: &str, source: &Path, flags: &[&str]) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-O1"]).args(flags).arg("-I").arg(root.join("crates/falaj-plugin/include"));
-    let status = command.arg("-o").arg(directory().join(name)).arg(root.join(source)).status();
-    assert!(status.expect("there is a compiler of C").success());
-}
-
-fn naughty(name: &str, fault: &str) {
-    let source = Path::new("crates/falaj-plugin/tests/c/naughty.c");
-    library(name, source, &[&format!("-DFAULT={fault}")]);
-}
-
-fn drr(name: &str) {
-    library(name, Path::new("examples/plugins/c/drr.c"), &[]);
-}
 
 /// Two flows that send more than the link carries, under this scheduler.
 fn scenario(scheduler: &str, of_a: &str) -> String {

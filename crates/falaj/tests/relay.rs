@@ -1,20 +1,31 @@
 //! `falaj relay` as a user sees it.
 
 mod common;
+#[allow(dead_code, reason = "other tests use the rest")]
+#[path = "common/libraries.rs"]
+mod libraries;
 
 use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
+use libraries::naughty;
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 /// A datagram there and back through a relay that is then interrupted; what it left, and how long they took.
 fn relayed(flags: &[&str]) -> (Ran, Duration) {
+    relayed_times(1, flags)
+}
+
+/// The same of so many, one after the other.
+fn relayed_times(times: u32, flags: &[&str]) -> (Ran, Duration) {
     let server = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = server.local_addr().unwrap().to_string();
     let echo = std::thread::spawn(move || {
         let mut buffer = [0; 100];
-        let (length, from) = server.recv_from(&mut buffer).unwrap();
-        server.send_to(&buffer[..length], from).unwrap();
+        for _ in 0..times {
+            let (length, from) = server.recv_from(&mut buffer).unwrap();
+            server.send_to(&buffer[..length], from).unwrap();
+        }
     });
     let mut child = program(&[&["relay", "--listen", "127.0.0.1:0", "--to", &to], flags].concat()).spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap());
@@ -24,8 +35,10 @@ fn relayed(flags: &[&str]) -> (Ran, Duration) {
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
     client.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let began = Instant::now();
-    client.send_to(b"hello", address).unwrap();
-    assert_eq!(client.recv(&mut [0; 100]).unwrap(), 5);
+    for _ in 0..times {
+        client.send_to(b"hello", address).unwrap();
+        assert_eq!(client.recv(&mut [0; 100]).unwrap(), 5);
+    }
     let took = began.elapsed();
     echo.join().unwrap();
     signal("INT", child.id());
@@ -56,6 +69,17 @@ fn a_scenario_sorts_by_addresses_and_ports() {
     let json = ran.json();
     // Nobody sends to port 5001.
     assert_eq!(["up a", "up b"].map(|name| number(&flow(&json["flows"], name)["sent"])), [0.0, 1.0]);
+}
+
+#[test]
+fn what_a_plug_in_breaks_is_told() {
+    naughty("librelay.so", "UNKNOWN_FLOW");
+    let text = "[link.l]\nrate = \"10mbit\"\nscheduler = { kind = \"plugin\", library = \"./librelay.so\" }\n";
+    let (ran, _) = relayed_times(6, &[file("relay-plugin.toml", text), "--udp", "--json", "-"]);
+    let told = ["up", "down"].map(|way| format!("{way}: the plug-in `./librelay.so` broke its contract at "));
+    assert!(told.iter().all(|told| ran.err.contains(told)), "{ran:?}");
+    let json = ran.json();
+    assert_eq!((&json["breaches"][1]["way"], number(&json["flows"][0]["sent"])), (&"down".into(), 6.0), "{json}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{Ids, Masks};
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, Unit};
 use crate::pipe::{Counters, Pipe, Remains};
-use falaj_sched::label::Label;
+use falaj_sched::label::{Known, Label};
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
@@ -47,6 +47,7 @@ impl Before {
                 Output::Emit(emit) | Output::Copy(emit) => &mut emit.flow,
                 Output::Drop(dropped) => &mut dropped.flow,
                 Output::Mark(mark) => &mut mark.flow,
+                Output::Early(early) => &mut early.flow,
                 Output::Corrupt(_) => continue,
             };
             *flow = self.flows[flow.index()].0;
@@ -60,6 +61,7 @@ pub(crate) fn take_over(
     mut successor: Box<dyn Pipe>,
     (old, due): (Box<dyn Pipe>, Time),
     how: &Handover,
+    known: Known<'_>,
     now: Time,
     out: &mut Vec<Output>,
 ) -> (Box<dyn Pipe>, Time) {
@@ -67,19 +69,26 @@ pub(crate) fn take_over(
         let old: Box<dyn Any> = old;
         *old.downcast::<Beside>().expect("just looked")
     } else if old.masks().same_links(successor.masks()) {
-        let due = successor.succeed(old, how, now, out);
+        let due = successor.succeed(old, how, known, now, out);
         return (successor, due);
     } else {
         let counted = vec![Counters::default(); old.flows()];
         Beside { now: old, due, before: Vec::new(), counted, gone: Counters::default() }
     };
-    beside.become_other(successor, how, now, out);
+    beside.become_other(successor, how, known, now, out);
     let due = beside.next();
     (Box::new(beside), due)
 }
 
 impl Beside {
-    fn become_other(&mut self, successor: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) {
+    fn become_other(
+        &mut self,
+        successor: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
         let fate = |f: usize| how.flows.get(f).copied().unwrap_or(Fate::Is(FlowId(f as u32)));
         let flow = |f: usize, is: bool| (fate(f).flow(), is && matches!(fate(f), Fate::Is(_) | Fate::PartOf(_)));
         for before in &mut self.before {
@@ -98,7 +107,7 @@ impl Beside {
             self.before.push(Before { pipe: old, due: self.due, flows });
             self.due = Time::NEVER;
         } else {
-            self.due = self.now.succeed(old, how, now, out);
+            self.due = self.now.succeed(old, how, known, now, out);
         }
         let (empty, busy) = std::mem::take(&mut self.before).into_iter().partition(|b| b.sum(|_| true).backlog == 0);
         self.before = busy;
@@ -196,6 +205,10 @@ impl Pipe for Beside {
         self.now.heeds_labels()
     }
 
+    fn drops_early(&self) -> bool {
+        self.now.drops_early()
+    }
+
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
         self.before.is_empty() && self.now.forgettable(flow, now)
     }
@@ -212,7 +225,7 @@ impl Pipe for Beside {
         self.now.report(flow, busiest)
     }
 
-    fn succeed(&mut self, _: Box<dyn Pipe>, _: &Handover, _: Time, _: &mut Vec<Output>) -> Time {
+    fn succeed(&mut self, _: Box<dyn Pipe>, _: &Handover, _: Known<'_>, _: Time, _: &mut Vec<Output>) -> Time {
         unreachable!("it is made of what takes over, and never takes over itself")
     }
 

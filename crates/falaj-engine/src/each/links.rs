@@ -8,7 +8,7 @@ use crate::chance::Chance;
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{self, Counters, Pipe, PipeSpec, Remains};
-use falaj_sched::label::Label;
+use falaj_sched::label::{Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
@@ -101,7 +101,7 @@ impl Links {
                 }
                 Output::Drop(dropped) if dropped.why == Why::Lost => self.set.stats_mut(place as u32).lost += 1,
                 Output::Drop(_) => self.set.stats_mut(place as u32).dropped += 1,
-                Output::Corrupt(_) | Output::Mark(_) => {}
+                Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
     }
@@ -225,6 +225,10 @@ impl Pipe for Links {
         self.model.heeds_labels()
     }
 
+    fn drops_early(&self) -> bool {
+        self.model.drops_early()
+    }
+
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
         self.links.iter_mut().flatten().all(|link| link.pipe.forgettable(flow, now))
     }
@@ -248,7 +252,14 @@ impl Pipe for Links {
         Some(sum)
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
+    fn succeed(
+        &mut self,
+        old: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
         let old: Box<dyn Any> = old;
         // Whoever changes a pipe has seen that its links stay those that they are.
         let mut old = *old.downcast::<Links>().expect("links of other ids begin beside these");
@@ -276,7 +287,7 @@ impl Pipe for Links {
             let from = out.len();
             if let Some(Some(link)) = self.links.get_mut(place) {
                 link.until = before.until;
-                let due = link.pipe.succeed(before.pipe, how, now, out);
+                let due = link.pipe.succeed(before.pipe, how, known, now, out);
                 self.calendar.set(place, due);
             }
             self.tell(place, &out[from..]);

@@ -8,7 +8,7 @@ use super::{Each, Ids, Masks};
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{Counters, Pipe, PipeSpec, Remains, plain};
-use falaj_sched::label::Label;
+use falaj_sched::label::{Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
@@ -76,6 +76,7 @@ impl Queues {
                 Output::Emit(emit) | Output::Copy(emit) => &mut emit.flow,
                 Output::Drop(dropped) => &mut dropped.flow,
                 Output::Mark(mark) => &mut mark.flow,
+                Output::Early(early) => &mut early.flow,
                 Output::Corrupt(_) => continue,
             };
             // Few flows are quickly searched; a table of all places would be read from memory.
@@ -87,7 +88,7 @@ impl Queues {
                 Output::Emit(emit) => stats.sent(emit.bytes, emit.end - emit.arrival),
                 Output::Drop(dropped) if dropped.why == Why::Lost => stats.lost += 1,
                 Output::Drop(_) => stats.dropped += 1,
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
     }
@@ -183,6 +184,10 @@ impl Pipe for Queues {
         self.inner.heeds_labels()
     }
 
+    fn drops_early(&self) -> bool {
+        self.inner.drops_early()
+    }
+
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
         self.known(flow).all(|one| self.inner.forgettable(one, now))
     }
@@ -203,7 +208,14 @@ impl Pipe for Queues {
         Flat { pipe: self.inner, masks: self.masks, sets: self.sets }
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
+    fn succeed(
+        &mut self,
+        old: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
         let from = out.len();
         let mut old = old.flatten();
         let flows = old.sets.len();
@@ -221,7 +233,7 @@ impl Pipe for Queues {
             let (pipe, how) = old.into_others(&self.masks, self.firsts.len(), how);
             (old, changed) = (Flat { pipe, masks: Masks::default(), sets: Vec::new() }, Some(how));
         }
-        let due = self.inner.succeed(old.pipe, changed.as_ref().unwrap_or(how), now, out);
+        let due = self.inner.succeed(old.pipe, changed.as_ref().unwrap_or(how), known, now, out);
         self.tell(&mut out[from..]);
         due
     }

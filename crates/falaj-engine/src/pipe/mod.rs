@@ -15,13 +15,13 @@ use crate::change::{Fate, Handover};
 use crate::each::links::Links;
 use crate::each::queues::{Flat, Queues};
 use crate::each::{Ids, Masks, Report};
-use crate::engine::{Dropped, Emit, Mark, Output, PipeId, Unit, Why};
+use crate::engine::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer};
 use book::Book;
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::draws::mix;
-use falaj_sched::label::Label;
+use falaj_sched::label::{Ecn, Known, Label};
 use falaj_sched::managed::WithPolicies;
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
@@ -44,6 +44,8 @@ pub(crate) trait Pipe: Send + Any {
     /// What is known of the unit that arrives next.
     fn announce(&mut self, label: Label);
     fn heeds_labels(&self) -> bool;
+    /// Do policies of queues drop packets that found room, or for which there is room?
+    fn drops_early(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
     /// What is due next is so much later than the event that decides it, at least.
@@ -71,7 +73,14 @@ pub(crate) trait Pipe: Send + Any {
     /// What is known of those that the mask of this flow made, or that of the link.
     fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
     /// Takes over the packets, the link's state and the counters of `old`.
-    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time;
+    fn succeed(
+        &mut self,
+        old: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time;
     /// Without the masks of its flows.
     fn flatten(self: Box<Self>) -> Flat;
     /// What another kind of pipe may go on with.
@@ -227,6 +236,9 @@ impl<S: Server> Of<S> {
         if self.server.marked() {
             self.mark(packet.flow, packet.handle, out);
         }
+        if let Some(by) = self.server.early() {
+            out.push(Output::Early(Early { pipe: self.id, flow: packet.flow, handle: packet.handle, by }));
+        }
         if self.impairer.is_some() {
             return self.send_impaired(packet, start, sent.end, out);
         }
@@ -247,7 +259,7 @@ impl<S: Server> Of<S> {
     #[cold]
     fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
         self.book.lost[flow.index()].marked += 1;
-        out.push(Output::Mark(Mark { pipe: self.id, flow, handle }));
+        out.push(Output::Mark(Mark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
     }
 
     #[inline]
@@ -320,10 +332,10 @@ impl<S: Server> Of<S> {
     /// Takes over what another pipe has left; says which queue is on the wire.
     fn inherit(
         &mut self,
-        packets: Vec<Packet>,
+        (packets, sending): (Vec<Packet>, bool),
         flows: usize,
-        sending: bool,
         how: &Handover,
+        known: Known<'_>,
         now: Time,
         out: &mut Vec<Output>,
     ) -> Option<FlowId> {
@@ -352,9 +364,13 @@ impl<S: Server> Of<S> {
             }
             if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
         }
-        let on_the_wire = self.server.inherit(stay, sending, now);
+        let on_the_wire = self.server.inherit(stay, sending, known, now);
         for packet in rest {
-            if packet.bytes > largest || self.server.arrive(packet, now).is_err() {
+            let fits = packet.bytes <= largest;
+            if fits && self.server.heeds_labels() {
+                self.server.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+            }
+            if !fits || self.server.arrive(packet, now).is_err() {
                 self.book.dropped_by_change(Some(packet.flow), packet.bytes);
                 out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
             }
@@ -452,6 +468,10 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.server.heeds_labels()
     }
 
+    fn drops_early(&self) -> bool {
+        self.server.drops_early()
+    }
+
     fn soonest(&self, bytes: u32, now: Time) -> Time {
         let free = if self.link == Link::Idle { now } else { self.link.due().max(now) };
         free + self.wire.least_airtime(bytes) + self.least_delay
@@ -503,7 +523,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
         None
     }
 
-    fn succeed(&mut self, old: Box<dyn Pipe>, how: &Handover, now: Time, out: &mut Vec<Output>) -> Time {
+    fn succeed(
+        &mut self,
+        old: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
         let flows = self.book.tallies.len();
         let (old, unmasked) = match old.masks().of_flows() {
             true => {
@@ -525,11 +552,11 @@ impl<S: Server + 'static> Pipe for Of<S> {
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             let setup = self.spec.setup.joined(self.spec.kind);
-            (self.server.succeed(old.server, &setup, queue, now), sending.map(|(_, end)| end))
+            (self.server.succeed(old.server, &setup, queue, known, now), sending.map(|(_, end)| end))
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
             (wire, self.book, before) = (its, book, impairer);
-            (self.inherit(packets, flows, sending.is_some(), how, now, out), sending)
+            (self.inherit((packets, sending.is_some()), flows, how, known, now, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };

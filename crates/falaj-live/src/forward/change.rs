@@ -2,10 +2,13 @@
 
 use super::{Forwarder, LiveFlow};
 use falaj_engine::change::Fate;
-use falaj_engine::network::{Entry, Leading, Places, Sorting};
+use falaj_engine::ecn;
+use falaj_engine::network::{Around, Entry, Leading, Places, Sorting};
 use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
+use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
+use std::cell::RefCell;
 
 /// What becomes of a pipe's flows.
 pub struct Flows {
@@ -54,8 +57,18 @@ impl Forwarder {
         self.note();
         let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
-        let other_rules = rules.is_some();
-        self.network.apply(engine, &fates, sorted, rules, now, &mut self.out)?;
+        let (other_rules, heeded) = (rules.is_some(), self.network.heeds_labels());
+        let (units, ports, cut) = (&self.units, &self.ports, RefCell::new(&mut self.cut));
+        let known = |handle: u32| match units.packet_of(handle) {
+            Some(packet) => {
+                let mut cut = cut.borrow_mut();
+                let bytes = units.part(packet.unit, packet.index, packet.index + 1, &mut cut);
+                ecn::label(&ports[units.port(packet.unit)].port.key(bytes))
+            }
+            None => Label::default(),
+        };
+        let around = Around { flows: &fates, sorted, rules };
+        self.network.apply(engine, around, &known, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
         for Flows { pipe, fates, number } in flows {
@@ -63,7 +76,8 @@ impl Forwarder {
         }
         self.pipes_begin(&begin);
         self.order = order;
-        if other_rules {
+        // What waits at a port may have come without its key.
+        if other_rules || !heeded && self.network.heeds_labels() {
             self.sort_anew();
         }
         // What the change decided on names flows as they are from now on.

@@ -16,6 +16,7 @@ use std::rc::Rc;
 
 use falaj_engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::sys::socket::{
     AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
@@ -205,8 +206,8 @@ impl Port for QueuePort {
         note_change(unit);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
         note_change(unit);
     }
 

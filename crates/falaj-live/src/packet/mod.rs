@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use falaj_engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -347,8 +348,8 @@ impl Port for PacketPort {
         turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

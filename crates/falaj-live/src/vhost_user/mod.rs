@@ -25,6 +25,7 @@ use std::time::Duration;
 
 use falaj_engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -258,8 +259,8 @@ impl Port for VhostUserPort {
         turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

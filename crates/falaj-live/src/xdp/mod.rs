@@ -23,6 +23,7 @@ use std::rc::Rc;
 
 use falaj_engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{self as sockets, AddressFamily, SockFlag, SockType, getsockopt, sockopt};
@@ -379,8 +380,8 @@ impl Port for XdpPort {
         turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -123,7 +123,8 @@ impl Ran {
             match network.route(key, *way, length, now) {
                 Ok(entry) => {
                     let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
-                    let packet = Packet { handle: handle as u32, length, label: Label { ecn: *ecn, connection } };
+                    let label = Label { ecn: *ecn, connection, ..Label::default() };
+                    let packet = Packet { handle: handle as u32, length, label };
                     network.enter(entry, key, packet, now, &mut out);
                 }
                 Err(_) => ran.refused.push(handle as u32),
@@ -136,6 +137,7 @@ impl Ran {
                 Output::Copy(copy) => ran.copies.push(copy.handle),
                 Output::Corrupt(corrupt) => ran.corrupted.push(corrupt.handle),
                 Output::Mark(mark) => ran.marked.push(mark.handle),
+                Output::Early(_) => {}
                 Output::Drop(dropped) if dropped.why == Why::Lost => ran.lost.push(dropped.handle),
                 Output::Drop(dropped) if dropped.why == Why::Rule => ran.refused.push(dropped.handle),
                 Output::Drop(dropped) => ran.dropped.push(dropped.handle),

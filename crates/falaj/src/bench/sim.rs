@@ -82,6 +82,7 @@ fn experiment((_, kind, values): &Case, flows: u32, packets: u64) -> Experiment 
         source: source.clone(),
         stream: f.into(),
         ecn: Ecn::Not,
+        traffic: 0,
     };
     let pipe = PipeSpec::new(kind, setup, Span::ZERO);
     let place = Place { pipe, classifier: Classifier::default(), account: Account::Ip };

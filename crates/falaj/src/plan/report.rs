@@ -158,6 +158,9 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         out.push((word, bound(other.delay.0, other.formula, other.condition)));
         word = "";
     }
+    if let Some(jitter) = &flow.jitter {
+        out.push(("jitter <=", bound(jitter.delay.0, jitter.formula, jitter.condition)));
+    }
     if let Some(backlog) = &flow.backlog {
         let packets = backlog.packets.map_or(String::new(), |n| format!(", {n} packets"));
         let whose = if flow.together { " of all flows together" } else { "" };

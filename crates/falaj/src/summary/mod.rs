@@ -70,15 +70,9 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
     let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
-    let breaches = ways(links).enumerate().flat_map(|(pipe, (way, _))| {
-        forwarder.breaches(PipeId(pipe as u32)).into_iter().map(move |breach| (way.clone(), breach))
-    });
-    Summary {
-        rules,
-        many: many(links, forwarder),
-        breaches: breaches.collect(),
-        ..Summary::new(links, elapsed, forwarder.flows(), losses.into())
-    }
+    let breaches = (0..2 * links.len() as u32).map(|pipe| forwarder.breaches(PipeId(pipe)));
+    let summary = Summary::new(links, elapsed, forwarder.flows(), losses.into()).with_breaches(links, breaches);
+    Summary { rules, many: many(links, forwarder), ..summary }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -181,6 +175,13 @@ impl Summary {
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
         Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new(), breaches: Vec::new() }
+    }
+
+    /// With what plug-ins did that broke their contract, by direction.
+    pub(crate) fn with_breaches(self, links: &[Link], breaches: impl IntoIterator<Item = Vec<Breach>>) -> Summary {
+        let named = ways(links).zip(breaches);
+        let breaches = named.flat_map(|((way, _), all)| all.into_iter().map(move |breach| (way.clone(), breach)));
+        Summary { breaches: breaches.collect(), ..self }
     }
 
     fn of_way(&self, way: usize) -> Flow {

@@ -339,7 +339,7 @@ impl InEngine {
                 Output::Emit(emit) => self.sending = Some(emit),
                 Output::Drop(drop) => self.gone.push((drop.handle, drop.flow.0)),
                 // Of links that do something to packets.
-                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) => {}
+                Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
     }

@@ -1,0 +1,26 @@
+//! Disciplines in shared libraries.
+
+use crate::common::directory;
+use std::path::Path;
+use std::process::Command;
+
+/// A library of this source, beside the scenarios.
+fn library(name: &str, source: &Path, flags: &[&str]) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-shared", "-fPIC", "-O1"]).args(flags).arg("-I").arg(root.join("crates/falaj-plugin/include"));
+    let status = command.arg("-o").arg(directory().join(name)).arg(root.join(source)).status();
+    assert!(status.expect("there is a compiler of C").success());
+}
+
+/// A discipline that keeps to its contract for four packets.
+pub(crate) fn naughty(name: &str, fault: &str) {
+    let source = Path::new("crates/falaj-plugin/tests/c/naughty.c");
+    library(name, source, &[&format!("-DFAULT={fault}")]);
+}
+
+/// The example in C.
+pub(crate) fn drr(name: &str) {
+    library(name, Path::new("examples/plugins/c/drr.c"), &[]);
+}
