@@ -345,6 +345,10 @@ impl Discipline for Rcsp {
     /// An eligible packet waits for what its own and higher priorities may bring at their least gaps (the paper's theorem 1), if that
     /// fits on the link. Before, the packets of a full queue, each a part of an interval behind the other, and one interval for those that went before.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
+        if self.releases {
+            let why = "a packet that went before its time makes those behind it wait for longer than their queue says";
+            return Err(NoPromise(format!("{why}; `idle = \"hold\"` promises")));
+        }
         let own = self.flows[f.index()];
         let waits = self.waits(own.priority)?;
         let Some(gaps) = own.gaps else {
