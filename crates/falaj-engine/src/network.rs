@@ -266,6 +266,11 @@ impl Network {
         self.heeds.contains(&true)
     }
 
+    /// Does a pipe drop what got in, or what it has room for? See [`Engine::drops_early`].
+    pub fn drops_early(&self, pipe: PipeId) -> bool {
+        self.engine.drops_early(pipe)
+    }
+
     /// Does what becomes of a packet depend on more than its key?
     pub fn has_rules(&self) -> bool {
         self.rules.is_some()
@@ -295,9 +300,21 @@ impl Network {
         }
     }
 
+    /// A packet that was to enter there does not, as whoever brings it found no room: its rule has it among those dropped.
+    pub fn turned_away(&mut self, entry: &Entry) {
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
+            stats.dropped += 1;
+        }
+    }
+
     /// Where a packet enters whose pipe and flow are known.
     pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Entry {
         Entry { pipe, flow, at: None }
+    }
+
+    /// What of a packet counts where it enters.
+    pub fn account(&self, pipe: PipeId) -> Option<Account> {
+        self.places.get(pipe.0 as usize).map(|place| place.account)
     }
 
     /// Length of a packet as it is accounted where it enters.

@@ -52,6 +52,15 @@ impl Rule {
         Rule { to, ..self.clone() }
     }
 
+    /// May packets pass a further link behind one of its own?
+    pub fn leads_on(&self) -> bool {
+        match &self.to {
+            To::Links(links) => links.len() > 1 || self.on && !links.is_empty(),
+            To::Table { .. } => self.on,
+            To::Drop | To::Pass | To::SkipTo(_) => false,
+        }
+    }
+
     /// May a packet pass no link by it?
     pub fn passes(&self) -> bool {
         match &self.to {
@@ -60,6 +69,44 @@ impl Rule {
             _ => false,
         }
     }
+}
+
+/// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where a rule drops them, and
+/// where chance decides.
+pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
+    let mut links = Vec::new();
+    let mut next = 0;
+    while let Some(rule) = rules.get(next) {
+        next += 1;
+        if rule.way.is_some_and(|only| only != way) || !rule.matches.iter().any(|m| m.takes(key)) {
+            continue;
+        }
+        let target = match &rule.to {
+            To::Table { table, by, targets } => {
+                match table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
+                    Some(target) => Some(target),
+                    None => continue,
+                }
+            }
+            _ => None,
+        };
+        if rule.probability.is_some() {
+            return None;
+        }
+        let led = links.len();
+        match (&rule.to, target) {
+            (To::Links(more), _) => links.extend(more),
+            (To::SkipTo(to), _) => next = next.max(*to as usize),
+            (_, Some(Target::Link(link))) => links.push(link),
+            (To::Drop, _) | (_, Some(Target::Drop)) => return None,
+            (To::Pass, _) | (_, Some(Target::Pass)) if !rule.on => return Some(links),
+            _ => {}
+        }
+        if links.len() > led && !rule.on {
+            break;
+        }
+    }
+    Some(links)
 }
 
 /// What becomes of the packets of a rule.

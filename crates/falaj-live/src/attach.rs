@@ -3,13 +3,13 @@
 use crate::aggregate::Guest;
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
-use crate::ends::{LONGER_BY, pipe_of};
+use crate::ends::{LONGER_BY, key_of, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
 use crate::interface::Interface;
 use crate::nfqueue::QueuePort;
 use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
-use crate::relay::RelayPort;
+use crate::relay::{RelayPort, Sorted};
 use crate::sandbox::{End, Hosts, INTERFACE, Joint, Sandbox};
 use crate::topology::Topology;
 #[cfg(feature = "vhost-user")]
@@ -146,25 +146,32 @@ fn connect(
     Ok(Forwarder::new(clock, network, ports, options))
 }
 
-/// The link behind loopback sockets, one for each source; where the sources
-/// must send to is written into their plans.
+/// The links behind loopback sockets, one for each source; where the sources
+/// must send to is written into their plans. Rules see the headers that the plans had.
 pub fn to_loopback(
-    spec: &NetworkSpec,
+    scenario: &Scenario,
     plans: &mut [EndPlan; 2],
     clock: Clock,
     options: Options,
 ) -> io::Result<Forwarder> {
-    let network = Network::new(spec).map_err(|(_, refused)| io::Error::other(refused))?;
+    let network = Network::new(&scenario.network()).map_err(|(_, refused)| io::Error::other(refused))?;
     let mut ports: Vec<Attached> = Vec::new();
     for from in [0, 1] {
         let [near, far] = &mut *plans;
         let (sender, receiver) = if from == 0 { (near, far) } else { (far, near) };
         for sending in &mut sender.sends {
+            let source = &scenario.traffic[sending.source as usize];
+            let direction = scenario.links[source.link].direction(source.towards);
+            let sorted = if scenario.rules.is_empty() {
+                Sorted::Flow(FlowId(sending.flow.flow))
+            } else {
+                Sorted::Key(key_of(source, direction, sending.from, sending.to))
+            };
             let receiving = receiver.receives.iter_mut().find(|r| r.source == sending.source);
             let receiving = receiving.expect("what one end sends the other receives");
             // A free port, found by having it for a moment.
             receiving.at = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
-            let port = RelayPort::new(receiving.at, FlowId(sending.flow.flow))?;
+            let port = RelayPort::new(receiving.at, sorted)?;
             sending.to = port.address()?;
             if sending.from.is_ipv6() {
                 // Loopback carries it over IPv4: the payload makes up for the shorter header.
@@ -172,7 +179,8 @@ pub fn to_loopback(
             }
             sending.from = (Ipv4Addr::LOCALHOST, 0).into();
             let leaves_at = ports.len();
-            let pipe = PipeId(sending.flow.pipe);
+            // Rules ask for the direction alone.
+            let pipe = PipeId(if scenario.rules.is_empty() { sending.flow.pipe } else { sending.flow.pipe % 2 });
             ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }

@@ -64,8 +64,8 @@ pub struct Sending {
     pub to: SocketAddr,
     /// What it sends, lengths as the link accounts them.
     pub traffic: Traffic,
-    /// The ECN bits of its datagrams.
-    pub ecn: u8,
+    /// The type of service of its datagrams: DSCP and ECN.
+    pub tos: u8,
 }
 
 /// [`SourceSpec`] as it goes between processes.
@@ -214,7 +214,12 @@ pub struct ReceivedReport {
 /// Sends and receives what `plan` says; returns when it is over.
 pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     let receivers = bind(plan.receives.iter().map(|r| r.at))?;
-    let senders = bind(plan.sends.iter().map(|s| s.from))?;
+    // An address may send and receive.
+    let (both, apart): (Vec<_>, Vec<_>) = plan.sends.iter().map(|s| s.from).partition(|at| receivers.contains_key(at));
+    let mut senders = bind(apart.into_iter())?;
+    for at in both {
+        senders.insert(at, receivers[&at].try_clone()?);
+    }
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(plan, &senders));
         let received = receive(plan, &receivers)?;
@@ -275,8 +280,8 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         payload[8..16].copy_from_slice(&reports[i].datagrams.to_le_bytes());
         payload[16..24].copy_from_slice(&monotonic().to_le_bytes());
         let socket = &sockets[&sending.from];
-        if bits.insert(sending.from, sending.ecn).unwrap_or(0) != sending.ecn {
-            set_ecn(socket, sending)?;
+        if bits.insert(sending.from, sending.tos).unwrap_or(0) != sending.tos {
+            set_tos(socket, sending)?;
         }
         match socket.send_to(&payload[..length], sending.to) {
             Ok(_) => reports[i].datagrams += 1,
@@ -301,14 +306,14 @@ fn advance(source: &mut Source, size: &mut u32, number: usize, instants: &mut Ca
     instants.set(number, next.map_or(Time::NEVER, |packet| packet.at));
 }
 
-/// From now on datagrams of this socket have these ECN bits.
-fn set_ecn(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
-    let bits = i32::from(sending.ecn);
+/// From now on datagrams of this socket have this type of service.
+fn set_tos(socket: &UdpSocket, sending: &Sending) -> io::Result<()> {
+    let bits = i32::from(sending.tos);
     let set = match sending.from {
         SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &bits),
         SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &bits),
     };
-    set.map_err(|e| io::Error::other(format!("cannot send datagrams with ECN bits from {}: {e}", sending.from)))
+    set.map_err(|e| io::Error::other(format!("cannot send datagrams with DSCP or ECN bits from {}: {e}", sending.from)))
 }
 
 fn sleep_until(clock: &Clock, at: Time) {

@@ -1,5 +1,5 @@
 //! A port for machines that allow no network namespaces: datagrams come to a
-//! loopback socket and are passed on to another. One port serves one flow.
+//! loopback socket and are passed on to another. One port serves one source.
 
 use crate::buffer;
 use crate::port::{Port, Received};
@@ -11,20 +11,29 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
+/// How datagrams are sorted that have lost their headers.
+#[derive(Clone, Copy, Debug)]
+pub enum Sorted {
+    /// All are of this flow.
+    Flow(FlowId),
+    /// As if their headers were these.
+    Key(Key),
+}
+
 /// Datagrams from a loopback socket to a loopback address.
 pub struct RelayPort {
     socket: UdpSocket,
     to: SocketAddr,
-    flow: FlowId,
+    sorted: Sorted,
 }
 
 impl RelayPort {
     /// Passes what comes on to `to`; the kernel chooses where to listen.
-    pub fn new(to: SocketAddr, flow: FlowId) -> io::Result<RelayPort> {
+    pub fn new(to: SocketAddr, sorted: Sorted) -> io::Result<RelayPort> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         socket.set_nonblocking(true)?;
         buffer::enlarge(&socket);
-        Ok(RelayPort { socket, to, flow })
+        Ok(RelayPort { socket, to, sorted })
     }
 
     /// Where to send to.
@@ -53,15 +62,22 @@ impl Port for RelayPort {
 
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let length = unless_it_would_block(self.socket.recv(buffer))?;
-        Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), Some(self.flow))))
+        let flow = match self.sorted {
+            Sorted::Flow(flow) => Some(flow),
+            Sorted::Key(_) => None,
+        };
+        Ok(length.map(|length| Received::packet(length, Account::Ip.from_udp(length as u32), flow)))
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         Ok(unless_it_would_block(self.socket.send_to(unit, self.to))?.is_some())
     }
 
-    fn key(&self, _: &[u8]) -> Key {
-        Key::default()
+    fn key(&self, unit: &[u8]) -> Key {
+        match self.sorted {
+            Sorted::Flow(_) => Key::default(),
+            Sorted::Key(key) => Key { length: Some(Account::Ip.from_udp(unit.len() as u32)), ..key },
+        }
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {

@@ -13,7 +13,7 @@ use falaj_engine::{Engine, Output, PipeId, Prepared};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
 use falaj_live::forward::{Attached, Change, Flows, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_live::port::{Port, Received};
-use falaj_live::relay::RelayPort;
+use falaj_live::relay::{RelayPort, Sorted};
 use falaj_sched::params::{FlowSetup, Setup, Values};
 use falaj_sched::probability::Probability;
 use falaj_sched::queue::{FlowId, Limit};
@@ -357,7 +357,7 @@ fn datagrams_pass_over_loopback() -> io::Result<()> {
     let mut ways = Vec::new();
     for (i, receiver) in receivers.iter().enumerate() {
         receiver.set_nonblocking(true)?;
-        let port = RelayPort::new(receiver.local_addr()?, FLOW)?;
+        let port = RelayPort::new(receiver.local_addr()?, Sorted::Flow(FLOW))?;
         ways.push(port.address()?);
         ports.push(Attached { port: Box::new(port), pipe: PipeId(i as u32), leaves_at: i });
     }

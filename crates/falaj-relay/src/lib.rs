@@ -25,15 +25,19 @@ pub use pipes::RelayFlow;
 
 use falaj_engine::Corrupt;
 use falaj_engine::account::Account;
-use falaj_engine::classifier::{Classifier, Protocol};
+use falaj_engine::classifier::{Match, Protocol};
+use falaj_engine::each::Stats;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
-use falaj_scenario::Link;
+use falaj_engine::network::{Entry, Refused};
+use falaj_engine::rules::{Rule, Taken};
+use falaj_engine::table::Field;
+use falaj_engine::term::{Literal, Term};
+use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
-use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
-use pipes::{Cargo, Fate, Pipes, UP};
+use pipes::{Cargo, Fate, Pipes, UP, Way};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -82,6 +86,8 @@ pub enum Error {
     Refused(Refusals),
     /// Streams were asked for, and the link does to packets what no stream bears.
     Breaks,
+    /// Streams were asked for, and rules lead through links one behind the other.
+    Chain,
 }
 
 impl fmt::Display for Error {
@@ -93,6 +99,10 @@ impl fmt::Display for Error {
                 "a stream comes whole and in order: a link that loses, doubles, corrupts or reorders packets, or whose \
                  queues drop any before they are full, takes datagrams alone (--udp)",
             ),
+            Error::Chain => f.write_str(
+                "a stream waits at one queue, that of its link: where rules lead through links one behind the other, \
+                 datagrams alone are taken (--udp)",
+            ),
         }
     }
 }
@@ -101,14 +111,16 @@ impl std::error::Error for Error {}
 /// What a relay has done.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Up and down, by flow.
-    pub flows: [Vec<RelayFlow>; 2],
+    /// Up and down of each link, by flow.
+    pub flows: Vec<Vec<RelayFlow>>,
+    /// What each rule has taken, and what became of it. A stream is taken once each way, its packets are what became of it.
+    pub rules: Vec<(Taken, Stats)>,
     /// Clients that sent datagrams.
     pub clients: u64,
     /// Streams that were accepted.
     pub streams: u64,
     /// Up and down, how disciplines of libraries broke their contract.
-    pub breaches: [Vec<Breach>; 2],
+    pub breaches: Vec<Vec<Breach>>,
     /// Datagrams and streams that were lost outside the queues: how many, and why.
     pub losses: [(u64, &'static str); 5],
 }
@@ -160,28 +172,28 @@ const LOOK: Duration = Duration::from_millis(50);
 /// What a reader or a writer needs of a stack; there may be thousands.
 const STACK: usize = 128 << 10;
 
-/// Which packets are charged how much, and belong where.
-struct Sorter {
-    classifiers: [Classifier; 2],
-    accounts: [Account; 2],
+/// What packets look like, as far as a relay knows.
+struct Looks {
+    /// The least of all links, up and down.
     mtu: [u32; 2],
     to: SocketAddr,
 }
 
-const UDP: Protocol = Protocol(17);
-const TCP: Protocol = Protocol(6);
+const UDP: Protocol = Protocol::UDP;
+const TCP: Protocol = Protocol::TCP;
 
-impl Sorter {
-    /// The flow that a packet between this client and the far address belongs to.
-    fn flow(&self, pipe: usize, protocol: Protocol, client: SocketAddr) -> Option<FlowId> {
-        let (from, to) = if pipe == UP { (client, self.to) } else { (self.to, client) };
-        self.classifiers[pipe].flow_of(&Key {
+impl Looks {
+    /// What is known of a packet between this client and the far address.
+    fn key(&self, way: usize, protocol: Protocol, client: SocketAddr, length: u32) -> Key {
+        let (from, to) = if way == UP { (client, self.to) } else { (self.to, client) };
+        Key {
             src: Some(from.ip().to_canonical()),
             dst: Some(to.ip().to_canonical()),
             protocol: Some(protocol),
             ports: Some((from.port(), to.port())),
+            length: Some(length),
             ..Key::default()
-        })
+        }
     }
 
     /// The headers of IP and of the transport.
@@ -190,13 +202,47 @@ impl Sorter {
         ip + if protocol == TCP { 20 } else { 8 }
     }
 
-    fn charge(&self, pipe: usize, protocol: Protocol) -> Charge {
-        Charge { account: self.accounts[pipe], headers: self.headers(protocol) }
+    /// An IP packet with so much payload.
+    fn length(&self, protocol: Protocol, payload: usize) -> u32 {
+        u32::try_from(payload).unwrap_or(u32::MAX).saturating_add(self.headers(protocol))
     }
 
     /// The most payload of a segment.
-    fn segment(&self, pipe: usize) -> usize {
-        self.mtu[pipe].saturating_sub(self.headers(TCP)).max(1) as usize
+    fn segment(&self, way: usize) -> usize {
+        self.mtu[way].saturating_sub(self.headers(TCP)).max(1) as usize
+    }
+}
+
+/// What the flows and rules of a scenario ask for that a relay does not know of what it carries, as it was written, and who
+/// asks.
+pub fn unknown(scenario: &Scenario) -> Vec<(String, String)> {
+    let of = |asks: String, matches: &[Match]| {
+        let terms = matches.iter().flat_map(|one| &one.more).filter(|literal| is_unknown(literal));
+        terms.map(|literal| (literal.to_string(), asks.clone())).collect::<Vec<_>>()
+    };
+    let mut all = Vec::new();
+    for rule in &scenario.rules {
+        all.extend(of(format!("rule `{}`", rule.name), &rule.rule.matches));
+    }
+    let flows = |direction: &Direction| {
+        direction.flows.iter().flat_map(|flow| of(format!("flow `{}`", flow.name), &flow.matches)).collect::<Vec<_>>()
+    };
+    all.extend(scenario.links.iter().flat_map(|link| [flows(&link.up), flows(&link.down)]).flatten());
+    let mut told = Vec::new();
+    for one in all {
+        if !told.contains(&one) {
+            told.push(one);
+        }
+    }
+    told
+}
+
+fn is_unknown(literal: &Literal) -> bool {
+    match &literal.term {
+        Term::In(field, _) => matches!(field, Field::Dscp | Field::Vlan),
+        Term::Version(_) | Term::Protocol(_) | Term::Src(_) | Term::Dst(_) => false,
+        Term::Sport(..) | Term::Dport(..) | Term::Length(..) => false,
+        _ => true,
     }
 }
 
@@ -218,20 +264,37 @@ impl Charge {
 /// All that the deciding thread has.
 struct Core {
     pipes: Pipes<Item>,
-    sorter: Sorter,
+    looks: Looks,
     sender: SyncSender<Message>,
     losses: Losses,
     /// Set when all is over.
     stop: Arc<AtomicBool>,
 }
 
+impl Core {
+    /// Where a packet with so much payload goes in, between this client and the far address. Where no rule lets it in, or no
+    /// flow takes it, it goes nowhere.
+    fn route(&mut self, way: usize, protocol: Protocol, client: SocketAddr, payload: usize) -> Option<Way> {
+        let length = self.looks.length(protocol, payload);
+        let key = self.looks.key(way, protocol, client, length);
+        let led = self.pipes.route(key, way, length);
+        self.losses.unmatched += u64::from(matches!(led, Err(Refused::Unmatched)));
+        led.ok()
+    }
+
+    /// What packets of a protocol are charged there.
+    fn charge(&self, entry: &Entry, protocol: Protocol) -> Charge {
+        Charge { account: self.pipes.account(entry), headers: self.looks.headers(protocol) }
+    }
+}
+
 /// Listens for what is asked for. Both protocols share a port, even where the system chooses it.
-fn listen(spec: &Spec, link: &Link) -> io::Result<(Option<udp::Udp>, Option<tcp::Tcp>)> {
+fn listen(spec: &Spec, scenario: &Scenario) -> io::Result<(Option<udp::Udp>, Option<tcp::Tcp>)> {
     let Carries { udp, tcp } = spec.carries;
     let mut tries = if spec.listen.port() == 0 { 16 } else { 1 };
     loop {
         tries -= 1;
-        let tcp = tcp.then(|| tcp::Tcp::new(spec.listen, spec, link)).transpose()?;
+        let tcp = tcp.then(|| tcp::Tcp::new(spec.listen, spec, scenario)).transpose()?;
         let at = tcp.as_ref().map_or(spec.listen, tcp::Tcp::address);
         match udp.then(|| udp::Udp::new(at, spec)).transpose() {
             // The port that is free for streams may be taken for datagrams.
@@ -253,29 +316,28 @@ impl Relay {
     /// Listens; what comes waits for [`Relay::run`].
     ///
     /// # Errors
-    /// The address is taken or not ours; the link cannot be.
-    pub fn new(spec: &Spec, link: &Link) -> Result<Relay, Error> {
-        let directions = [&link.up, &link.down];
+    /// The address is taken or not ours; the links cannot be.
+    pub fn new(spec: &Spec, scenario: &Scenario) -> Result<Relay, Error> {
         let breaks =
             |i: &Impairments| i.loss.is_some() || i.duplicate.is_some() || i.corrupt.is_some() || i.reorder.is_some();
-        let pipes = Pipes::new(link).map_err(Error::Refused)?;
-        if spec.carries.tcp && (pipes.drop_early() || directions.into_iter().any(|d| breaks(&d.impairments))) {
+        let pipes = Pipes::new(scenario).map_err(Error::Refused)?;
+        let mut directions = scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
+        if spec.carries.tcp && (pipes.drop_early() || directions.any(|d| breaks(&d.impairments))) {
             return Err(Error::Breaks);
         }
+        if spec.carries.tcp && scenario.rules.iter().any(|rule| Rule::leads_on(&rule.rule)) {
+            return Err(Error::Chain);
+        }
         let (sender, messages) = sync_channel(WAITING);
+        let mtu = |of: fn(&Link) -> &Direction| scenario.links.iter().map(|link| of(link).mtu).min();
         let core = Core {
             pipes,
-            sorter: Sorter {
-                classifiers: directions.map(|d| d.classifier()),
-                accounts: directions.map(|d| d.account),
-                mtu: directions.map(|d| d.mtu),
-                to: spec.to,
-            },
+            looks: Looks { mtu: [mtu(|l| &l.up), mtu(|l| &l.down)].map(|mtu| mtu.unwrap_or(1500)), to: spec.to },
             sender,
             losses: Losses::default(),
             stop: Arc::new(AtomicBool::new(false)),
         };
-        let (udp, tcp) = listen(spec, link).map_err(|error| Error::Listen(spec.listen, error))?;
+        let (udp, tcp) = listen(spec, scenario).map_err(|error| Error::Listen(spec.listen, error))?;
         Ok(Relay { core, messages, udp, tcp })
     }
 
@@ -311,10 +373,11 @@ impl Relay {
         Ok(Report {
             flows: self.core.pipes.flows(),
             breaches: self.core.pipes.breaches(),
+            rules: self.core.pipes.rules(),
             clients: self.udp.as_ref().map_or(0, udp::Udp::clients),
             streams: self.tcp.as_ref().map_or(0, tcp::Tcp::streams),
             losses: [
-                (losses.unmatched, "datagrams and streams matched no rule"),
+                (losses.unmatched + self.core.pipes.unmatched(), "datagrams and streams matched no rule"),
                 (losses.full_table, "datagrams and streams came from clients for which there was no place"),
                 (losses.not_taken, "datagrams were not taken by the far end"),
                 (losses.refused, "streams were refused by the far end"),

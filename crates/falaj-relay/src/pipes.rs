@@ -1,10 +1,15 @@
-//! The link: the engine, what is on its way through it, and when that is due.
+//! The links: the engine, what is on its way through it, and when that is due.
 
 use crate::room::Room;
-use falaj_engine::engine::Unit;
-use falaj_engine::pipe::{Counters, PipeSpec};
-use falaj_engine::{Corrupt, Emit, Engine, Output, PipeId};
-use falaj_scenario::{Direction, Link};
+use falaj_engine::account::Account;
+use falaj_engine::each::Stats;
+use falaj_engine::key::Key;
+use falaj_engine::network::{Entry, Network, Packet, Refused};
+use falaj_engine::pipe::Counters;
+use falaj_engine::rules::{Rule, Taken};
+use falaj_engine::{Corrupt, Emit, Output, PipeId};
+use falaj_scenario::Scenario;
+use falaj_sched::label::Label;
 use falaj_sched::params::{Refusals, Setup, Value};
 use falaj_sched::plugin::Breach;
 use falaj_sched::queue::{FlowId, Limit};
@@ -42,8 +47,15 @@ pub(crate) enum Fate<T> {
 /// A packet on its way.
 struct OnItsWay<T> {
     item: T,
-    /// Bytes of room that it takes in a queue.
-    room: Option<u32>,
+    /// Bytes of room that it takes in this queue.
+    room: Option<(u32, Arc<Room>)>,
+}
+
+/// Where something goes in, and by which headers it is known in there.
+#[derive(Clone, Copy)]
+pub(crate) struct Way {
+    pub(crate) entry: Entry,
+    pub(crate) key: Key,
 }
 
 /// What may be on its way.
@@ -64,27 +76,31 @@ struct Release {
     nominal: Span,
 }
 
-/// Both directions of the link.
+/// Both directions of all links.
 ///
 /// The queues' limits are kept here and not by the engine: a stream waits for room before it is read, which the engine,
-/// that takes or drops what comes, has no way to ask for.
+/// that takes or drops what comes, has no way to ask for. Where rules lead packets through links one behind the other, which
+/// no stream passes, the limits stay the engine's.
 pub(crate) struct Pipes<T> {
     zero: Instant,
-    engine: Engine,
-    rooms: [Vec<Arc<Room>>; 2],
+    network: Network,
+    /// By pipe and flow.
+    rooms: Vec<Vec<Arc<Room>>>,
+    /// How many pipes are links'; what passes no link has two more.
+    links: usize,
     items: Vec<Option<OnItsWay<T>>>,
     free: Vec<u32>,
     out: Vec<Output>,
     fates: Vec<Fate<T>>,
     releases: BinaryHeap<Reverse<Release>>,
     sequence: u64,
-    flows: [Vec<RelayFlow>; 2],
+    flows: Vec<Vec<RelayFlow>>,
     /// Those who found no room.
-    refused: [Vec<Refused>; 2],
+    turned_away: Vec<Vec<TurnedAway>>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Refused {
+struct TurnedAway {
     packets: u64,
     bytes: u64,
 }
@@ -125,35 +141,52 @@ fn sum(setup: &Setup) -> Limit {
     packets.map_or_else(|| Limit::Bytes(limits().map(bytes).fold(0, u64::saturating_add)), Limit::Packets)
 }
 
-fn unlimited(direction: &Direction) -> (PipeSpec, Vec<Arc<Room>>) {
-    let mut pipe = direction.pipe();
-    let mut rooms = Vec::new();
-    lift(pipe.kind, &mut pipe.setup, &mut rooms);
-    (pipe, rooms)
-}
-
 impl<T: Cargo> Pipes<T> {
-    pub(crate) fn new(link: &Link) -> Result<Pipes<T>, Refusals> {
-        let [(up, rooms_up), (down, rooms_down)] = [&link.up, &link.down].map(unlimited);
-        let rooms = [rooms_up, rooms_down];
+    pub(crate) fn new(scenario: &Scenario) -> Result<Pipes<T>, Refusals> {
+        let mut spec = scenario.network();
+        let mut rooms = Vec::new();
+        let chain = spec.rules.iter().any(Rule::leads_on);
+        for place in spec.places.iter_mut().filter(|_| !chain) {
+            let mut of_flows = Vec::new();
+            lift(place.pipe.kind, &mut place.pipe.setup, &mut of_flows);
+            rooms.push(of_flows);
+        }
+        let links = spec.places.len();
+        let network = Network::new(&spec).map_err(|(_, refused)| refused)?;
+        // Those of chains, and of what passes no link.
+        let flows = network.flows();
+        let open = |flows: &usize| (0..*flows).map(|_| Arc::new(Room::new(NONE))).collect();
+        rooms.extend(flows[rooms.len()..].iter().map(open));
         Ok(Pipes {
             zero: Instant::now(),
-            engine: Engine::new(&[up, down]).map_err(|(_, refused)| refused)?,
+            network,
+            links,
             items: Vec::new(),
             free: Vec::new(),
             out: Vec::new(),
             fates: Vec::new(),
             releases: BinaryHeap::new(),
             sequence: 0,
-            flows: rooms.each_ref().map(|rooms| vec![RelayFlow::default(); rooms.len()]),
-            refused: rooms.each_ref().map(|rooms| vec![Refused::default(); rooms.len()]),
+            flows: flows.iter().map(|&n| vec![RelayFlow::default(); n]).collect(),
+            turned_away: flows.iter().map(|&n| vec![TurnedAway::default(); n]).collect(),
             rooms,
         })
     }
 
-    /// The queue of a flow.
-    pub(crate) fn room(&self, pipe: usize, flow: FlowId) -> &Arc<Room> {
-        &self.rooms[pipe][flow.index()]
+    /// Where a packet of so many bytes goes in that comes up (0) or down (1). It counts as taken by its rule.
+    pub(crate) fn route(&mut self, key: Key, way: usize, length: u32) -> Result<Way, Refused> {
+        let now = self.now();
+        Ok(Way { entry: self.network.route(&key, way, length, now)?, key })
+    }
+
+    /// The queue where something goes in.
+    pub(crate) fn room(&self, entry: &Entry) -> &Arc<Room> {
+        &self.rooms[entry.pipe.0 as usize][entry.flow.index()]
+    }
+
+    /// What of a packet counts there.
+    pub(crate) fn account(&self, entry: &Entry) -> Account {
+        self.network.account(entry.pipe).unwrap_or(Account::Ip)
     }
 
     /// Nothing waits for room any more.
@@ -165,29 +198,34 @@ impl<T: Cargo> Pipes<T> {
         Time(u64::try_from(self.zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// A datagram: it is lost where there is no room for it.
-    pub(crate) fn offer(&mut self, pipe: usize, flow: FlowId, bytes: u32, item: T) {
-        if self.room(pipe, flow).try_take(bytes) {
-            self.input(pipe, flow, bytes, item, true);
+    /// A datagram, with its headers of so many bytes: it is lost where there is no room for it.
+    pub(crate) fn offer(&mut self, way: &Way, length: u32, item: T) {
+        let entry = &way.entry;
+        let bytes = self.network.bytes(entry.pipe, length);
+        if self.room(entry).try_take(bytes) {
+            self.input(way, length, item, true);
         } else {
-            let refused = &mut self.refused[pipe][flow.index()];
-            refused.packets += 1;
-            refused.bytes += u64::from(bytes);
+            self.network.turned_away(entry);
+            let away = &mut self.turned_away[entry.pipe.0 as usize][entry.flow.index()];
+            away.packets += 1;
+            away.bytes += u64::from(bytes);
         }
     }
 
     /// Something that has room, or that takes none: the first and the last word of a stream.
-    pub(crate) fn input(&mut self, pipe: usize, flow: FlowId, bytes: u32, item: T, counted: bool) {
-        let handle = self.hold(OnItsWay { item, room: counted.then_some(bytes) });
+    pub(crate) fn input(&mut self, way: &Way, length: u32, item: T, counted: bool) {
+        let Way { entry, key } = way;
+        let room = counted.then(|| (self.network.bytes(entry.pipe, length), self.room(entry).clone()));
+        let handle = self.hold(OnItsWay { item, room });
         let now = self.now();
-        self.engine.input(PipeId(pipe as u32), Unit { flow, handle, bytes }, now, &mut self.out);
+        self.network.enter(*entry, key, Packet { handle, length, label: Label::default() }, now, &mut self.out);
         self.note();
     }
 
     /// What has come to its end by now, in order.
     pub(crate) fn poll(&mut self) -> Vec<Fate<T>> {
         let now = self.now();
-        self.engine.poll(now, &mut self.out);
+        self.network.poll(now, &mut self.out);
         self.note();
         while let Some(Reverse(next)) = self.releases.peek()
             && next.due <= now
@@ -206,13 +244,13 @@ impl<T: Cargo> Pipes<T> {
 
     /// Do queues drop what got in, or what they have room for?
     pub(crate) fn drop_early(&self) -> bool {
-        [0, 1].into_iter().any(|pipe| self.engine.drops_early(PipeId(pipe)))
+        (0..self.links as u32).any(|pipe| self.network.drops_early(PipeId(pipe)))
     }
 
     /// When `poll` will have something, as far as that is known.
     pub(crate) fn next_due(&self) -> Time {
         let due = self.releases.peek().map_or(Time::NEVER, |r| r.0.due);
-        due.min(self.engine.next_due())
+        due.min(self.network.next_due())
     }
 
     fn note(&mut self) {
@@ -220,7 +258,7 @@ impl<T: Cargo> Pipes<T> {
         for output in out.drain(..) {
             match output {
                 Output::Emit(e) => {
-                    self.leaves_its_queue(e.pipe, e.flow, e.handle);
+                    self.leaves_its_queue(e.handle);
                     self.release(&e, e.handle);
                 }
                 Output::Copy(e) => {
@@ -237,7 +275,7 @@ impl<T: Cargo> Pipes<T> {
                     }
                 }
                 Output::Drop(d) => {
-                    self.leaves_its_queue(d.pipe, d.flow, d.handle);
+                    self.leaves_its_queue(d.handle);
                     if let Some(gone) = self.items[d.handle as usize].take() {
                         self.fates.push(Fate::Lost(gone.item));
                     }
@@ -246,6 +284,9 @@ impl<T: Cargo> Pipes<T> {
             }
         }
         self.out = out;
+        for emit in self.network.passed() {
+            self.flows[emit.pipe.0 as usize][emit.flow.index()].delay.record(emit.end - emit.arrival);
+        }
     }
 
     /// A handle for something on its way.
@@ -262,9 +303,9 @@ impl<T: Cargo> Pipes<T> {
         }
     }
 
-    fn leaves_its_queue(&mut self, pipe: PipeId, flow: FlowId, handle: u32) {
-        if let Some(bytes) = self.items[handle as usize].as_mut().and_then(|way| way.room.take()) {
-            self.rooms[pipe.0 as usize][flow.index()].give_back(bytes);
+    fn leaves_its_queue(&mut self, handle: u32) {
+        if let Some((bytes, room)) = self.items[handle as usize].as_mut().and_then(|way| way.room.take()) {
+            room.give_back(bytes);
         }
     }
 
@@ -275,23 +316,33 @@ impl<T: Cargo> Pipes<T> {
         self.releases.push(Reverse(Release { due, sequence, handle, pipe, flow, nominal }));
     }
 
-    /// Up, then down, how disciplines of libraries broke their contract.
-    pub(crate) fn breaches(&self) -> [Vec<Breach>; 2] {
-        [0, 1].map(|pipe| self.engine.breaches(PipeId(pipe)))
+    /// Up and down of each link, how disciplines of libraries broke their contract.
+    pub(crate) fn breaches(&self) -> Vec<Vec<Breach>> {
+        (0..self.links as u32).map(|pipe| self.network.breaches(PipeId(pipe))).collect()
     }
 
-    /// What was measured so far: up, then down, by flow.
-    pub(crate) fn flows(&self) -> [Vec<RelayFlow>; 2] {
-        let mut flows = self.flows.clone();
+    /// What was measured so far: up and down of each link, by flow.
+    pub(crate) fn flows(&self) -> Vec<Vec<RelayFlow>> {
+        let mut flows = self.flows[..self.links].to_vec();
         for (p, pipe) in flows.iter_mut().enumerate() {
             for (f, flow) in pipe.iter_mut().enumerate() {
-                let refused = self.refused[p][f];
-                flow.counters = self.engine.counters(PipeId(p as u32), FlowId(f as u32));
-                flow.counters.offered += refused.packets;
-                flow.counters.offered_bytes += refused.bytes;
-                flow.counters.dropped_full += refused.packets;
+                let away = self.turned_away[p][f];
+                flow.counters = self.network.counters(PipeId(p as u32), FlowId(f as u32));
+                flow.counters.offered += away.packets;
+                flow.counters.offered_bytes += away.bytes;
+                flow.counters.dropped_full += away.packets;
             }
         }
         flows
+    }
+
+    /// What each rule has taken, and what became of it.
+    pub(crate) fn rules(&self) -> Vec<(Taken, Stats)> {
+        self.network.taken().iter().copied().zip(self.network.active().iter().map(|active| active.stats)).collect()
+    }
+
+    /// Behind a link no flow of the next one took these.
+    pub(crate) fn unmatched(&self) -> u64 {
+        self.network.unmatched()
     }
 }

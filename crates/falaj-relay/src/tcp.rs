@@ -4,11 +4,12 @@
 //! whoever sends. The words that open, end and break a stream cross the link like the rest: a connection is made at the
 //! far end when its first word is there, and the client is heard when the answer is back, a round trip later.
 
-use crate::pipes::{DOWN, UP};
+use crate::pipes::{DOWN, UP, Way};
 use crate::room::Room;
 use crate::{Core, Item, Message as Any, STACK, Spec};
-use falaj_scenario::{Direction, Link};
-use falaj_sched::queue::{FlowId, Limit};
+use falaj_engine::network::Entry;
+use falaj_scenario::{Direction, Scenario};
+use falaj_sched::queue::Limit;
 use socket2::SockRef;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,7 +31,7 @@ const WINDOW: (u64, u64) = (1 << 20, 64 << 20);
 pub(crate) enum Message {
     Accepted(TcpStream, SocketAddr),
     Connected(u64, Option<TcpStream>),
-    /// It has room in the queue of this flow.
+    /// It has room in the queue where it goes in.
     Read(u64, usize, Queued),
     /// Whoever sends in this direction has said everything.
     Ended(u64, usize),
@@ -38,10 +39,9 @@ pub(crate) enum Message {
     Broken(u64, usize),
 }
 
-/// Bytes of a stream, and what they are charged.
+/// Bytes of a stream, and where they go in.
 pub(crate) struct Queued {
-    flow: FlowId,
-    charge: u32,
+    way: Way,
     bytes: Box<[u8]>,
 }
 
@@ -98,7 +98,8 @@ enum Said {
 }
 
 struct Stream {
-    flows: [FlowId; 2],
+    /// Up and down: all of it takes the same way, or it would not stay in order.
+    ways: [Way; 2],
     /// The client's socket, then the server's.
     sides: [Option<Side>; 2],
     /// For each direction: what is read and not yet written.
@@ -115,7 +116,8 @@ pub(crate) struct Tcp {
     address: SocketAddr,
     to: SocketAddr,
     limit: usize,
-    window: [Limit; 2],
+    /// Of a stream so much is on its way at most, by pipe.
+    windows: Vec<Limit>,
     streams: BTreeMap<u64, Stream>,
     seen: u64,
 }
@@ -129,14 +131,14 @@ fn window(direction: &Direction) -> Limit {
 }
 
 impl Tcp {
-    pub(crate) fn new(listen: SocketAddr, spec: &Spec, link: &Link) -> io::Result<Tcp> {
+    pub(crate) fn new(listen: SocketAddr, spec: &Spec, scenario: &Scenario) -> io::Result<Tcp> {
         let listener = TcpListener::bind(listen)?;
         Ok(Tcp {
             address: listener.local_addr()?,
             listener: Arc::new(listener),
             to: spec.to,
             limit: spec.clients,
-            window: [&link.up, &link.down].map(window),
+            windows: scenario.links.iter().flat_map(|link| [&link.up, &link.down]).map(window).collect(),
             streams: BTreeMap::new(),
             seen: 0,
         })
@@ -148,6 +150,11 @@ impl Tcp {
 
     pub(crate) fn streams(&self) -> u64 {
         self.seen
+    }
+
+    /// What passes no link has none of the links' windows.
+    fn window(&self, entry: &Entry) -> Limit {
+        self.windows.get(entry.pipe.0 as usize).copied().unwrap_or(Limit::Bytes(WINDOW.1))
     }
 
     pub(crate) fn start(&self, core: &Core) -> io::Result<()> {
@@ -186,9 +193,10 @@ impl Tcp {
             Message::Accepted(socket, client) => self.accept(socket, client, core),
             Message::Connected(id, server) => self.connected(id, server, core),
             // What is left of a stream that is no more takes its way too, and is thrown away at the end.
-            Message::Read(id, pipe, Queued { flow, charge, bytes }) => {
+            Message::Read(id, pipe, Queued { way, bytes }) => {
+                let length = core.looks.length(crate::TCP, bytes.len());
                 let segment = Segment { stream: id, pipe, what: What::Bytes(bytes) };
-                core.pipes.input(pipe, flow, charge, Item::Tcp(segment), true);
+                core.pipes.input(&way, length, Item::Tcp(segment), true);
             }
             Message::Ended(id, pipe) => self.say(id, pipe, What::End, core),
             Message::Broken(id, pipe) => self.say(id, pipe, What::Reset, core),
@@ -196,24 +204,24 @@ impl Tcp {
     }
 
     fn accept(&mut self, socket: TcpStream, client: SocketAddr, core: &mut Core) {
-        let flows = [UP, DOWN].map(|pipe| core.sorter.flow(pipe, crate::TCP, client));
         let mut side = Side::new(socket);
-        let [Some(up), Some(down)] = flows else {
-            core.losses.unmatched += 1;
-            side.reset();
-            return;
-        };
         if self.streams.len() >= self.limit {
             core.losses.full_table += 1;
             side.reset();
             return;
         }
+        let up = core.route(UP, crate::TCP, client, 0);
+        let ways = up.and_then(|up| Some([up, core.route(DOWN, crate::TCP, client, 0)?]));
+        let Some(ways) = ways else {
+            side.reset();
+            return;
+        };
         self.seen += 1;
         let id = self.seen;
         let stream = Stream {
-            flows: [up, down],
             sides: [Some(side), None],
-            windows: self.window.map(|limit| Arc::new(Room::new(limit))),
+            windows: ways.map(|way| Arc::new(Room::new(self.window(&way.entry)))),
+            ways,
             said: [Said::Nothing; 2],
             over: [false; 2],
         };
@@ -230,7 +238,7 @@ impl Tcp {
             return;
         };
         let side = stream.sides[1].insert(Side::new(server));
-        if side.start(id, DOWN, stream.flows[DOWN], &stream.windows, core).is_err() {
+        if side.start(id, DOWN, stream.ways[DOWN], &stream.windows, core).is_err() {
             side.reset();
             self.say(id, DOWN, What::Reset, core);
             return;
@@ -252,9 +260,8 @@ impl Tcp {
             }
             stream.said[pipe] = last;
         }
-        let charge = core.sorter.charge(pipe, crate::TCP).of(0);
         let segment = Segment { stream: id, pipe, what };
-        core.pipes.input(pipe, stream.flows[pipe], charge, Item::Tcp(segment), false);
+        core.pipes.input(&stream.ways[pipe], core.looks.length(crate::TCP, 0), Item::Tcp(segment), false);
     }
 
     pub(crate) fn hand_over(&mut self, segment: Segment, core: &mut Core) {
@@ -272,8 +279,8 @@ impl Tcp {
                 }
             }
             What::Opened => {
-                let Stream { sides: [Some(client), _], flows, windows, .. } = stream else { return };
-                if client.start(id, UP, flows[UP], windows, core).is_err() {
+                let Stream { sides: [Some(client), _], ways, windows, .. } = stream else { return };
+                if client.start(id, UP, ways[UP], windows, core).is_err() {
                     client.reset();
                     self.say(id, UP, What::Reset, core);
                 }
@@ -332,7 +339,7 @@ impl Side {
     }
 
     /// Reads what feeds `pipe` and writes what the other direction brings, each in a thread.
-    fn start(&mut self, id: u64, pipe: usize, flow: FlowId, windows: &[Arc<Room>; 2], core: &Core) -> io::Result<()> {
+    fn start(&mut self, id: u64, pipe: usize, way: Way, windows: &[Arc<Room>; 2], core: &Core) -> io::Result<()> {
         self.socket.set_write_timeout(Some(LOOK))?;
         let (writer, orders) = channel();
         let (socket, window, broken) = (self.socket.clone(), windows[1 - pipe].clone(), self.broken.clone());
@@ -346,9 +353,9 @@ impl Side {
         thread::Builder::new().stack_size(STACK).spawn(write)?;
         self.writer = Some(writer);
 
-        let (socket, window, room) = (self.socket.clone(), windows[pipe].clone(), core.pipes.room(pipe, flow).clone());
+        let (socket, window, room) = (self.socket.clone(), windows[pipe].clone(), core.pipes.room(&way.entry).clone());
         let (sender, broken) = (core.sender.clone(), self.broken.clone());
-        let (charge, segment) = (core.sorter.charge(pipe, crate::TCP), core.sorter.segment(pipe));
+        let (charge, segment) = (core.charge(&way.entry, crate::TCP), core.looks.segment(pipe));
         let read = move || {
             let mut buffer = vec![0; segment];
             loop {
@@ -360,7 +367,7 @@ impl Side {
                         if !window.wait_and_take(length as u32) || !room.wait_and_take(charge) {
                             return;
                         }
-                        Message::Read(id, pipe, Queued { flow, charge, bytes: buffer[..length].into() })
+                        Message::Read(id, pipe, Queued { way, bytes: buffer[..length].into() })
                     }
                     Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                     Err(_) => Message::Broken(id, pipe),

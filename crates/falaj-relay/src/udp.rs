@@ -3,7 +3,6 @@
 use crate::pipes::{DOWN, UP};
 use crate::{Core, Item, Message as Any, STACK, Spec};
 use falaj_engine::Corrupt;
-use falaj_sched::queue::FlowId;
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -41,7 +40,6 @@ impl Datagram {
 
 struct Client {
     socket: Arc<UdpSocket>,
-    flows: [Option<FlowId>; 2],
     active: Instant,
     gone: Arc<AtomicBool>,
 }
@@ -129,12 +127,9 @@ impl Udp {
         // What a forgotten client's server still sends has nowhere to go.
         let Some(known) = self.clients.get_mut(&client) else { return };
         known.active = Instant::now();
-        let Some(flow) = known.flows[pipe] else {
-            core.losses.unmatched += 1;
-            return;
-        };
-        let charge = core.sorter.charge(pipe, crate::UDP).of(bytes.len());
-        core.pipes.offer(pipe, flow, charge, Item::Udp(Datagram { pipe, client, bytes }));
+        let Some(way) = core.route(pipe, crate::UDP, client, bytes.len()) else { return };
+        let length = core.looks.length(crate::UDP, bytes.len());
+        core.pipes.offer(&way, length, Item::Udp(Datagram { pipe, client, bytes }));
     }
 
     /// A place and a socket for a new client.
@@ -153,8 +148,7 @@ impl Udp {
         let gone = Arc::new(AtomicBool::new(false));
         let answer = move |_, bytes| Message::FromServer(client, bytes);
         read(socket.clone(), gone.clone(), core.sender.clone(), answer)?;
-        let flows = [UP, DOWN].map(|pipe| core.sorter.flow(pipe, crate::UDP, client));
-        self.clients.insert(client, Client { socket, flows, active: Instant::now(), gone });
+        self.clients.insert(client, Client { socket, active: Instant::now(), gone });
         self.seen += 1;
         Ok(())
     }

@@ -28,7 +28,7 @@ impl Running {
     }
 
     fn with(spec: &Spec, link: &Scenario) -> Running {
-        let relay = Relay::new(spec, &link.links[0]).unwrap();
+        let relay = Relay::new(spec, link).unwrap();
         let address = relay.address().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let told = stop.clone();
@@ -104,7 +104,7 @@ fn datagrams_of_many_clients_find_their_way_back() {
     }
     let report = relay.end();
     assert_eq!((report.clients, report.streams), (20, 0));
-    assert_eq!(report.flows.each_ref().map(|pipe| pipe[0].counters.sent), [60, 60]);
+    assert_eq!(report.flows.iter().map(|pipe| pipe[0].counters.sent).collect::<Vec<_>>(), [60, 60]);
     // With the headers of IP, UDP and Ethernet.
     assert_eq!(report.flows[0][0].counters.sent_bytes, 60 * (3 + 8 + 20 + 14));
     assert!(report.losses.iter().all(|&(n, _)| n == 0), "{:?}", report.losses);
@@ -171,7 +171,7 @@ fn a_stream_arrives_whole_and_late() {
     assert!(server.join().unwrap() == sent && answer == sent[..100_000]);
     let report = relay.end();
     assert_eq!(report.streams, 1);
-    assert_eq!(report.flows.each_ref().map(|pipe| pipe[0].counters.dropped()), [0, 0]);
+    assert_eq!(report.flows.iter().map(|pipe| pipe[0].counters.dropped()).collect::<Vec<_>>(), [0, 0]);
 }
 
 #[test]
@@ -332,7 +332,7 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
     let (link, _) = falaj_scenario::parse(text, "doubles.toml").unwrap();
     let spec = |udp, tcp| Spec { carries: Carries { udp, tcp }, ..Spec::new(ANY.into(), echo()) };
     for (udp, tcp) in [(true, true), (false, true)] {
-        assert!(matches!(Relay::new(&spec(udp, tcp), &link.links[0]), Err(Error::Breaks)));
+        assert!(matches!(Relay::new(&spec(udp, tcp), &link), Err(Error::Breaks)));
     }
     for early in [
         text.replace("\"10p\"", "{ limit = \"60p\", policy = \"codel\" }"),
@@ -340,7 +340,7 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
     ] {
         let text = early.replace("duplicate = \"100%\"", "rate = \"1mbit\"").replace("rate = \"unlimited\"\n", "");
         let (link, _) = falaj_scenario::parse(&text, "early.toml").unwrap();
-        assert!(matches!(Relay::new(&spec(true, true), &link.links[0]), Err(Error::Breaks)), "{text}");
+        assert!(matches!(Relay::new(&spec(true, true), &link), Err(Error::Breaks)), "{text}");
     }
     let relay = Running::with(&spec(true, false), &link);
     let client = client(relay.address);
@@ -351,4 +351,116 @@ fn what_a_link_does_to_packets_it_does_to_datagrams_alone() {
         assert_eq!(&answer[..8], b"onceonce");
     }
     assert_eq!(relay.end().flows[0][0].counters.duplicated, 1);
+}
+
+const RULED: &str = r#"
+    [link.slow]
+    rate = "unlimited"
+    delay = "40ms"
+    [link.fast]
+    rate = "unlimited"
+    delay = "1ms"
+    [[rule]]
+    name = "long"
+    match = "udp length 500-1500"
+    to = "slow"
+    [[rule]]
+    name = "streams"
+    match = "tcp"
+    probability = "50%"
+    to = "slow"
+    [[rule]]
+    name = "none"
+    match = "udp length 100-499"
+    to = "drop"
+    [[rule]]
+    name = "rest"
+    direction = "up"
+    to = "fast"
+    [[rule]]
+    name = "back"
+    to = "pass"
+"#;
+
+#[test]
+fn rules_lead_each_datagram_and_each_stream() {
+    let (scenario, _) = falaj_scenario::parse(RULED, "ruled.toml").unwrap();
+    // Streams and datagrams have one address: the echo of both.
+    let (listener, socket) = loop {
+        let listener = TcpListener::bind(ANY).unwrap();
+        if let Ok(socket) = UdpSocket::bind(listener.local_addr().unwrap()) {
+            break (listener, socket);
+        }
+    };
+    let to = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        while let Ok((_, from)) = socket.recv_from(&mut buffer) {
+            socket.send_to(b"!", from).unwrap();
+        }
+    });
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            thread::spawn(move || std::io::copy(&mut stream.try_clone().unwrap(), &mut stream));
+        }
+    });
+    let relay = Running::new(to, &scenario);
+    let asks = client(relay.address);
+    let took = |length: usize| {
+        let began = Instant::now();
+        asks.send(&vec![0; length]).unwrap();
+        asks.recv(&mut [0; 9]).map(|_| began.elapsed())
+    };
+    // With its headers a datagram is longer by 28 bytes; answers pass no link.
+    assert!(took(472).unwrap() >= Duration::from_millis(40));
+    assert!((0..20).any(|_| took(71).unwrap() < Duration::from_millis(35)));
+    asks.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(took(72).is_err(), "it was dropped");
+    for n in 0..12 {
+        let mut client = stream(relay.address);
+        let sent = text(10_000 + n);
+        client.write_all(&sent).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).unwrap();
+        assert!(got == sent, "whole and in order");
+    }
+    let report = relay.end();
+    let taken: Vec<u64> = report.rules.iter().map(|(taken, _)| taken.packets).collect();
+    let [long, streams, none, rest, back] = taken[..] else { panic!("{taken:?}") };
+    assert_eq!((long, none), (1, 1), "{taken:?}");
+    // A stream asks once each way, and by chance.
+    assert!(0 < streams && streams < 24, "{taken:?}");
+    let slow = report.flows[0][0].counters;
+    assert!(slow.sent > 1 && slow.dropped() == 0 && report.flows.len() == 4, "{slow:?}");
+    assert!(rest > 1 && back > 1 && report.losses.iter().all(|&(n, _)| n == 0), "{report:?}");
+}
+
+#[test]
+fn datagrams_alone_pass_links_one_behind_the_other() {
+    let text = "[link.a]\nrate = \"unlimited\"\ndelay = \"10ms\"\n[link.b]\nrate = \"80kbit\"\ndelay = \"20ms\"\n\
+                [link.b.flow.all]\nmatch = \"any\"\nqueue = \"5p\"\n\
+                [[rule]]\ndirection = \"up\"\nto = \"a\"\nthen = \"on\"\n[[rule]]\ndirection = \"up\"\nto = \"b\"\n\
+                [[rule]]\nto = \"a\"\n";
+    let (scenario, _) = falaj_scenario::parse(text, "chain.toml").unwrap();
+    let spec = |udp, tcp| Spec { carries: Carries { udp, tcp }, ..Spec::new(ANY.into(), echo()) };
+    assert!(matches!(Relay::new(&spec(true, true), &scenario), Err(Error::Chain)));
+    let relay = Running::with(&spec(true, false), &scenario);
+    let client = client(relay.address);
+    let began = Instant::now();
+    client.send(b"x").unwrap();
+    client.recv(&mut [0; 9]).unwrap();
+    // 10 and 20 ms there, 4.3 ms on the wire of the second, 10 ms back.
+    assert!(began.elapsed() >= Duration::from_millis(44), "{:?}", began.elapsed());
+    for _ in 0..20 {
+        client.send(&[0; 700]).unwrap();
+    }
+    client.recv(&mut [0; 2000]).unwrap();
+    let report = relay.end();
+    let [a, b] = [0, 2].map(|pipe| report.flows[pipe][0].counters);
+    // The queue of the second link is five packets, and one is on its wire.
+    assert_eq!((a.offered, a.dropped(), b.offered), (21, 0, 21));
+    assert!(b.dropped_full >= 14, "{b:?}");
+    assert!(report.rules[0].0.packets == 21 && report.rules[1].1.dropped >= 14, "{:?}", report.rules);
 }

@@ -93,6 +93,7 @@ pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
 pub use model::{ALL, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards};
 pub use parse::parse;
+pub use place::text_of;
 pub use presets::{PRESETS, Preset, presets};
 pub use traffic::STAMP;
 pub use units::{

@@ -14,11 +14,28 @@ pub(crate) fn read<T>(
     form: &str,
     problems: &mut Vec<Problem>,
 ) -> Result<T, ()> {
-    let text = std::fs::read_to_string(beside.join(name));
-    let text = text.map_err(|error| format!("{} cannot be read: {error}", quoted(name)));
-    text.and_then(|text| parse(&text).map_err(|at| at.in_file(name))).map_err(|what| {
+    let bytes = std::fs::read(beside.join(name));
+    let bytes = bytes.map_err(|error| format!("{} cannot be read: {error}", quoted(name)));
+    let read = |bytes: Vec<u8>| decoded(bytes).and_then(|text| parse(&text)).map_err(|at| at.in_file(name));
+    bytes.and_then(read).map_err(|what| {
         problems.push(Problem::error(field.at.clone(), format!("`{}`: {what}", field.key.name)).help(form.to_owned()));
     })
+}
+
+/// The text of a file, or where it is none.
+fn decoded(bytes: Vec<u8>) -> Result<String, At> {
+    String::from_utf8(bytes).map_err(|error| {
+        let (good, rest) = error.as_bytes().split_at(error.utf8_error().valid_up_to());
+        let line = 1 + good.iter().filter(|byte| **byte == b'\n').count();
+        let before = String::from_utf8_lossy(good.rsplit(|byte| *byte == b'\n').next().unwrap_or_default());
+        let what = format!("the byte 0x{:02x} is no character: a text is in UTF-8", rest.first().unwrap_or(&0));
+        At { line, column: 1 + before.chars().count(), what }
+    })
+}
+
+/// The text of the file that is called so; the error is its place and what is wrong, where it is no text.
+pub fn text_of(bytes: Vec<u8>, name: &str) -> Result<String, String> {
+    decoded(bytes).map_err(|at| at.in_file(name))
 }
 
 /// A line and a column, counted from 1; and what is wrong there.
@@ -73,4 +90,18 @@ pub(crate) fn words_of_lines(text: &str) -> impl Iterator<Item = Vec<(At, &str)>
 /// All of them.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = (At, &str)> {
     words_of_lines(text).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_file_is_no_text() {
+        assert_eq!(text_of("0s,1mbit\n# \u{e9}t\u{e9}".into(), "a").as_deref(), Ok("0s,1mbit\n# \u{e9}t\u{e9}"));
+        for (bytes, place) in [(&b"\xff"[..], "1:1"), (b"a\nb\xc3\xa9 \xe9t", "2:4"), (b"a\n\x80", "2:1")] {
+            let said = text_of(bytes.to_vec(), "a").unwrap_err();
+            assert!(said.starts_with(&format!("a:{place}: the byte 0x")), "{said}");
+        }
+    }
 }

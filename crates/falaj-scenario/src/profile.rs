@@ -66,7 +66,12 @@ fn parse(text: &str) -> Result<Read, At> {
                 let (p, delay) =
                     if order == 0 { (line[0].clone(), line[1].clone()) } else { (line[1].clone(), line[0].clone()) };
                 let probability = parse_fraction(p.1).map_err(|e| units(&p.0, e))?;
-                let time = parse_span(&format!("{}ms", delay.1)).map_err(|e| units(&delay.0, e))?;
+                let plain = !delay.1.contains(|c: char| c.is_ascii_alphabetic());
+                let time = parse_span(&format!("{}ms", delay.1)).ok().filter(|_| plain).ok_or_else(|| {
+                    delay
+                        .0
+                        .says(format!("{} is no number of milliseconds, without a unit, as in `1.5`", quoted(delay.1)))
+                })?;
                 if read.points.is_empty() && probability != Probability::NEVER {
                     return Err(p.0.says(format!("there is a gap from a probability of 0 to {}", p.1)));
                 }
@@ -124,10 +129,8 @@ mod tests {
             ("prob delay\n0 5\n0.5 6\n0.4 7", "4:1: the probability is below that of the line before"),
             ("prob delay\n0 5 6", "2:1: a line has two words, and this has 3"),
             ("0 5", "1:1: `0` is none of the words that begin a profile"),
-            (
-                "prob delay\n0 1s",
-                "2:3: `1sms`: `sms` is not a unit of time; did you mean `ms`? units of time: ns, us, ms, s, min, h",
-            ),
+            ("prob delay\n0 1s", "2:3: `1s` is no number of milliseconds, without a unit, as in `1.5`"),
+            ("prob delay\n0 -1", "2:3: `-1` is no number of milliseconds, without a unit, as in `1.5`"),
             ("loss-level 2", "1:12: `2` is more than 1; write a number from 0 to 1"),
             ("samples none", "1:9: `none` is no number of samples"),
         ] {

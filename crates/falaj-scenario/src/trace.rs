@@ -38,11 +38,15 @@ fn steps(text: &str) -> Result<Vec<(Time, Rate)>, At> {
             units = [time, rate].map(|word| word.split_once('_').map_or(String::new(), |(_, unit)| unit.to_owned()));
             continue;
         }
-        let bad = |at: &At, error: crate::units::Unreadable| at.says(error.to_string());
-        let time = parse_span(&format!("{time}{}", units[0])).map_err(|e| bad(&at, e))?;
+        // Where the head has the unit, what is wrong is the number, or that the unit is there twice.
+        let bad = |at: &At, word: &str, unit: &str, error: crate::units::Unreadable| {
+            let what = format!("{} is no number of `{unit}`, the unit that the first line says", quoted(word));
+            at.says(if unit.is_empty() { error.to_string() } else { what })
+        };
+        let time = parse_span(&format!("{time}{}", units[0])).map_err(|e| bad(&at, time, &units[0], e))?;
         let rate = match format!("{rate}{}", units[1]) {
             zero if is_zero(&zero) => Rate(0),
-            text => parse_rate(&text).map_err(|e| bad(&behind, e))?,
+            text => parse_rate(&text).map_err(|e| bad(&behind, rate, &units[1], e))?,
         };
         if rate.is_unlimited() {
             return Err(behind.says("a rate that changes is not unlimited"));
@@ -109,6 +113,8 @@ mod tests {
                 "0s,10mbit\n  1,10mbit",
                 "2:3: `1` is a number without a unit; write `1ms` or `1s`; units of time: ns, us, ms, s, min, h",
             ),
+            ("time_s,rate_mbit\n0,10\n2s,3", "3:1: `2s` is no number of `s`, the unit that the first line says"),
+            ("time_s,rate_mbit\n0,x", "2:3: `x` is no number of `mbit`, the unit that the first line says"),
             ("1s,10mbit\n1s,20mbit", "2:1: 1s is not after the line before"),
             ("0s,unlimited", "1:4: a rate that changes is not unlimited"),
             ("time,rate", "1:1: the trace has no line of `time,rate`"),

@@ -572,6 +572,288 @@ fn classes_within_classes() {
     );
 }
 
+/// Two companies, their departments and these ones' services: four levels of classes below the link.
+const COMPANIES: &str = "\
+tc qdisc add dev eth0 root handle 1: htb default 99
+tc class add dev eth0 parent 1: classid 1:1 htb rate 100mbit
+tc class add dev eth0 parent 1:1 classid 1:a htb rate 60mbit ceil 100mbit
+tc class add dev eth0 parent 1:1 classid 1:b htb rate 40mbit ceil 100mbit
+tc class add dev eth0 parent 1:a classid 1:a1 htb rate 40mbit ceil 60mbit
+tc class add dev eth0 parent 1:a classid 1:a2 htb rate 20mbit ceil 60mbit
+tc class add dev eth0 parent 1:a1 classid 1:a11 htb rate 30mbit ceil 60mbit prio 0
+tc class add dev eth0 parent 1:a1 classid 1:a12 htb rate 10mbit ceil 60mbit prio 1
+tc class add dev eth0 parent 1:a11 classid 1:a111 htb rate 20mbit ceil 60mbit
+tc class add dev eth0 parent 1:a11 classid 1:a112 htb rate 10mbit ceil 60mbit
+tc class add dev eth0 parent 1:b classid 1:99 htb rate 40mbit ceil 100mbit
+tc qdisc add dev eth0 parent 1:a112 handle 20: fq_codel
+tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:a
+tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 7 0xffff flowid 1:99
+tc filter add dev eth0 parent 1:a prio 1 u32 match ip src 10.1.1.0/24 flowid 1:a1
+tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:a2
+tc filter add dev eth0 parent 1:a1 u32 match ip protocol 17 0xff match ip dport 5004 0xffff flowid 1:a111
+tc filter add dev eth0 parent 1:a1 u32 match ip protocol 17 0xff flowid 1:a112
+tc filter add dev eth0 parent 1:a1 matchall flowid 1:a12
+";
+
+#[test]
+fn trees_of_classes() {
+    becomes(
+        COMPANIES,
+        expect![[r##"
+        # what eth0 sends goes up
+        [link.eth0]
+        rate = "unlimited"
+
+        # tc qdisc add dev eth0 root handle 1: htb default 99
+        [link.eth0.up]
+        rate = "100mbit"
+        scheduler = { kind = "htb" }
+
+        [link.eth0.up.flow.1-a]
+        match = [
+            "udp src 10.1.1.0/24 dport 5004",
+            "udp src 10.1.1.0/24",
+            "src 10.1.1.0/24",
+            "src 10.1.0.0/16",
+        ]
+        rate = "60mbit"
+        ceil = "100mbit"
+        scheduler = { kind = "htb" }
+
+        [link.eth0.up.flow.1-a.flow.1-a1]
+        match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24", "src 10.1.1.0/24"]
+        rate = "40mbit"
+        ceil = "60mbit"
+        scheduler = { kind = "htb" }
+
+        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11]
+        match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24"]
+        rate = "30mbit"
+        ceil = "60mbit"
+        prio = 0
+        scheduler = { kind = "htb" }
+
+        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a111]
+        match = "udp src 10.1.1.0/24 dport 5004"
+        rate = "20mbit"
+        ceil = "60mbit"
+        queue = "1000p"
+
+        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112]
+        match = "any"
+        rate = "10mbit"
+        ceil = "60mbit"
+        scheduler = { kind = "fq_codel", ecn = "yes" }
+
+        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112.flow.all]
+        match = "any"
+
+        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]
+        match = "any"
+        rate = "10mbit"
+        ceil = "60mbit"
+        prio = 1
+        queue = "1000p"
+
+        [link.eth0.up.flow.1-a.flow.1-a2]
+        match = "any"
+        rate = "20mbit"
+        ceil = "60mbit"
+        queue = "1000p"
+
+        [link.eth0.up.flow.1-b]
+        match = "any"
+        rate = "40mbit"
+        ceil = "100mbit"
+        scheduler = { kind = "htb" }
+
+        [link.eth0.up.flow.1-b.flow.1-99]
+        match = "any"
+        rate = "40mbit"
+        ceil = "100mbit"
+        queue = "1000p"
+    "##]],
+    );
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: hfsc default 20\n\
+         tc class add dev eth0 parent 1: classid 1:1 hfsc sc rate 10mbit ul rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 hfsc ls rate 6mbit ul rate 8mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 hfsc ls rate 4mbit\n\
+         tc class add dev eth0 parent 1:10 classid 1:11 hfsc ls m1 5mbit d 10ms m2 2mbit\n\
+         tc class add dev eth0 parent 1:10 classid 1:12 hfsc ls rate 4mbit\n\
+         tc class add dev eth0 parent 1:11 classid 1:111 hfsc sc umax 1500b dmax 20ms rate 1mbit\n\
+         tc class add dev eth0 parent 1:11 classid 1:112 hfsc sc rate 500kbit\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 5060 0xffff flowid 1:111\n\
+         tc filter add dev eth0 parent 1: u32 match ip dport 5061 0xffff flowid 1:112\n\
+         tc filter add dev eth0 parent 1: u32 match ip src 10.1.0.0/16 flowid 1:12",
+        expect![[r##"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: hfsc default 20
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10]
+            match = ["ip dport 5060", "ip dport 5061", "src 10.1.0.0/16"]
+            share = "6mbit"
+            limit = "8mbit"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10.flow.1-11]
+            match = ["ip dport 5060", "ip dport 5061"]
+            share = "2mbit"
+            share-burst = "5mbit"
+            share-time = "10ms"
+            scheduler = { kind = "hfsc" }
+
+            [link.eth0.up.flow.1-10.flow.1-11.flow.1-111]
+            match = "ip dport 5060"
+            rate = "1mbit"
+            burst-rate = "1bit"
+            burst-time = "8ms"
+            share = "1mbit"
+            share-burst = "1bit"
+            share-time = "8ms"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-10.flow.1-11.flow.1-112]
+            match = "any"
+            rate = "500kbit"
+            share = "500kbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-10.flow.1-12]
+            match = "any"
+            share = "4mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-20]
+            match = "any"
+            share = "4mbit"
+            queue = "1000p"
+        "##]],
+    );
+    // Filters that lead nowhere, up, or where nothing can be.
+    let filters = |lines: &str| {
+        let (classes, _) = COMPANIES.split_once("tc filter").unwrap();
+        format!("{classes}{lines}")
+    };
+    let of = |lines: &str, expected: Expect| becomes(&filters(lines), expected);
+    of(
+        "tc filter add dev eth0 parent 1: matchall flowid 1:a",
+        expect![[r#"
+        error: it sends to a class that has classes, and no filter of its own
+          --> tc.sh:13:1
+           |
+        13 | tc filter add dev eth0 parent 1: matchall flowid 1:a
+           | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+           |
+           = help: send to one that has none, or add `tc filter add … parent 1:a …`"#]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: matchall flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a matchall flowid 1:99",
+        expect![[r#"
+            error: a filter of 1:a sends to a class that is not below it
+              --> tc.sh:14:1
+               |
+            14 | tc filter add dev eth0 parent 1:a matchall flowid 1:99
+               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: filters of a class lead down"#]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: u32 match ip dport 80 0xffff flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a u32 match ip dport 22 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
+         tc filter add dev eth0 parent 1: matchall flowid 1:99",
+        expect![[r##"
+            # note: 8: no filter sends to 1:a12: it is left out
+            # note: 9: no filter sends to 1:a111: it is left out
+            # note: 10: no filter sends to 1:a112: it is left out
+            # note: 13: what the filters below this one leave goes on with the next one here, and not to the class of the rest
+            # note: 14: it takes nothing of what the filters above it take: it is left out
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a]
+            match = "src 10.7.0.0/16 dport 80"
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
+    );
+    of(
+        "tc filter add dev eth0 parent 1: u32 match ip dport 80 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a1 u32 match ip dport 22 0xffff flowid 1:a12",
+        expect![[r##"
+            # note: 8: no filter sends to 1:a12: it is left out
+            # note: 9: no filter sends to 1:a111: it is left out
+            # note: 10: no filter sends to 1:a112: it is left out
+            # note: 14: no filter sends to the class that it belongs to: it is not asked
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a]
+            match = "ip dport 80"
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
 #[test]
 fn what_has_no_equal_is_refused_line_by_line() {
     becomes(

@@ -29,14 +29,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut problems = Vec::new();
     for path in &args.files {
         let name = path.display().to_string();
-        let diagnostics = match std::fs::read_to_string(path) {
+        let text = std::fs::read(path).map_err(|error| format!("cannot read the scenario {name}: {error}"));
+        let diagnostics = match text.and_then(|bytes| falaj_scenario::text_of(bytes, &name)) {
             Ok(text) => match falaj_scenario::parse(&text, &name) {
                 Ok((_, warnings)) => warnings,
                 Err(errors) => errors,
             },
-            Err(error) => {
+            Err(title) => {
                 good = false;
-                let title = format!("cannot read the scenario {name}: {error}");
                 if args.json {
                     problems.push(json!({ "file": name, "severity": "error", "title": title, "help": [] }));
                 } else {

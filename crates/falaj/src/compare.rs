@@ -1,14 +1,13 @@
 //! `falaj compare`: what is promised, what simulation says, what was measured.
 
-use crate::measure::{Measured, MeasuredFlow, Measuring, measure, only_link};
+use crate::measure::{Measured, MeasuredFlow, Measuring, measure};
 use crate::pairs;
 use crate::practice::{INCONCLUSIVE, Plan, Practising};
 use crate::show;
 use crate::show::say;
 use crate::sim::{INTERRUPTED, Replications, Simulated};
-use crate::traffic::{losses, nanos, tell_losses};
+use crate::traffic::{losses, nanos, rules_json, tell_losses, tell_rules};
 use anyhow::Result;
-use falaj_live::ends::pipe_of;
 use falaj_live::forward::Options;
 use falaj_plan::promises;
 use falaj_scenario::Scenario;
@@ -16,7 +15,7 @@ use falaj_scenario::edit::{Set, parse_set_or_unset};
 use falaj_sched::promise::Promise;
 use falaj_sched::time::Span;
 use falaj_sim::WarmUp;
-use falaj_sim::scenario::{fed_flows, name_of};
+use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use serde_json::{Value as Json, json};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +33,10 @@ Exit status: 0 all within bounds; 1 a bound was broken; 3 inconclusive: at its 9
 release error exceeds a tenth of the smallest bound, or a flow had no packet that got through; 130
 Ctrl-C ended the simulation, and what was simulated until then is compared. Of two scenarios: 0; 3 and 130
 as of `falaj sim`.
+
+Where there are rules, each link that packets came to has its rows: what it promises, simulated and
+measured in that link alone. The end-to-end delay stands at the flow where a source begins, and is
+over all links that its packets pass.
 
 Examples:
   falaj compare examples/tenants.toml --duration 5s
@@ -113,27 +116,33 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Promises, simulates and measures a scenario.
     pub(crate) fn of(scenario: &Scenario, plan: &Plan, options: Options, what: &'static str) -> Result<Comparison> {
-        let link = only_link(scenario)?;
         // Live first: namespaces are made while the program has one thread.
-        let mut measured = measure(scenario, link, options, what)?;
+        let mut measured = measure(scenario, options, what)?;
         let simulated = Replications::as_planned(scenario, plan)?;
-        let l = &scenario.links[link];
-        let promised = [promises(&l.up)?, promises(&l.down)?];
+        let links = &scenario.links;
+        let mut promised = Vec::new();
+        for link in links {
+            promised.extend([promises(&link.up)?, promises(&link.down)?]);
+        }
+        // Where there are rules, packets come to links that no source names.
+        let told = if scenario.rules.is_empty() { fed_flows(scenario) } else { simulated.reached(scenario) };
         let mut rows = Vec::new();
-        for at in fed_flows(scenario) {
-            let pipe = pipe_of(at.1) as usize;
+        for at in told {
+            let pipe = pipe_of(at.0, at.1);
             rows.push(Row {
                 name: name_of(scenario, at),
-                promise: promised[pipe][at.2].clone().ok(),
-                simulated: simulated.flow(falaj_sim::scenario::pipe_of(at.0, at.1), at.2),
-                measured: std::mem::take(&mut measured.flows[pipe][at.2]),
+                promise: promised[pipe.0 as usize][at.2].clone().ok(),
+                simulated: simulated.flow(pipe, at.2),
+                measured: std::mem::take(&mut measured.flows[pipe.0 as usize][at.2]),
             });
         }
+        let what = links.iter().map(|link| {
+            let up = &link.up;
+            format!("link {:?} {}, {}", link.name, show::link_rate(up.setup.rate), up.scheduler.kind)
+        });
         let title = format!(
-            "link {:?} {}, {}; simulated {} x {d}, measured {d} over {}",
-            l.name,
-            show::link_rate(l.up.setup.rate),
-            l.up.scheduler.kind,
+            "{}; simulated {} x {d}, measured {d} over {}",
+            what.collect::<Vec<_>>().join("; "),
             simulated.len(),
             measured.over,
             d = scenario.run.duration,
@@ -222,6 +231,7 @@ impl Comparison {
             ["measured beside", "sent late p99", "release error p50", "p99", "max", "end to end p50", "p99", "max"];
         say!("{}", show::table(&header, beside));
         self.notes.iter().for_each(|note| say!("{note}"));
+        tell_rules(&self.measured);
         tell_losses(&self.measured);
         for r in self.rows.iter().filter(|r| r.measured.unsent > 0) {
             say!("the sender of flow {} had no time for {} of its packets", r.name, r.measured.unsent);
@@ -284,7 +294,8 @@ impl Comparison {
             Verdict::Inconclusive => "inconclusive",
         };
         json!({
-            "over": self.measured.over, "flows": flows, "lost_elsewhere": losses(&self.measured),
+            "over": self.measured.over, "flows": flows, "rules": rules_json(&self.measured),
+            "lost_elsewhere": losses(&self.measured),
             "complete": !self.interrupted, "verdict": verdict,
             "warm_up": self.practice.0, "until": self.practice.1,
         })

@@ -170,7 +170,7 @@ fn sent(what: &'static str, rate: &str, size: &str, delay: &str) -> Result<Measu
          [traffic.all]\nflow = \"all\"\nmodel = \"cbr\"\nrate = \"{rate}\"\nsize = \"{size}\"\n\
          [run]\nduration = \"1s\"\n"
     );
-    measure(&file::parse(&text, "falaj doctor")?, 0, Options::default(), what)
+    measure(&file::parse(&text, "falaj doctor")?, Options::default(), what)
 }
 
 fn floor(tap: bool) -> Result<Floor> {

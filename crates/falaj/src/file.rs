@@ -27,7 +27,8 @@ pub(crate) fn read(path: &Path) -> Result<Scenario> {
 /// A scenario's name and text, whatever is wrong with it.
 pub(crate) fn text(path: &Path) -> Result<(String, String)> {
     let name = path.display().to_string();
-    let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the scenario {name}"))?;
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the scenario {name}"))?;
+    let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
     Ok((name, text))
 }
 

@@ -93,7 +93,7 @@ fn one(path: &Path, args: &Args) -> Result<Outcome> {
     } else {
         bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
     }
-    let text = String::from_utf8(bytes).with_context(|| format!("{name} is no text"))?;
+    let text = falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?;
     let new = falaj_scenario::format(&text, &name).map_err(|errors| {
         file::tell(&errors);
         file::Told

@@ -91,10 +91,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 /// The text, and what to call it.
 fn read(path: &Path) -> Result<(String, String)> {
     if path == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        return Ok((text, "standard input".to_owned()));
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).context("cannot read standard input")?;
+        let name = "standard input".to_owned();
+        return Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name));
     }
     let name = path.display().to_string();
-    Ok((std::fs::read_to_string(path).with_context(|| format!("cannot read {name}"))?, name))
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    Ok((falaj_scenario::text_of(bytes, &name).map_err(anyhow::Error::msg)?, name))
 }

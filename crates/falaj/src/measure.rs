@@ -8,6 +8,7 @@ use crate::show::{self, note};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
+use falaj_engine::rules::Taken;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
 use falaj_live::datagrams::{EndPlan, EndReport, FlowKey, ReceivedReport, run_end};
@@ -32,7 +33,7 @@ const LEAD: Span = Span::from_millis(300);
 /// What the commands take that measure a scenario.
 #[derive(clap::Args)]
 pub(crate) struct Measuring {
-    /// The scenario; it has one link.
+    /// The scenario; of several links, rules say which ones packets pass.
     file: PathBuf,
     /// How long to measure, and to simulate beside it; else the scenario's.
     #[arg(long, value_parser = file::parse_duration)]
@@ -62,25 +63,31 @@ impl Measuring {
         self.duration
     }
 
-    /// The scenario that was asked for, said where that is wanted; it has one link.
+    /// The scenario that was asked for, said where that is wanted.
     pub(crate) fn scenario(&self) -> Result<Scenario> {
         let mut scenario = file::read(&self.file)?;
         scenario.run.duration = self.duration.unwrap_or(scenario.run.duration);
-        only_link(&scenario)?;
+        between_two_ends(&scenario)?;
         self.asked.tell(&scenario);
         Ok(scenario)
     }
 }
 
-/// The one link of a scenario that is to run live.
+/// The one link of a scenario, without rules.
 pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
     match scenario.links.len() {
         1 if scenario.rules.is_empty() => Ok(0),
-        1 => bail!(
-            "this scenario has rules, and here all packets pass one link: leave [[rule]] out, or use `sim` or `run`"
-        ),
-        n => bail!("this scenario has {n} links, and live a link stands between two ends: leave one [link.NAME]"),
+        1 => bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out"),
+        n => bail!("this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"),
     }
+}
+
+/// Its links, where they stand between two ends.
+pub(crate) fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
+    if !scenario.hosts.is_empty() {
+        bail!("this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`");
+    }
+    live_links(scenario)
 }
 
 /// Its links live, of which rules say which ones packets pass.
@@ -105,8 +112,10 @@ pub(crate) fn no_masks(link: &Link, why: &str) -> Result<()> {
 
 /// A scenario as it was measured.
 pub(crate) struct Measured {
-    /// By direction (up, down), then by flow.
+    /// By direction (up and down of each link), then by flow.
     pub(crate) flows: Vec<Vec<MeasuredFlow>>,
+    /// What each rule has taken, by name.
+    pub(crate) rules: Vec<(String, Taken)>,
     /// What was lost outside the queues.
     pub(crate) losses: Losses,
     /// Where the packets went: `namespaces` or `loopback`.
@@ -167,16 +176,19 @@ pub(crate) struct MeasuredFlow {
     pub(crate) received: ReceivedReport,
 }
 
-/// Runs a link of the scenario on real packets.
-pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: &'static str) -> Result<Measured> {
-    if scenario.traffic.iter().all(|s| s.link != link) {
-        bail!("link {} has no [traffic.NAME]: there is nothing to send", scenario.links[link].name);
+/// Runs the links of the scenario on real packets.
+pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+    let links = between_two_ends(scenario)?;
+    if scenario.traffic.is_empty() {
+        bail!("link {} has no [traffic.NAME]: there is nothing to send", links[0].name);
     }
-    no_masks(&scenario.links[link], "sources send from one address at each end")?;
-    warn_of_spinning(&scenario.links[link]);
-    let plans = ends::plan(scenario, link)?;
-    match sandbox_of(&scenario.links[link], Join::Auto, None) {
-        Ok((sandbox, pipes)) => in_namespaces(scenario, &scenario.links[link], plans, sandbox, pipes, options, what),
+    for link in links {
+        no_masks(link, "sources send from one address at each end")?;
+        warn_of_spinning(link);
+    }
+    let plans = ends::plan(scenario)?;
+    match sandbox_of(links, Join::Auto, None) {
+        Ok((sandbox, pipes)) => in_namespaces(scenario, plans, sandbox, pipes, options, what),
         Err(error) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
@@ -184,7 +196,7 @@ pub(crate) fn measure(scenario: &Scenario, link: usize, options: Options, what: 
                 note!("{error}");
                 note!("no network namespaces here: packets go over loopback sockets instead");
             });
-            over_loopback(scenario, &scenario.links[link], plans, options, what)
+            over_loopback(scenario, plans, options, what)
         }
     }
 }
@@ -238,7 +250,7 @@ fn this_program() -> Result<std::path::PathBuf> {
 }
 
 /// Both ends of the traffic; before the near one begins, this script runs there.
-fn sandbox_of(link: &Link, join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
+fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for end in End::BOTH {
         let (stdin, writer) = std::io::pipe()?;
@@ -258,7 +270,7 @@ fn sandbox_of(link: &Link, join: Join, script: Option<&str>) -> Result<(Sandbox,
         from.push(File::from(OwnedFd::from(reader)));
     }
     let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else { unreachable!("two ends") };
-    let mtu = link.up.mtu.max(link.down.mtu);
+    let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(1500);
     let sandbox = Sandbox::start(sandbox::Spec {
         mtu: u16::try_from(mtu).context("the mtu does not fit an interface")?,
         join,
@@ -271,12 +283,12 @@ fn sandbox_of(link: &Link, join: Join, script: Option<&str>) -> Result<(Sandbox,
 }
 
 /// Sets the instants that both ends share.
-fn set_times(scenario: &Scenario, link: &Link, plans: &mut [EndPlan; 2]) -> Clock {
+fn set_times(scenario: &Scenario, plans: &mut [EndPlan; 2]) -> Clock {
     let zero = monotonic() + LEAD.0;
     for plan in plans {
         plan.zero = zero;
         plan.duration = scenario.run.duration.0;
-        plan.grace = ends::drain(link).0;
+        plan.grace = ends::drain(&scenario.links).0;
         plan.seed = scenario.run.seed;
     }
     // The engine's time begins before the first packet, so that none is at zero.
@@ -285,14 +297,13 @@ fn set_times(scenario: &Scenario, link: &Link, plans: &mut [EndPlan; 2]) -> Cloc
 
 fn in_namespaces(
     scenario: &Scenario,
-    link: &Link,
     mut plans: [EndPlan; 2],
     mut sandbox: Sandbox,
     mut pipes: Pipes,
     options: Options,
     what: &'static str,
 ) -> Result<Measured> {
-    let clock = set_times(scenario, link, &mut plans);
+    let clock = set_times(scenario, &mut plans);
     let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
@@ -323,16 +334,15 @@ fn in_namespaces(
     }
     progress.end();
     let reports = pipes.from.into_iter().map(read_report).collect::<Result<Vec<_>>>()?;
-    Ok(collect(&forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
+    Ok(collect(scenario, &forwarder, &reports, "namespaces", sandbox.unread(), watched.thread))
 }
 
 /// Runs the same traffic between two namespaces that a veth pair joins, where `script` has set what the kernel does to
 /// it: what both ends report.
-pub(crate) fn measure_kernel(scenario: &Scenario, link: usize, script: &str) -> Result<Vec<EndReport>> {
-    let link = (link, &scenario.links[link]);
-    let mut plans = ends::plan(scenario, link.0)?;
-    let (mut sandbox, mut pipes) = sandbox_of(link.1, Join::Veth, Some(script))?;
-    set_times(scenario, link.1, &mut plans);
+pub(crate) fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<EndReport>> {
+    let mut plans = ends::plan(scenario)?;
+    let (mut sandbox, mut pipes) = sandbox_of(&scenario.links, Join::Veth, Some(script))?;
+    set_times(scenario, &mut plans);
     for end in End::BOTH {
         sandbox.go(end)?;
         pipes.to[end.index()].write_all(&serde_json::to_vec(&plans[end.index()])?)?;
@@ -354,13 +364,12 @@ pub(crate) fn measure_kernel(scenario: &Scenario, link: usize, script: &str) -> 
 
 fn over_loopback(
     scenario: &Scenario,
-    link: &Link,
     mut plans: [EndPlan; 2],
     options: Options,
     what: &'static str,
 ) -> Result<Measured> {
-    let clock = set_times(scenario, link, &mut plans);
-    let mut forwarder = attach::to_loopback(&scenario.network(), &mut plans, clock, options)?;
+    let clock = set_times(scenario, &mut plans);
+    let mut forwarder = attach::to_loopback(scenario, &mut plans, clock, options)?;
     let mut children = Vec::new();
     for plan in &plans {
         let mut child = Command::new(this_program()?)
@@ -389,7 +398,7 @@ fn over_loopback(
         }
         reports.push(serde_json::from_slice(&output.stdout).context("the traffic's report cannot be read")?);
     }
-    Ok(collect(&forwarder, &reports, "loopback", None, watched.thread))
+    Ok(collect(scenario, &forwarder, &reports, "loopback", None, watched.thread))
 }
 
 fn read_report(mut from: File) -> Result<EndReport> {
@@ -399,6 +408,7 @@ fn read_report(mut from: File) -> Result<EndReport> {
 }
 
 fn collect(
+    scenario: &Scenario,
     forwarder: &Forwarder,
     reports: &[EndReport],
     over: &'static str,
@@ -424,7 +434,10 @@ fn collect(
         overflowed: reports.iter().map(|r| r.overflowed).sum(),
         ..forwarder.losses()
     };
-    Measured { flows: forwarder.flows().into_iter().enumerate().map(pipe).collect(), losses, over, thread }
+    let flows = forwarder.flows().into_iter().enumerate().map(pipe).collect();
+    let names = scenario.rules.iter().map(|rule| rule.name.clone());
+    let rules = names.zip(forwarder.taken().iter().copied()).collect();
+    Measured { flows, rules, losses, over, thread }
 }
 
 /// `falaj traffic-end`: one end of the traffic.

@@ -2,13 +2,13 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
-use crate::measure::{no_masks, only_link};
+use crate::measure::{between_two_ends, no_masks};
 use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};
 use anyhow::Result;
 use falaj_live::priority::{Rank, be_punctual};
-use falaj_relay::{Carries, Relay, Spec};
+use falaj_relay::{Carries, Relay, Spec, unknown};
 use falaj_sched::time::Span;
 use std::net::SocketAddr;
 use std::process::ExitCode;
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 Whoever connects to --listen reaches --to through the link. No privilege is needed. Each client that
 sends datagrams has a socket of its own towards --to, so answers find their way back. A stream is cut
 into packets of the mtu; it loses nothing: where the queue is full it is not read, and the sender's
-own window stops it. What a scenario's rules see are the addresses and ports of client and --to.
+own window stops it. Rules see the addresses and ports of client and --to, the protocol, and the
+length of a datagram; they lead each datagram, and each stream once, as a whole.
 
 Ctrl-C ends it and tells what the link did. Exit status: 0; 4 if a condition of --fail-if holds; 2 if
 it cannot listen.
@@ -60,8 +61,12 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
-    let link = &scenario.links[only_link(&scenario)?];
-    no_masks(link, "clients are flows of their own already")?;
+    for link in between_two_ends(&scenario)? {
+        no_masks(link, "clients are flows of their own already")?;
+    }
+    for (term, asks) in unknown(&scenario) {
+        note!("warning: {asks} asks for `{term}`, and a relay knows addresses, protocol, ports and length alone");
+    }
     args.fail_if.check(&scenario.links)?;
     args.asked.tell(&scenario);
     let relay = Relay::new(
@@ -71,7 +76,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             idle: Duration::from_nanos(args.idle.0),
             ..Spec::new(args.listen, args.to)
         },
-        link,
+        &scenario,
     )?;
     signal_hook::flag::register(signal_hook::consts::SIGTERM, interrupts()?)?;
     if let Some(at) = relay.address() {
@@ -83,7 +88,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (report, _) = interruptible(|stop| Ok(relay.run(stop)?))?;
     let elapsed = Span(u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let losses = report.losses.map(|(n, why)| (n, why.to_owned()));
-    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into());
+    let summary = Summary::new(&scenario.links, elapsed, report.flows, losses.into()).ruled(&scenario, report.rules);
     let summary = summary.with_breaches(&scenario.links, report.breaches);
     note!("{} clients sent datagrams, {} streams", report.clients, report.streams);
     summary.tell();

@@ -205,7 +205,7 @@ impl Replications {
     }
 
     /// The flows that packets came for, in the order of [`fed_flows`].
-    fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
+    pub(crate) fn reached(&self, scenario: &Scenario) -> Vec<(usize, Towards, usize)> {
         let came = |&(l, towards, f): &(usize, Towards, usize)| {
             self.study().flow(pipe_of(l, towards), FlowId(f as u32)).counters.offered > 0
         };

@@ -1,20 +1,26 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
-use crate::measure::{Measured, Measuring, measure, only_link};
+use crate::measure::{Measured, Measuring, measure};
 use crate::show;
 use crate::show::say;
-use crate::summary::{FailIf, Summary};
+use crate::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
 use anyhow::Result;
-use falaj_live::ends::pipe_of;
 use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
-use falaj_sim::scenario::{fed_flows, name_of};
+use falaj_sim::scenario::{fed_flows, name_of, pipe_of};
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 
 /// What `traffic` takes.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  falaj traffic examples/tenants.toml --duration 5s")]
+#[command(after_help = "\
+Where there are rules, sources go by them as their datagrams' headers say; one that names its `link`
+has headers that the rules lead through that link alone. A flow's row has what its sources sent and
+what arrived of that, behind all links.
+
+Examples:
+  falaj traffic examples/tenants.toml --duration 5s
+  falaj traffic examples/reorder.toml --duration 5s")]
 pub(crate) struct Args {
     #[command(flatten)]
     what: Measuring,
@@ -24,13 +30,12 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
-    let link = only_link(&scenario)?;
     args.fail_if.check(&scenario.links)?;
-    let measured = measure(&scenario, link, args.what.options(), "sending")?;
+    let measured = measure(&scenario, args.what.options(), "sending")?;
     let rows = || {
         fed_flows(&scenario)
             .into_iter()
-            .map(|at| (name_of(&scenario, at), &measured.flows[pipe_of(at.1) as usize][at.2]))
+            .map(|at| (name_of(&scenario, at), &measured.flows[pipe_of(at.0, at.1).0 as usize][at.2]))
     };
     let seconds = scenario.run.duration.as_secs_f64();
     if args.what.json {
@@ -46,7 +51,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             "{}",
             serde_json::to_string_pretty(&json!({
                 "over": measured.over, "duration_ns": scenario.run.duration.0, "flows": flows,
-                "lost_elsewhere": losses(&measured),
+                "rules": rules_json(&measured), "lost_elsewhere": losses(&measured),
             }))?
         );
         return judge(args, &scenario, &measured);
@@ -70,20 +75,32 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }),
     );
     say!("{table}");
+    tell_rules(&measured);
     tell_losses(&measured);
     judge(args, &scenario, &measured)
 }
 
 /// The exit status: of what the link did.
 fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCode> {
-    let mut flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
-    let [up, down] = [(); 2].map(|()| flows.next().unwrap_or_default());
-    let summary = Summary::new(&scenario.links, scenario.run.duration, vec![up, down], Vec::new());
+    let flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
+    let summary = Summary::new(&scenario.links, scenario.run.duration, flows, Vec::new());
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
 }
 
 pub(crate) fn nanos(ns: Option<u64>) -> String {
     show::span(ns.map(Span))
+}
+
+/// What each rule has taken, where there are rules.
+pub(crate) fn tell_rules(measured: &Measured) {
+    if !measured.rules.is_empty() {
+        say!("{}", show::table(&RULE_HEADER, measured.rules.iter().map(|(name, taken)| rule_row(name, taken))));
+    }
+}
+
+/// The same as JSON.
+pub(crate) fn rules_json(measured: &Measured) -> Vec<Json> {
+    measured.rules.iter().map(|(name, taken)| rule_json(name, taken)).collect()
 }
 
 /// What was lost outside the queues is said, as it belongs to no flow.

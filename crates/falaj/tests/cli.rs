@@ -4,6 +4,7 @@ mod common;
 
 use common::{Ran, TENANTS, falaj, file, flow, number, program, signal};
 use expect_test::expect;
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -1308,4 +1309,46 @@ fn the_tutorial_shows_what_is_printed() {
         file("office.toml", &scenario.replacen(right, wrong, 1));
         assert_shown(message, &falaj(&["check", "office.toml"]).err);
     }
+}
+
+#[test]
+fn a_tree_of_classes_is_imported_and_simulated() {
+    let script = "tc qdisc add dev eth0 root handle 1: htb default 99\n\
+        tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit\n\
+        tc class add dev eth0 parent 1:1 classid 1:a htb rate 6mbit ceil 10mbit\n\
+        tc class add dev eth0 parent 1:1 classid 1:99 htb rate 4mbit ceil 10mbit\n\
+        tc class add dev eth0 parent 1:a classid 1:a1 htb rate 4mbit ceil 6mbit\n\
+        tc class add dev eth0 parent 1:a classid 1:a2 htb rate 2mbit ceil 6mbit\n\
+        tc class add dev eth0 parent 1:a1 classid 1:a11 htb rate 3mbit ceil 6mbit\n\
+        tc class add dev eth0 parent 1:a1 classid 1:a12 htb rate 1mbit ceil 6mbit\n\
+        tc filter add dev eth0 parent 1: u32 match ip dport 5000 0xfff8 flowid 1:a\n\
+        tc filter add dev eth0 parent 1:a u32 match ip dport 5000 0xffff flowid 1:a11\n\
+        tc filter add dev eth0 parent 1:a u32 match ip dport 5001 0xffff flowid 1:a12\n\
+        tc filter add dev eth0 parent 1:a matchall flowid 1:a2\n";
+    let imported = falaj(&["import", "tc", file("tree.sh", script)]);
+    assert_eq!(imported.status, Some(0), "{imported:?}");
+    assert!(imported.out.contains("[link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]"), "{}", imported.out);
+    let source = |name: &str, flow: &str| {
+        format!("[traffic.{name}]\nflow = \"{flow}\"\nmodel = \"cbr\"\nrate = \"20mbit\"\nsize = \"1000B\"\n")
+    };
+    let rates = |sources: &[(&str, &str)]| {
+        let sources: String = sources.iter().map(|(name, flow)| source(name, flow)).collect();
+        let whole = format!("{}\n{sources}[run]\nduration = \"5s\"\nreplications = 1\n", imported.out);
+        let ran = falaj(&["sim", file("tree.toml", &whole), "--json"]);
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let of = |f: &Value| (f["flow"].as_str().unwrap().to_owned(), number(&f["delivered_rate"]) / 1e6);
+        ran.json()["flows"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    let close = |rates: Vec<(String, f64)>, expected: &[(&str, f64)]| {
+        assert_eq!(rates.len(), expected.len(), "{rates:?}");
+        for ((name, rate), (known, expected)) in rates.iter().zip(expected) {
+            assert!(name == known && (rate / expected - 1.0).abs() < 0.03, "{rates:?}: {expected} for {known}");
+        }
+    };
+    let [a11, a12, a2, rest] = ["1-a/1-a1/1-a11", "1-a/1-a1/1-a12", "1-a/1-a2", "1-99"];
+    let all = [("w", a11), ("x", a12), ("y", a2), ("z", rest)];
+    close(rates(&all), &[(a11, 3.0), (a12, 1.0), (a2, 2.0), (rest, 4.0)]);
+    // What one leaves its sister gets, up to her ceiling; what all of a company leave is the rest's.
+    close(rates(&[all[0], all[2], all[3]]), &[(a11, 4.0), (a2, 2.0), (rest, 4.0)]);
+    close(rates(&[all[1], all[3]]), &[(a12, 6.0), (rest, 4.0)]);
 }

@@ -71,6 +71,7 @@ const TESTS: &[Test] = &[
     ("traffic_reports_what_it_sent", traffic, Nowhere),
     ("compare_keeps_its_bounds", compare, Nowhere),
     ("compare_with_ipv6_and_both_ways", both_ways, Nowhere),
+    ("sources_go_by_the_rules", ruled, Nowhere),
     ("section_ii_b_counts_what_wakes_it", section_ii_b, Nowhere),
     ("without_a_tap_there_are_packet_sockets", tapless, Nowhere),
     ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
@@ -818,6 +819,122 @@ fn both_ways(_: &Users) {
         let b = flow(&json["flows"], &format!("b {way}"));
         assert!(number(&b["measured"]["rate"]) > 37_888_000.0, "{b}");
     }
+}
+
+/// Two links in a chain for one port, one of them alone for another; a third for chance; and a rule that drops.
+const RULED: &str = r#"
+[link.first]
+rate = "20mbit"
+delay = "5ms"
+
+[link.second]
+rate = "unlimited"
+delay = "10ms"
+
+[[rule]]
+name = "chain"
+match = "udp dport 5001"
+direction = "up"
+to = ["first", "second"]
+
+[[rule]]
+name = "gone"
+match = "dscp ef"
+to = "drop"
+
+[[rule]]
+name = "some"
+match = "udp sport 5003"
+probability = "50%"
+to = "second"
+
+[[rule]]
+name = "rest"
+to = "first"
+
+[traffic.chain]
+headers = "udp dport 5001"
+model = "cbr"
+rate = "1mbit"
+size = "500B"
+
+[traffic.alone]
+link = "first"
+model = "cbr"
+rate = "1mbit"
+size = "500B"
+
+[traffic.some]
+headers = "udp sport 5003 dport 9"
+direction = "down"
+model = "cbr"
+rate = "1mbit"
+size = "500B"
+
+[traffic.gone]
+link = "second"
+direction = "down"
+model = "cbr"
+rate = "1mbit"
+size = "500B"
+
+[run]
+replications = 2
+"#;
+
+fn ruled(_: &Users) {
+    const NO_NAMESPACES: &str = "echo 0 > /proc/sys/user/max_net_namespaces";
+    // Nothing leads to the second link alone for sure, and the message says what would do.
+    let words = ["traffic", file("ruled.toml", RULED), "--duration", "500ms", "--json"];
+    let ran = falaj(&words);
+    assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""), "{ran:?}");
+    let said = "traffic `gone` cannot be sent as real datagrams: the rules lead no UDP datagram from 10.77.0.2 ";
+    assert!(ran.err.contains(said) && ran.err.contains("leave `link` and `flow` out"), "{}", ran.err);
+    let text = RULED.replace("link = \"second\"\ndirection", "headers = \"udp dport 7 dscp ef\"\ndirection");
+    let other = text.replace("headers = \"udp dport 5001\"", "headers = \"udp src 10.1.0.7 dport 5001\"");
+    let ran = falaj(&["traffic", file("ruled.toml", &other), "--duration", "500ms"]);
+    assert!(ran.status == Some(2) && ran.err.contains("an address that is none of the ends'"), "{ran:?}");
+
+    file("ruled.toml", &text.replace("to = \"drop\"", "to = \"first\""));
+    for over in ["namespaces", "loopback"] {
+        let mut command = if over == "loopback" { without(NO_NAMESPACES, &words) } else { program(&words) };
+        let ran: Ran = command.output().unwrap().into();
+        assert_eq!(ran.status, Some(0), "{ran:?}");
+        let json = ran.json();
+        assert_eq!(json["over"], over);
+        // 125 of each source; two of them begin in the first link upwards.
+        let up = flow(&json["flows"], "first.all up");
+        let sent = number(&up["sent"]);
+        assert!((200.0..=250.0).contains(&sent) && number(&up["received"]) >= 0.9 * sent, "{json}");
+        // Half of it passes the first link only, the other half both.
+        let [p50, max] = ["p50_ns", "max_ns"].map(|key| number(&up[key]));
+        assert!(p50 >= 5e6 && max >= 15e6, "{up}");
+        let took = |name: &str| {
+            let rules = json["rules"].as_array().unwrap();
+            number(&rules.iter().find(|rule| rule["rule"] == name).unwrap()["packets"])
+        };
+        assert!((100.0..=125.0).contains(&took("chain")) && (100.0..=125.0).contains(&took("gone")), "{json}");
+        assert!((30.0..=95.0).contains(&took("some")), "{json}");
+    }
+
+    let ran = falaj(&["compare", "ruled.toml", "--duration", "500ms", "--json"]);
+    assert!(matches!(ran.status, Some(0 | 3)), "{ran:?}");
+    let json = ran.json();
+    let names: Vec<_> = json["flows"].as_array().unwrap().iter().map(|f| f["flow"].as_str().unwrap()).collect();
+    assert_eq!(names, ["first.all up", "first.all down", "second.all up", "second.all down"]);
+    for (name, many) in [("first.all up", 250.0), ("second.all up", 125.0)] {
+        let f = flow(&json["flows"], name);
+        for way in ["simulated", "measured"] {
+            let replications = if way == "simulated" { 2.0 } else { 1.0 };
+            let offered = number(&f[way]["offered"]) / replications;
+            // What the kernels themselves have to say passes the links too.
+            assert!((0.8 * many..=many + 30.0).contains(&offered), "{way} {f}");
+            assert!(number(&f[way]["delay"]["packets"]) > 0.0, "{way} {f}");
+        }
+    }
+
+    let ran = falaj(&["traffic", "ruled.toml", "--duration", "200ms"]);
+    assert!(ran.out.contains("first.all up") && ran.out.contains("packets  bytes (IP)"), "{}", ran.out);
 }
 
 fn section_ii_b(_: &Users) {

@@ -11,10 +11,10 @@ use super::mask::{Each, Id};
 use super::stats::Stats;
 use crate::chance::Chance;
 use falaj_sched::time::Time;
+use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, VecDeque};
-use std::hash::BuildHasher;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// So many that are over are looked at when a packet comes: no packet pays for all of them.
 const STEPS: usize = 4;
@@ -25,17 +25,18 @@ const LAST: usize = 16;
 #[derive(Clone)]
 struct Keyed([u64; 2]);
 
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0[0], self.0[1])
+impl Keyed {
+    #[inline]
+    fn of(&self, id: &Id) -> u64 {
+        SipHasher13::new_with_keys(self.0[0], self.0[1]).hash(id.bytes())
     }
 }
 
-/// Where an id is, and when its last packet came.
+/// Whose a place is, and when its last packet came: a cache line.
 #[derive(Clone, Copy)]
-struct At {
-    place: u32,
+#[repr(align(64))]
+struct Owner {
+    id: Id,
     last: Time,
 }
 
@@ -43,9 +44,11 @@ struct At {
 pub(crate) struct Set {
     each: Each,
     keys: Keyed,
-    ids: HashMap<Id, At, Keyed>,
-    /// By place, whose it is.
-    owners: Vec<Id>,
+    /// The places that are taken, by the hash of their ids: four bytes each, so that the place of an id is known from what a
+    /// near cache has. Whether it is that id's is seen later, when the queue is on its way from memory already.
+    taken: HashTable<u32>,
+    /// By place.
+    owners: Vec<Owner>,
     stats: Vec<Stats>,
     /// Places below this were handed out once.
     used: u32,
@@ -69,7 +72,7 @@ impl Set {
         let keys = Keyed([chance.draw(0), chance.draw(1)]);
         Set {
             each,
-            ids: HashMap::with_hasher(keys.clone()),
+            taken: HashTable::new(),
             keys,
             owners: Vec::new(),
             stats: vec![Stats::default(); each.shared() as usize],
@@ -86,8 +89,19 @@ impl Set {
 
     /// The place where a packet of this id would wait behind others; `None`: one of its own, and nobody is there.
     pub(crate) fn find(&self, id: &Id) -> Option<u32> {
-        let own = self.ids.get(id).map(|at| at.place);
+        let own = self.own(id, self.keys.of(id));
         own.or_else(|| (self.beyond > 0 || !self.has_free()).then(|| self.shared_by(id)))
+    }
+
+    /// The place that is this id's alone.
+    #[inline]
+    fn own(&self, id: &Id, hash: u64) -> Option<u32> {
+        self.taken.find(hash, |place| self.owners[*place as usize].id == *id).copied()
+    }
+
+    fn takes(&mut self, place: u32, hash: u64) {
+        let Set { taken, owners, keys, .. } = self;
+        taken.insert_unique(hash, place, |place| keys.of(&owners[*place as usize].id));
     }
 
     /// Goes on with what another has made: with its ids, as many as there may be, where the mask is the same; else with what
@@ -104,7 +118,7 @@ impl Set {
         for (n, stats) in old.stats[..shared].iter().enumerate() {
             if keeps { self.stats[n] = *stats } else { self.of_gone.add(stats) }
         }
-        self.ids = HashMap::with_hasher(self.keys.clone());
+        self.taken = HashTable::new();
         self.used = old.used.min(most);
         for place in 0..self.used {
             self.owners.push(old.owners[place as usize]);
@@ -112,12 +126,11 @@ impl Set {
         }
         self.free = old.free.iter().copied().filter(|place| *place < most).collect();
         for Reverse((due, place)) in old.checks.drain() {
-            let id = old.owners[place as usize];
             if place < most {
                 // Whoever waits for less than before is looked at sooner.
                 self.checks
                     .push(Reverse((due.min(Time(due.0.saturating_sub(old.each.expire.0)) + self.each.expire), place)));
-                self.ids.extend(old.ids.remove(&id).map(|at| (id, at)));
+                self.takes(place, self.keys.of(&self.owners[place as usize].id));
             } else {
                 let stats = old.stats[shared + place as usize];
                 self.gone += 1;
@@ -129,7 +142,7 @@ impl Set {
     /// The mask, and an id of it in words; of those that share, that they do.
     pub(crate) fn words(&self, place: u32) -> String {
         match self.owners.get(place as usize) {
-            Some(id) if place < self.each.most => self.each.mask.words(id),
+            Some(owner) if place < self.each.most => self.each.mask.words(&owner.id),
             _ => "shared".to_owned(),
         }
     }
@@ -139,7 +152,7 @@ impl Set {
     }
 
     fn shared_by(&self, id: &Id) -> u32 {
-        self.each.most + (self.keys.hash_one(id) >> 32) as u32 % self.each.shared()
+        self.each.most + (self.keys.of(id) >> 32) as u32 % self.each.shared()
     }
 
     /// The place of this id, of which a packet comes. `goes` is asked whether a
@@ -149,14 +162,15 @@ impl Set {
         if self.checks.peek().is_some_and(|check| check.0.0 <= now) {
             self.expire(now, &mut goes);
         }
-        if let Some(at) = self.ids.get_mut(id) {
-            at.last = now;
-            return at.place;
+        let hash = self.keys.of(id);
+        if let Some(place) = self.own(id, hash) {
+            self.owners[place as usize].last = now;
+            return place;
         }
-        self.make(id, now, goes)
+        self.make(id, hash, now, goes)
     }
 
-    fn make(&mut self, id: &Id, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
+    fn make(&mut self, id: &Id, hash: u64, now: Time, mut goes: impl FnMut(u32) -> bool) -> u32 {
         // Packets of its may wait where it had to share: it goes on there until nobody waits, or they would be overtaken.
         if self.beyond > 0 && !goes(self.shared_by(id)) {
             self.beyond += 1;
@@ -166,7 +180,7 @@ impl Set {
             Some(place) => place,
             None if self.used < self.each.most => {
                 self.used += 1;
-                self.owners.push(*id);
+                self.owners.push(Owner { id: *id, last: now });
                 self.stats.push(Stats::default());
                 self.used - 1
             }
@@ -176,8 +190,8 @@ impl Set {
             }
         };
         self.made += 1;
-        self.owners[place as usize] = *id;
-        self.ids.insert(*id, At { place, last: now });
+        self.owners[place as usize] = Owner { id: *id, last: now };
+        self.takes(place, hash);
         self.checks.push(Reverse((now + self.each.expire, place)));
         place
     }
@@ -187,8 +201,7 @@ impl Set {
         for _ in 0..STEPS {
             let Some(mut first) = self.checks.peek_mut().filter(|check| check.0.0 <= now) else { return };
             let place = first.0.1;
-            let last = self.ids.get(&self.owners[place as usize]).map_or(Time::ZERO, |at| at.last);
-            let over = last + self.each.expire;
+            let over = self.owners[place as usize].last + self.each.expire;
             if over > now {
                 first.0.0 = over;
             } else if goes(place) {
@@ -202,8 +215,10 @@ impl Set {
     }
 
     fn let_go(&mut self, place: u32) {
-        let id = self.owners[place as usize];
-        self.ids.remove(&id);
+        let id = self.owners[place as usize].id;
+        if let Ok(entry) = self.taken.find_entry(self.keys.of(&id), |taken| *taken == place) {
+            entry.remove();
+        }
         self.free.push(place);
         self.gone += 1;
         let stats = std::mem::take(self.stats_mut(place));
@@ -256,7 +271,7 @@ impl Set {
             total,
             of_gone: self.of_gone,
             of_shared,
-            busiest: active.iter().map(|&place| told(&self.owners[place as usize], stats(place))).collect(),
+            busiest: active.iter().map(|&place| told(&self.owners[place as usize].id, stats(place))).collect(),
             last_gone: self.last_gone.iter().rev().map(|(id, stats)| told(id, stats)).collect(),
         }
     }

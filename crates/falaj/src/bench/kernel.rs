@@ -123,9 +123,8 @@ struct Measured {
 
 impl Measured {
     fn of(case: &Case, args: &Args) -> Result<Measured> {
-        let link = only_link(&case.scenario)?;
-        let kernel = measure_kernel(&case.scenario, link, &case.script)?;
-        let live = measure::measure(&case.scenario, link, args.pace.options(), "measuring")?;
+        let kernel = measure_kernel(&case.scenario, &case.script)?;
+        let live = measure::measure(&case.scenario, args.pace.options(), "measuring")?;
         if live.losses.by_reason().into_iter().any(|(n, _)| n > 0) {
             note!("{}: some packets were lost outside of the link", case.name);
         }

@@ -113,7 +113,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         for timer in timers {
             let slack = if timer == Timer::Sleep { args.slack } else { Options::default().slack };
             let options = Options { timer, slack, ..Options::default() };
-            let mut measured = match measure(&scenario, 0, options, "measuring") {
+            let mut measured = match measure(&scenario, options, "measuring") {
                 Err(error) if error.is::<Interrupted>() => {
                     interrupted = true;
                     break 'all;

@@ -82,8 +82,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return aggregate::main(args);
     }
     let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
-    let name = file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read the scenario {name}"))?;
+    let (name, text) = crate::file::text(file)?;
     let (mut changed, mut scenario) = Changed::new(text, &name)?;
     if !args.need.is_empty() {
         scenario = changed.set("--need", &args.need, true)?;

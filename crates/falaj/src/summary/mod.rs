@@ -67,12 +67,10 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let elapsed = forwarder.clock().now().since(Time::ZERO);
     let losses = losses.by_reason().map(|(n, why)| (n, format!("packets {why}")));
     let links = &scenario.links;
-    let names = scenario.rules.iter().map(|rule| rule.name.clone());
     let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
-    let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
     let breaches = (0..2 * links.len() as u32).map(|pipe| forwarder.breaches(PipeId(pipe)));
-    let summary = Summary::new(links, elapsed, forwarder.flows(), losses.into()).with_breaches(links, breaches);
-    Summary { rules, many: many(links, forwarder), ..summary }
+    let summary = Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
+    Summary { many: many(links, forwarder), ..summary.with_breaches(links, breaches) }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -182,6 +180,13 @@ impl Summary {
         let named = ways(links).zip(breaches);
         let breaches = named.flat_map(|((way, _), all)| all.into_iter().map(move |breach| (way.clone(), breach)));
         Summary { breaches: breaches.collect(), ..self }
+    }
+
+    /// With what each rule has taken, and what became of it.
+    pub(crate) fn ruled(self, scenario: &Scenario, took: impl IntoIterator<Item = (Taken, Stats)>) -> Summary {
+        let names = scenario.rules.iter().map(|rule| rule.name.clone());
+        let rules = names.zip(took).map(|(name, (taken, stats))| (name, taken, stats)).collect();
+        Summary { rules, ..self }
     }
 
     fn of_way(&self, way: usize) -> Flow {

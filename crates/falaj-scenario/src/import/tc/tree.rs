@@ -178,24 +178,20 @@ impl Tree {
     /// Which packets go where.
     fn filters(&mut self, node: &Node<Qdisc>, device: &Device) -> Result<(), Problem> {
         let major = self.major;
-        let of = |f: &&Filter| f.parent.is_some_and(|p| p.major == major);
-        let mut filters: Vec<(u16, &Filter)> = Vec::new();
-        for filter in device.filters.iter().filter(of) {
-            let Some(to) = filter.to.filter(|to| self.bands.iter().any(|b| b.minor == to.minor)) else {
-                return Err(Problem::error(filter.at.clone(), "it sends to a class that is not there"));
-            };
-            if !self.is_leaf(to.minor) {
-                let what = "it sends to a class that has classes";
-                return Err(Problem::error(filter.at.clone(), what).help("send to one that has none"));
-            }
-            filters.push((to.minor, filter));
-        }
-        filters.sort_by_key(|(_, f)| f.prio);
+        let mut filters: Vec<(u16, &Filter, String)> = Vec::new();
+        let mut asked = Vec::new();
+        self.asked((0, None), device, &mut filters, &mut asked)?;
+        let idle = device.filters.iter().filter(|f| f.parent.is_some_and(|p| p.major == major && p.minor != 0));
+        let idle = idle.filter(|f| !asked.contains(&f.at));
+        let idle: Vec<Problem> = idle
+            .map(|f| Problem::warning(f.at.clone(), "no filter sends to the class that it belongs to: it is not asked"))
+            .collect();
+        self.notes.extend(idle);
         if let Some(rest) = self.rest.filter(|rest| !self.bands.iter().any(|b| b.minor == *rest)) {
             return Err(Problem::error(node.at.clone(), format!("there is no class {major:x}:{rest:x}")));
         }
         let mut order: Vec<u16> = Vec::new();
-        for (minor, filter) in &filters {
+        for (minor, filter, _) in &filters {
             if order.last() == Some(minor) {
                 continue;
             }
@@ -218,13 +214,66 @@ impl Tree {
             return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
                 .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
         }
-        let rules = |minor: u16| filters.iter().filter(|(to, _)| *to == minor).map(|(_, f)| quote(&f.rule)).collect();
+        let rules = |minor: u16| filters.iter().filter(|(to, ..)| *to == minor).map(|(.., rule)| quote(rule)).collect();
         self.order = order.into_iter().map(|minor| (minor, rules(minor))).collect();
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
         if flat.iter().ne(self.order.iter().map(|(minor, _)| minor)) {
             let what = "filters to classes of one class stay together here, whatever stands between them";
             self.notes.push(Problem::warning(node.at.clone(), what));
+        }
+        Ok(())
+    }
+
+    /// The filters of a class, 0 for those of the discipline itself, in the order in which they are tried; and behind each that
+    /// sends to a class with classes, that one's own, which take what both take. `asked`: those that were looked at.
+    fn asked<'a>(
+        &mut self,
+        (class, above): (u16, Option<&str>),
+        device: &'a Device,
+        into: &mut Vec<(u16, &'a Filter, String)>,
+        asked: &mut Vec<Range<usize>>,
+    ) -> Result<(), Problem> {
+        let major = self.major;
+        let of = |f: &&Filter| f.parent.is_some_and(|p| p.major == major && p.minor == class);
+        let mut own: Vec<&Filter> = device.filters.iter().filter(of).collect();
+        own.sort_by_key(|f| f.prio);
+        for (n, filter) in own.iter().enumerate() {
+            asked.push(filter.at.clone());
+            let Some(to) = filter.to.filter(|to| self.bands.iter().any(|b| b.minor == to.minor)) else {
+                return Err(Problem::error(filter.at.clone(), "it sends to a class that is not there"));
+            };
+            if class != 0 && (to.minor == class || !self.is_below(to.minor, class)) {
+                let what = format!("a filter of {major:x}:{class:x} sends to a class that is not below it");
+                return Err(Problem::error(filter.at.clone(), what).help("filters of a class lead down"));
+            }
+            let rules = both(above.unwrap_or("any"), &filter.rule);
+            if rules.is_empty() {
+                let what = "it takes nothing of what the filters above it take: it is left out";
+                self.notes.push(Problem::warning(filter.at.clone(), what));
+            }
+            if self.is_leaf(to.minor) {
+                into.extend(rules.into_iter().map(|rule| (to.minor, *filter, rule)));
+                continue;
+            }
+            let mut takes_all = false;
+            for rule in rules {
+                let before = into.len();
+                self.asked((to.minor, Some(&rule)), device, into, asked)?;
+                if device.filters.iter().all(|f| f.parent.is_none_or(|p| (p.major, p.minor) != (major, to.minor))) {
+                    let what = "it sends to a class that has classes, and no filter of its own";
+                    let help = format!(
+                        "send to one that has none, or add `tc filter add … parent {major:x}:{:x} …`",
+                        to.minor
+                    );
+                    return Err(Problem::error(filter.at.clone(), what).help(help));
+                }
+                takes_all = into[before..].last().is_some_and(|(.., last)| *last == rule);
+            }
+            if !takes_all && n + 1 < own.len() {
+                let what = "what the filters below this one leave goes on with the next one here, and not to the class of the rest";
+                self.notes.push(Problem::warning(filter.at.clone(), what));
+            }
         }
         Ok(())
     }
@@ -276,5 +325,16 @@ impl Tree {
     /// What packets are like that go to this class, or to one below it.
     pub(super) fn rules(&self, minor: u16) -> Vec<String> {
         self.order.iter().filter(|(leaf, _)| self.is_below(*leaf, minor)).flat_map(|(_, rules)| rules.clone()).collect()
+    }
+}
+
+/// What both rules take, each as a `match` that can be read; none if nothing is.
+fn both(one: &str, other: &str) -> Vec<String> {
+    match (one, other) {
+        ("any", only) | (only, "any") => vec![only.to_owned()],
+        (one, other) => {
+            let [one, other] = [one, other].map(|rule| crate::parse_match(rule).unwrap_or_default());
+            one.iter().flat_map(|one| other.iter().filter_map(|other| one.and(other))).map(|m| m.to_string()).collect()
+        }
     }
 }

@@ -189,7 +189,7 @@ fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Ou
     }
     let scenario = file::parse_quietly(&text, "fortuna, live")?;
     // Live first: namespaces are made while the program has one thread.
-    let measured = measure(&scenario, 0, Options::default(), "measuring")?;
+    let measured = measure(&scenario, Options::default(), "measuring")?;
     let simulated = Replications::run(&scenario)?;
     if simulated.duration() < duration {
         return Err(Interrupted("while simulating").into());
