@@ -15,7 +15,9 @@
 //! | TCP whose first 14 bytes are cut off | all but TCP flags |
 
 use crate::classifier::{Protocol, Version};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroU64;
 
 /// The part of a packet that rules look at; `None` where a packet has none or
 /// is cut off. Of a fragment but the first, ports are not known.
@@ -47,6 +49,34 @@ pub struct Key {
     pub tcp: Option<u8>,
     /// Is it a piece of a larger packet?
     pub fragment: Fragment,
+    /// The virtual adapter where it came in, or where it is to leave. No header says it: its port does.
+    pub adapter: Option<Adapter>,
+}
+
+/// A virtual adapter, by a number that follows from its name alone: it means the same one whatever others there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Adapter(NonZeroU64);
+
+impl Adapter {
+    /// The one of this name: FNV-1a, never zero. Whoever names several sees to it that they differ.
+    pub fn named(name: &str) -> Adapter {
+        let hash = name
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+        Adapter(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
+    }
+
+    /// Some bits of it, never zero.
+    pub(crate) fn short(self) -> u16 {
+        (self.0.get() >> 49) as u16 | 1
+    }
+}
+
+/// As a number in base 16: names are others' affair.
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
 }
 
 /// Ethernet's addresses of a packet.

@@ -10,7 +10,7 @@
 //! first rule, and the search ends where no earlier rule can come.
 
 use crate::classifier::{Match, Net, Protocol, Version};
-use crate::key::{Fragment, Key};
+use crate::key::{Adapter, Fragment, Key};
 use crate::term::{Literal, Term, ports};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -42,8 +42,16 @@ mod bit {
     pub(super) const MAC: u64 = 1 << 48;
 }
 
+/// Of word 7.
+const ADAPTER: u64 = !(bit::MAC | (bit::MAC - 1));
+
 fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
+}
+
+/// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few others have them.
+fn of_adapter(adapter: Adapter) -> u64 {
+    u64::from(adapter.short()) << 49
 }
 
 fn of_address(address: IpAddr) -> [u64; 2] {
@@ -92,6 +100,9 @@ fn pack(key: &Key, way: usize) -> Words {
     if let Some(macs) = key.macs {
         words[6] = bit::MAC | of_mac(macs.src);
         words[7] = bit::MAC | of_mac(macs.dst);
+    }
+    if let Some(adapter) = key.adapter {
+        words[7] |= of_adapter(adapter);
     }
     words
 }
@@ -185,6 +196,11 @@ impl Clause {
             }
             Term::Fragment => self.set(4, bit::PIECE, bit::PIECE),
             Term::FirstFragment => self.set(4, bit::FIRST, bit::FIRST),
+            Term::Adapter(adapter) => {
+                self.set(7, ADAPTER, of_adapter(*adapter));
+                // The other bits are looked at too.
+                return false;
+            }
             Term::Sport(..) | Term::Dport(..) | Term::In(..) | Term::Length(..) | Term::Ttl(..) => return false,
         }
         true

@@ -1,7 +1,7 @@
 //! Terms: what a packet may be like, each a condition that holds or does not.
 
 use crate::classifier::{Net, Protocol, Version};
-use crate::key::{Fragment, Key};
+use crate::key::{Adapter, Fragment, Key};
 use crate::table::{Field, Table};
 use std::fmt;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub enum Term {
     Fragment,
     /// The first piece of a larger packet.
     FirstFragment,
+    /// In or out by this virtual adapter. No `match` says it: a flow's `adapter` does.
+    Adapter(Adapter),
 }
 
 /// Flags of TCP by their names, the lowest bit first.
@@ -77,6 +79,7 @@ impl Term {
             Term::Flags { set, clear } => key.tcp.is_some_and(|f| f & (set | clear) == *set),
             Term::Fragment => key.fragment != Fragment::No,
             Term::FirstFragment => key.fragment == Fragment::First,
+            Term::Adapter(adapter) => key.adapter == Some(*adapter),
         }
     }
 }
@@ -124,6 +127,7 @@ impl fmt::Display for Term {
             }
             Term::Fragment => f.write_str("fragment"),
             Term::FirstFragment => f.write_str("first-fragment"),
+            Term::Adapter(adapter) => write!(f, "adapter {adapter}"),
         }
     }
 }

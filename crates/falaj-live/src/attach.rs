@@ -1,5 +1,6 @@
 //! From the links of a scenario to an engine with ports.
 
+use crate::adapters::Adapters;
 use crate::aggregate::Guest;
 use crate::clock::Clock;
 use crate::datagrams::EndPlan;
@@ -105,13 +106,36 @@ pub fn to_interfaces(
     options: Options,
 ) -> io::Result<Forwarder> {
     let stays = interfaces.iter().all(|interface| matches!(interface, Interface::Queue(_)));
-    connect(spec, clock, options, stays, |from| match interfaces[from.index()] {
+    connect(spec, clock, options, stays, |from| interface_port(interfaces[from.index()]))
+}
+
+/// A port at an existing interface.
+pub fn interface_port(interface: &Interface) -> io::Result<Box<dyn Port>> {
+    match interface {
         Interface::Packet(socket) => packet_port(socket),
         Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
         #[cfg(feature = "vhost-user")]
         Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
         Interface::Queue(queue) => Ok(Box::new(QueuePort::new(Rc::clone(queue)))),
-    })
+    }
+}
+
+/// A port at the one interface of a side.
+pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<dyn Port>> {
+    joint_port(hosts, (side, 0), || format!("interface of {name}"))
+}
+
+/// The links between virtual adapters and their uplink.
+pub fn to_adapters(
+    spec: &NetworkSpec,
+    adapters: &Adapters,
+    uplink: Box<dyn Port>,
+    clock: Clock,
+    options: Options,
+) -> io::Result<Forwarder> {
+    let [near, far] = adapters.ends(uplink);
+    let mut ends = [Some(near), Some(far)];
+    between(spec, clock, options, |from| ends[from.index()].take().ok_or_else(|| io::Error::other("an end twice")))
 }
 
 fn packet_port(socket: &Arc<PacketSocket>) -> io::Result<Box<dyn Port>> {

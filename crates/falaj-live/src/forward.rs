@@ -16,22 +16,25 @@
 //! storm of tiny ones at one port takes nothing from the others.
 
 mod change;
+mod contract;
 mod figures;
 mod snapshot;
 
 pub use change::{Change, Changed, Flows};
+pub use contract::{Cause, Kept, Late, REMEMBERED, Terms};
 pub use figures::{Awake, LiveFlow, Losses};
 pub use snapshot::{Counted, Snapshot};
 
 use crate::clock::Clock;
 use crate::poll::Watch;
-use crate::port::{self, Port, Received};
+use crate::port::{self, Port, Received, is_gone};
 use crate::priority;
 use crate::record::Recorder;
 use crate::release::Releases;
 use crate::tap::Tap;
 use crate::timer::{Lead, Timer};
 use crate::units::{Packet, Units};
+use contract::Contracts;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
@@ -56,12 +59,6 @@ const AWAKE: Span = Span::from_millis(1);
 const REST: Span = Span::from_micros(50);
 /// What a port's turn takes of the processor, if it has so much to read.
 const TURN: Span = Span::from_micros(20);
-
-/// Is this the end of a port, and not of one unit?
-fn is_gone(error: &io::Error) -> bool {
-    use nix::libc::{EBADF, EBADFD, ENODEV};
-    matches!(error.raw_os_error(), Some(EBADF | EBADFD | ENODEV))
-}
 
 fn gone(port: &dyn Port, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{} is gone ({error})", port.name()))
@@ -182,6 +179,7 @@ pub struct Forwarder {
     losses: Losses,
     overflow: Overflow,
     awake: Awake,
+    contracts: Contracts,
 }
 
 impl Forwarder {
@@ -216,6 +214,7 @@ impl Forwarder {
             losses: Losses::default(),
             overflow: Overflow::No,
             awake: Awake::default(),
+            contracts: Contracts::default(),
         }
     }
 
@@ -464,6 +463,7 @@ impl Forwarder {
             let (flow, bytes) = (entry.flow, self.network.bytes(entry.pipe, length));
             self.active[entry.pipe.0 as usize][flow.index()] = now;
             let packet = Packet { unit, index: arriving.next, number: self.arrived, arrival: now, flow, bytes };
+            self.hold(entry.pipe, &packet);
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
@@ -506,6 +506,7 @@ impl Forwarder {
         for output in self.out.drain(..) {
             match output {
                 Output::Emit(emit) => {
+                    self.contracts.emitted(&emit);
                     let packet = self.units.decided(emit.handle);
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {
@@ -598,6 +599,10 @@ impl Forwarder {
                     let times = alike.len() as u64;
                     flow.delay.record_n(alike[0].delay, times);
                     flow.held.record_n(burst.at.since(alike[0].due), times);
+                    let whose = (PipeId(burst.pipe), FlowId(burst.flow));
+                    // Packets that were held for others of their unit are late by that too.
+                    let late = handed_over.since(alike[0].due);
+                    self.contracts.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }
             } else {
                 self.losses.not_taken += u64::from(packets);

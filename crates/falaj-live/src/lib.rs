@@ -9,6 +9,7 @@
 //! | `vhost_user` (feature `vhost-user`) | guests' network cards |
 //! | [`interface`] | an end of a bridge, by any of them |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
+//! | [`adapters`] | many virtual adapters at one end of a link, and what they share at the other one |
 //! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
 //! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
@@ -27,6 +28,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("falaj-live speaks to the Linux kernel and builds only there");
 
+pub mod adapters;
 pub mod aggregate;
 pub mod attach;
 mod buffer;

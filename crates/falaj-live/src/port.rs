@@ -67,6 +67,12 @@ pub trait Port {
     fn readable(&self) -> BorrowedFd<'_>;
 }
 
+/// Is this the end of a port, and not of one unit?
+pub(crate) fn is_gone(error: &io::Error) -> bool {
+    use nix::libc::{EBADF, EBADFD, ENODEV};
+    matches!(error.raw_os_error(), Some(EBADF | EBADFD | ENODEV))
+}
+
 /// A side of a sandbox.
 pub struct TapPort {
     name: String,

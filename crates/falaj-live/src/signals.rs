@@ -23,6 +23,11 @@ impl Signals {
         Ok(Signals(SignalFd::with_flags(&set, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?))
     }
 
+    /// The next signal, whoever sent it.
+    pub fn next_of_any(&mut self) -> io::Result<Option<i32>> {
+        Ok(self.0.read_signal()?.map(|info| info.ssi_signo as i32))
+    }
+
     /// The next signal that a process sent to us. Those of the terminal have
     /// reached everybody in its foreground already and are passed over.
     pub fn next_sent(&mut self) -> io::Result<Option<i32>> {

@@ -119,7 +119,7 @@ pub struct Report {
     pub clients: u64,
     /// Streams that were accepted.
     pub streams: u64,
-    /// Up and down, how disciplines of libraries broke their contract.
+    /// Up and down of each link, how disciplines of libraries broke their contract.
     pub breaches: Vec<Vec<Breach>>,
     /// Datagrams and streams that were lost outside the queues: how many, and why.
     pub losses: [(u64, &'static str); 5],

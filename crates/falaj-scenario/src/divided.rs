@@ -5,7 +5,7 @@ use crate::diagnostics::Problem;
 use crate::flows::{FlowRead, FlowTable, flow_table, read_flows};
 use crate::keys;
 use crate::link::{Chosen, Promised, chosen, refusal, values};
-use crate::model::{Flow, Towards};
+use crate::model::{Adapter, Flow, Towards};
 use crate::plugin;
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
@@ -29,6 +29,10 @@ impl FlowRead<'_> {
             Flow {
                 name: part_name(&self.flow.name, &leaf.name),
                 matches: leaf.matches.iter().flat_map(both).collect(),
+                adapter: match leaf.adapter {
+                    Some(Adapter { name, port }) => Some(Adapter { name: part_name(&self.flow.name, &name), port }),
+                    None => self.flow.adapter.clone(),
+                },
                 ..leaf
             }
         };
@@ -161,7 +165,9 @@ fn takes_all(flow: &FlowRead<'_>, parts: &[FlowRead<'_>], problems: &mut Vec<Pro
             good = false;
         }
     }
-    if let Some(last) = parts.last().filter(|last| !last.flow.matches.iter().any(Match::is_any)) {
+    // Nothing comes but by its adapters.
+    let adapters = flow.flow.adapter.is_none() && parts.iter().any(|part| part.adapters);
+    if let Some(last) = parts.last().filter(|last| !adapters && !last.flow.matches.iter().any(Match::is_any)) {
         problems.push(
             Problem::error(last.fields.at.clone(), format!("the parts of {} do not take all of it", flow.fields.what))
                 .help("end them with one that has `match = \"any\"`"),

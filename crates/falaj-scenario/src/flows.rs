@@ -1,11 +1,12 @@
 //! Reads the flows of a direction.
 
+use crate::adapters;
 use crate::diagnostics::Problem;
 use crate::divided::{self, Parts};
-use crate::keys::{self, Key};
+use crate::keys::{self, Fallback, Key};
 use crate::link::{name_is_fit, not_a_table, values};
 use crate::masks;
-use crate::model::{Bucket, Flow, Need, Towards};
+use crate::model::{Adapter, Bucket, Flow, Need, Towards};
 use crate::nearest;
 use crate::queue;
 use crate::read::{Datum, Fields, Got, fields, get};
@@ -44,6 +45,8 @@ pub(crate) struct FlowRead<'a> {
     pub(crate) setup: FlowSetup,
     pub(crate) each: Option<Each>,
     pub(crate) parts: Parts<'a>,
+    /// It is an adapter's, or one of its parts is: it takes the packets of adapters alone.
+    pub(crate) adapters: bool,
 }
 
 /// The flows of a direction or the parts of a flow, at this level below the link, if all of them are whole.
@@ -85,12 +88,21 @@ fn flow<'a>(
     problems: &mut Vec<Problem>,
 ) -> Option<FlowRead<'a>> {
     let mut matches = None;
+    let mut adapter = None;
     let mut limit = None;
     let mut need = Some(Need::default());
     let mut envelope = Some(Vec::new());
+    let adapters = adapters::below(&fields);
     for key in keys {
+        // Without adapters there is nothing else that says which packets are its.
+        let key = &if key.name == "match" && !adapters { Key { fallback: Fallback::Required, ..*key } } else { *key };
         match (key.name, get(&[&fields], key, problems)) {
             ("match", Got::Given(Datum::Rules(rules))) => matches = Some(rules),
+            ("match", Got::Absent) => matches = Some(vec![Match::ANY]),
+            ("adapter", Got::Given(Datum::Name(port))) => {
+                adapter = Some(Adapter { name: name.to_owned(), port: port.to_owned() });
+            }
+            ("adapter", Got::Wrong) => matches = None,
             ("queue", got) => limit = queue::read(got, &fields, problems),
             ("need", Got::Given(Datum::Table(table))) => {
                 let at = fields.field("need").map_or(0..0, |f| f.at.clone());
@@ -105,7 +117,7 @@ fn flow<'a>(
         }
     }
     let values = values(&[&fields], own.iter().copied(), problems);
-    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope? };
+    let flow = Flow { name: name.to_owned(), matches: matches?, need: need?, envelope: envelope?, adapter };
     let each = masks::each(&[&fields], keys, towards, problems);
     let parts = match divided::parts(&fields, (towards, level), problems) {
         Ok(parts) => parts,
@@ -113,7 +125,7 @@ fn flow<'a>(
     };
     let limit = limit?;
     let setup = FlowSetup::new(queue::among(values?, limit.policy), limit.limit);
-    Some(FlowRead { fields, flow, setup, each: each.ok()?, parts })
+    Some(FlowRead { fields, flow, setup, each: each.ok()?, parts, adapters })
 }
 
 fn read_need<'a>(table: &'a DeTable<'a>, at: Range<usize>, flow: &str, problems: &mut Vec<Problem>) -> Option<Need> {
@@ -170,7 +182,14 @@ pub(crate) fn all<'a>(
     }
     let values = values(&[&none], keys::of_flow(entry).into_iter(), problems)?;
     let limit = queue::unsaid()?.limit;
-    Some(FlowRead { fields: none, flow: Flow::all(), setup: FlowSetup::new(values, limit), each: None, parts: None })
+    Some(FlowRead {
+        fields: none,
+        flow: Flow::all(),
+        setup: FlowSetup::new(values, limit),
+        each: None,
+        parts: None,
+        adapters: false,
+    })
 }
 
 /// Warns of packets without a flow and of flows without packets.
@@ -178,7 +197,9 @@ pub(crate) fn unmatched(flows: &[FlowRead<'_>], owner: &Fields<'_>, problems: &m
     if flows.is_empty() {
         return;
     }
-    match flows.iter().position(|f| f.flow.matches.iter().any(Match::is_any)) {
+    match flows.iter().position(|f| !f.adapters && f.flow.matches.iter().any(Match::is_any)) {
+        // What comes by an adapter has a flow, and nothing else comes.
+        None if flows.iter().any(|f| f.adapters) => {}
         None => problems.push(
             Problem::warning(
                 owner.at.clone(),

@@ -593,6 +593,12 @@ pub const LINK: &[Key] = &[
     EACH_LINK,
     MOST,
     EXPIRE,
+    key(
+        "uplink",
+        Holds::Name,
+        Otherwise("none"),
+        "for `falaj serve`: what is at the far end, written as a flow's `adapter`",
+    ),
     key("up", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the near end to the far end"),
     key("down", Holds::Table(DIRECTION), Otherwise("as the link"), "what differs from the far end to the near end"),
 ];
@@ -639,8 +645,15 @@ pub fn of_flow(entry: &Entry) -> Vec<Key> {
 const RULES: Key = key(
     "match",
     Holds::Rules,
-    Required,
+    Otherwise("those of its `adapter`, or of its flows' adapters; without them it has to be given"),
     "the packets that belong to it: a rule, or a list of rules of which one must hold",
+);
+const ADAPTER: Key = key(
+    "adapter",
+    Holds::Name,
+    Otherwise("none"),
+    "for `falaj serve`: the virtual adapter whose packets, both ways, belong to it: `namespace` (one made for it), `tap:NETNS`, an \
+     interface `eth1` or `eth1@NETNS`, `vhost:PATH`; with `match`, those of its packets alone",
 );
 /// The limit of a queue.
 pub(crate) const LIMIT: Key = key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");
@@ -719,7 +732,7 @@ const SENDS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW]`; the discipline's own parameters come after these.
-pub const FLOW: &[Key] = &[RULES, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
+pub const FLOW: &[Key] = &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, EACH_FLOW, MOST, EXPIRE, DIVIDED_BY, PARTS];
 
 const DIVIDED_BY: Key = key(
     "scheduler",
@@ -735,7 +748,7 @@ const PARTS: Key = key(
 );
 
 /// `[link.NAME.flow.FLOW.flow.PART]`; the parameters of the flow's discipline come after these.
-pub const PART: &[Key] = &[RULES, QUEUE, NEEDED, SENDS, DIVIDED_BY, PARTS];
+pub const PART: &[Key] = &[RULES, ADAPTER, QUEUE, NEEDED, SENDS, DIVIDED_BY, PARTS];
 
 /// `need = { … }` of a flow.
 pub const NEED: &[Key] = &[

@@ -38,6 +38,7 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
+//! | `adapters` | virtual adapters, and what is at the other end of their link |
 //! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `hosts`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
@@ -50,6 +51,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+mod adapters;
 mod arrivals;
 mod capacity;
 mod captured;
@@ -91,7 +93,9 @@ pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;
 pub use matching::{TERMS, parse_match};
-pub use model::{ALL, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards};
+pub use model::{
+    ALL, Adapter, Bucket, Direction, Flow, Host, Link, Need, ROUTER, Rule, Run, SIMPLE, Scenario, Source, Towards,
+};
 pub use parse::parse;
 pub use place::text_of;
 pub use presets::{PRESETS, Preset, presets};

@@ -1,5 +1,6 @@
 //! Reads links and their directions.
 
+use crate::adapters;
 use crate::capacity::{self, CARRIES};
 use crate::diagnostics::Problem;
 use crate::divided;
@@ -7,7 +8,7 @@ use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
 use crate::impair;
 use crate::keys::{self, Holds, Key};
 use crate::masks;
-use crate::model::{ALL, Direction, Link, Run, Towards, default_scheduler};
+use crate::model::{ALL, Direction, Flow, Link, Run, Towards, default_scheduler};
 use crate::nearest;
 use crate::plugin;
 use crate::presets;
@@ -148,7 +149,11 @@ pub(crate) fn link<'a>(
         }
     }
     let [up, down] = out;
-    let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down });
+    let uplink = match link.field("uplink") {
+        Some(Field { datum: Some(Datum::Name(port)), .. }) => Some((*port).to_owned()),
+        _ => None,
+    };
+    let link = up.zip(down).map(|(up, down)| Link { name: name.to_owned(), up, down, uplink });
     let account = both.map(|tables| tables.iter().any(|t| COUNTS.iter().any(|key| t.means(key))));
     Known { name: name.to_owned(), link, flows: names, promised, account }
 }
@@ -359,7 +364,8 @@ fn direction(
         let (at, _) = place(fields.field("phase"), &fields.at);
         problems.push(tail.problem(at, &fields.what));
     }
-    let flows = flows.into_iter().flat_map(FlowRead::leaves).collect();
+    let mut flows: Vec<Flow> = flows.into_iter().flat_map(FlowRead::leaves).collect();
+    flows.iter_mut().for_each(adapters::restrict);
     let direction = Direction {
         capacity,
         framing,

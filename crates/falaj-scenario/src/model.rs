@@ -52,6 +52,8 @@ pub struct Link {
     pub up: Direction,
     /// From the far end to the near end.
     pub down: Direction,
+    /// What is at the far end where virtual adapters are at the near one, as the file has it.
+    pub uplink: Option<String>,
 }
 
 impl Link {
@@ -129,12 +131,36 @@ pub struct Flow {
     pub need: Need,
     /// The most that it sends: it keeps to each of these. Empty: not known.
     pub envelope: Vec<Bucket>,
+    /// The virtual adapter whose packets it takes; its matches say so too.
+    pub adapter: Option<Adapter>,
+}
+
+/// A virtual adapter: a port among several at the near end of a link.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Adapter {
+    /// That of the flow which it is for.
+    pub name: String,
+    /// Where its packets enter and leave, as the file has it.
+    pub port: String,
+}
+
+impl Adapter {
+    /// What keys and matches know it by.
+    pub fn id(&self) -> falaj_engine::key::Adapter {
+        falaj_engine::key::Adapter::named(&self.name)
+    }
 }
 
 impl Flow {
     /// The one flow of a link that names none: every packet.
     pub(crate) fn all() -> Flow {
-        Flow { name: ALL.to_owned(), matches: vec![Match::ANY], need: Need::default(), envelope: Vec::new() }
+        Flow {
+            name: ALL.to_owned(),
+            matches: vec![Match::ANY],
+            need: Need::default(),
+            envelope: Vec::new(),
+            adapter: None,
+        }
     }
 }
 
@@ -278,7 +304,7 @@ impl Scenario {
             flows: vec![Flow::all()],
             masks: Masks { link: None, flows: vec![None] },
         };
-        let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction };
+        let link = Link { name: SIMPLE.to_owned(), up: direction.clone(), down: direction, uplink: None };
         Scenario { links: vec![link], rules: Vec::new(), traffic: Vec::new(), hosts: Vec::new(), run: Run::default() }
     }
 
@@ -290,6 +316,18 @@ impl Scenario {
             rules: self.rules.iter().map(|rule| rule.rule.clone()).collect(),
             seed: self.run.seed,
         }
+    }
+
+    /// The virtual adapters, in the order of their flows; each once.
+    pub fn adapters(&self) -> Vec<&Adapter> {
+        let mut all: Vec<&Adapter> = Vec::new();
+        let directions = self.links.iter().flat_map(|link| [&link.up, &link.down]);
+        for adapter in directions.flat_map(|d| &d.flows).filter_map(|flow| flow.adapter.as_ref()) {
+            if !all.iter().any(|known| known.name == adapter.name) {
+                all.push(adapter);
+            }
+        }
+        all
     }
 
     /// The index of the link `name`.

@@ -1,5 +1,6 @@
 //! From the text of a file to a scenario.
 
+use crate::adapters;
 use crate::diagnostics::{Diagnostics, Problem};
 use crate::hosts;
 use crate::keys;
@@ -94,6 +95,7 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
     let hosts = hosts.all(&file, problems);
     let mut links = links.into_iter().map(|k| k.link).collect::<Option<Vec<_>>>()?;
     let traffic = sources.into_iter().map(|s| Some(s?.0)).collect::<Option<_>>()?;
+    adapters::check(&links, &file, problems);
     let run = run?;
     let rules = rules?.into_iter().map(|read| read.rule).collect();
     for direction in links.iter_mut().flat_map(|link| [&mut link.up, &mut link.down]) {

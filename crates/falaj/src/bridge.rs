@@ -3,7 +3,7 @@
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
-use crate::measure::{live_links, warn_of_overflow, warn_of_spinning};
+use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -190,6 +190,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mtus = [a.interface.mtu()?, b.interface.mtu()?];
     let (scenario, text) = args.link.scenario(mtus[0].max(mtus[1]).unwrap_or(MTU).clamp(MTU_MIN, MTU_MAX))?;
     let links = live_links(&scenario)?;
+    no_adapters(&scenario)?;
     args.fail_if.check(links)?;
     args.asked.tell(&scenario);
     links.iter().for_each(warn_of_spinning);
@@ -203,8 +204,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.recording.begin(&mut forwarder, &text)?;
     let about = format!("{} {}", args.a, args.b);
     let recording = args.recording.is_wanted();
-    let running =
-        Running { command: "bridge", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
+    let running = Running {
+        command: "bridge",
+        about,
+        file: args.link.name(),
+        scenario: scenario.clone(),
+        text,
+        recording,
+        standings: None,
+    };
     let mut control = Control::open(place.as_deref(), running)?;
     priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();

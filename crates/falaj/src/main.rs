@@ -4,6 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`mod@sweep`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
+//! | `serve` (feature `serve`) | of the same name: virtual adapters with promises, their API |
 //! | [`hosts`] | `run` with more than two ends |
 //! | [`check`], [`mod@fmt`], [`import`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
@@ -51,6 +52,8 @@ mod relay;
 mod replay;
 mod reproduce;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod show;
 mod sim;
 mod summary;
@@ -100,6 +103,9 @@ enum Command {
     Run(Box<run::Args>),
     /// Forward between two interfaces through an emulated link.
     Bridge(Box<bridge::Args>),
+    /// Divide a link among virtual adapters, promise each a rate and a delay, and keep watch over it.
+    #[cfg(feature = "serve")]
+    Serve(Box<serve::Args>),
     /// Put an emulated link between whoever connects and where to; on any system, without privilege.
     Relay(Box<relay::Args>),
     /// Show what a link that is running does: rates, delays, drops, backlog.
@@ -154,6 +160,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::main(&args),
         Command::Run(args) => run::main(*args),
         Command::Bridge(args) => bridge::main(&args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::main(&args),
         Command::Relay(args) => relay::main(&args),
         Command::Show(args) => control::show::main(&args),
         Command::Set(args) => control::set::main(&args),

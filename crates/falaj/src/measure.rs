@@ -102,6 +102,17 @@ pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
     }
 }
 
+/// Refuses a scenario with more ends than are here.
+pub(crate) fn no_adapters(scenario: &Scenario) -> Result<()> {
+    match scenario.adapters().first() {
+        None => Ok(()),
+        Some(adapter) => bail!(
+            "flow {} has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own; `plan` and `sim` know it too",
+            adapter.name
+        ),
+    }
+}
+
 /// Refuses a link with masks where packets do not come from whom they would tell apart.
 pub(crate) fn no_masks(link: &Link, why: &str) -> Result<()> {
     if [&link.up, &link.down].iter().all(|direction| direction.masks.is_none()) {
@@ -182,6 +193,7 @@ pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str)
     if scenario.traffic.is_empty() {
         bail!("link {} has no [traffic.NAME]: there is nothing to send", links[0].name);
     }
+    no_adapters(scenario)?;
     for link in links {
         no_masks(link, "sources send from one address at each end")?;
         warn_of_spinning(link);

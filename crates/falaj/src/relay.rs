@@ -2,7 +2,7 @@
 
 use crate::asked::Asked;
 use crate::link::LinkArgs;
-use crate::measure::{between_two_ends, no_masks};
+use crate::measure::{between_two_ends, no_adapters, no_masks};
 use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};
@@ -61,6 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (scenario, _) = args.link.scenario(1500)?;
+    no_adapters(&scenario)?;
     for link in between_two_ends(&scenario)? {
         no_masks(link, "clients are flows of their own already")?;
     }

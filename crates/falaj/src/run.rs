@@ -6,7 +6,7 @@ use crate::control::{self, Control, ControlArgs, Running};
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{live_links, warn_of_overflow, warn_of_spinning};
+use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -171,6 +171,7 @@ pub(crate) fn helper(command: OsString) -> Result<Side> {
 pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let (scenario, text) = args.link.scenario(1500)?;
     args.asked.tell(&scenario);
+    no_adapters(&scenario)?;
     if !scenario.hosts.is_empty() {
         if args.peer.is_some() || args.netns.is_some() {
             bail!(
@@ -239,8 +240,15 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     priority::be_punctual(Rank::Link);
     args.recording.begin(&mut forwarder, &text)?;
     let recording = args.recording.is_wanted();
-    let running =
-        Running { command: "run", about, file: args.link.name(), scenario: scenario.clone(), text, recording };
+    let running = Running {
+        command: "run",
+        about,
+        file: args.link.name(),
+        scenario: scenario.clone(),
+        text,
+        recording,
+        standings: None,
+    };
     let mut control = Control::open(place.as_deref(), running)?;
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;

@@ -1,6 +1,6 @@
 //! What the forwarder knows of its flows, for whoever asks while it runs.
 
-use super::{Forwarder, LiveFlow, Losses};
+use super::{Forwarder, Kept, Late, LiveFlow, Losses};
 use falaj_engine::PipeId;
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::{Active, Taken};
@@ -38,6 +38,10 @@ pub struct Snapshot {
     pub breaches: Vec<Vec<Breach>>,
     /// Outside the engine.
     pub losses: Losses,
+    /// By pipe and flow, what became of their contracts; none where packets are not held to any.
+    pub kept: Vec<Vec<Kept>>,
+    /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED).
+    pub late: Vec<Late>,
 }
 
 impl Forwarder {
@@ -59,6 +63,8 @@ impl Forwarder {
             of_rules: self.network.active().to_vec(),
             taken_by_the_gone: self.network.taken_by_the_gone(),
             losses: self.losses(),
+            kept: self.kept(),
+            late: self.late(),
         }
     }
 

@@ -181,9 +181,9 @@ impl Network {
         for &(address, prefix) in at.addresses.iter().filter(|(address, _)| fits(address)) {
             netlink.add_address(index, address, prefix).map_err(|errno| (Step::Addresses, errno))?;
         }
-        let link_local = six.then(|| link_local(at.peer).into());
-        for address in at.neighbours.iter().copied().filter(fits).chain(link_local) {
-            netlink.add_neighbour(index, address, at.peer).map_err(|errno| (Step::Neighbours, errno))?;
+        let link_local = six.then(|| (link_local(at.peer).into(), at.peer));
+        for (address, mac) in at.neighbours.iter().copied().filter(|(address, _)| fits(address)).chain(link_local) {
+            netlink.add_neighbour(index, address, mac).map_err(|errno| (Step::Neighbours, errno))?;
         }
         for &(to, gateway) in at.routes.iter().filter(|(_, gateway)| fits(gateway)) {
             let added = match to {

@@ -14,8 +14,8 @@ pub(crate) struct Attachment {
     pub(crate) mtu: u16,
     /// Its own, with their prefixes' lengths. Those of IPv6 are left out where the link carries none.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// The other end's.
-    pub(crate) neighbours: Vec<IpAddr>,
+    /// Who is at the other end, with their Ethernet addresses.
+    pub(crate) neighbours: Vec<(IpAddr, [u8; 6])>,
     /// What goes out here, all that has no better route or these addresses, and to whom.
     pub(crate) routes: Vec<(Option<(IpAddr, u8)>, IpAddr)>,
 }
@@ -29,10 +29,10 @@ impl Attachment {
         };
         let other = end.other();
         let mut addresses = vec![(subnet.address(end).into(), Subnet::PREFIX)];
-        let mut neighbours = vec![subnet.address(other).into()];
+        let mut neighbours = vec![(subnet.address(other).into(), mac(other))];
         if six {
             addresses.push((subnet.address6(end).into(), Subnet::PREFIX6));
-            neighbours.push(subnet.address6(other).into());
+            neighbours.push((subnet.address6(other).into(), mac(other)));
         }
         Attachment {
             name: interface(n),

@@ -7,12 +7,15 @@ use super::protocol::{
     LinkReport, Refusal, Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest,
     VERSION, answer, request,
 };
+use super::terms;
 use crate::impairments;
 use crate::measure::live_links;
+use crate::plan::{Standing, standings};
 use falaj_engine::Unfit;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
-use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot};
+use falaj_live::adapters::Counts;
+use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms};
 use falaj_scenario::edit::{apply, parse_set_or_unset};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;
@@ -25,7 +28,7 @@ use std::time::Duration;
 use toml_edit::DocumentMut;
 
 /// What the forwarder is asked for.
-pub(super) enum Ask {
+pub(crate) enum Ask {
     Snapshot,
     /// Where links are, and where others may begin.
     Places,
@@ -33,29 +36,41 @@ pub(super) enum Ask {
     Measured {
         from: usize,
     },
-    /// The change, and what is running then.
-    Change(Box<Change>, Box<Scenario>),
+    /// The change, if the engine's is one; what is running then; and what flows are held to.
+    Change(Option<Box<Change>>, Box<Scenario>, Option<Vec<Vec<Terms>>>),
 }
 
 /// What it says.
-pub(super) enum Told {
+pub(crate) enum Told {
     Places(Places),
-    Snapshot(Box<Snapshot>),
+    Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
     Measured(Vec<LiveFlow>),
     Changed(Result<Changed, Unfit>),
+    Refused(String),
+}
+
+/// All that is known of links and their promises at one instant.
+#[cfg(feature = "serve")]
+pub(crate) struct Look {
+    pub(crate) scenario: Scenario,
+    pub(crate) standings: Vec<Vec<Standing>>,
+    pub(crate) snapshot: Snapshot,
+    /// By pipe and flow in a row, measured a little later.
+    pub(crate) measured: Vec<LiveFlow>,
+    pub(crate) adapters: Vec<(String, Counts)>,
 }
 
 /// What it says, and how long no packet passed for that.
-pub(super) struct Answer {
-    pub(super) told: Told,
-    pub(super) took: Duration,
+pub(crate) struct Answer {
+    pub(crate) told: Told,
+    pub(crate) took: Duration,
 }
 
 /// Questions take at most one part in so many of the forwarder's time, however fast they come.
 const PART: u32 = 10;
 
 /// Keeps the scenario that is running.
-pub(super) struct Desk {
+pub(crate) struct Desk {
     running: Running,
     /// By link, its place in the engine.
     at: Vec<u32>,
@@ -67,7 +82,7 @@ pub(super) struct Desk {
 }
 
 impl Desk {
-    pub(super) fn new(running: Running, ask: Sender<Ask>, answers: Receiver<Answer>, wake: PipeWriter) -> Desk {
+    pub(crate) fn new(running: Running, ask: Sender<Ask>, answers: Receiver<Answer>, wake: PipeWriter) -> Desk {
         let said = match falaj_scenario::parse(&running.text, &running.file.to_string_lossy()) {
             Ok((_, warnings)) => warnings.problems().iter().map(|p| p.title.clone()).collect(),
             Err(_) => Vec::new(),
@@ -77,7 +92,7 @@ impl Desk {
     }
 
     /// The first line that a client gets.
-    pub(super) fn hello(&self) -> String {
+    pub(crate) fn hello(&self) -> String {
         let hello = Hello {
             falaj: VERSION,
             release: env!("CARGO_PKG_VERSION").into(),
@@ -89,7 +104,7 @@ impl Desk {
     }
 
     /// Answers a line by a line, whatever it is.
-    pub(super) fn answer(&mut self, line: &[u8]) -> String {
+    pub(crate) fn answer(&mut self, line: &[u8]) -> String {
         let (id, request) = request(line);
         match request {
             Err(what) => answer::<()>(&id, &Err(Refusal::new(what))),
@@ -109,7 +124,8 @@ impl Desk {
         Ok(told)
     }
 
-    fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+    /// Makes a change, all of it or nothing.
+    pub(crate) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
         if self.running.recording && !wanted.check {
             return Err(Refusal::new(
                 "a capture is being written, which holds one scenario: end it first, or run without --capture",
@@ -122,6 +138,11 @@ impl Desk {
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
         }
+        let adapters = !scenario.adapters().is_empty();
+        if adapters && self.running.standings.is_none() {
+            return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
+        }
+        let standings = self.running.standings.as_ref().map(|_| admitted(&scenario)).transpose()?;
         let Told::Places(places) = self.ask(Ask::Places)? else {
             return Err(Refusal::new("another answer than one about places"));
         };
@@ -131,9 +152,13 @@ impl Desk {
         if wanted.check {
             return Ok(made);
         }
-        if let Some(change) = difference.change {
-            let Told::Changed(changed) = self.ask(Ask::Change(Box::new(change), Box::new(scenario.clone())))? else {
-                return Err(Refusal::new("another answer than one to a change"));
+        if difference.change.is_some() || standings.is_some() {
+            let held_to = standings.as_ref().map(|standings| terms(&scenario, standings));
+            let ask = Ask::Change(difference.change.map(Box::new), Box::new(scenario.clone()), held_to);
+            let changed = match self.ask(ask)? {
+                Told::Changed(changed) => changed,
+                Told::Refused(why) => return Err(Refusal::new(why)),
+                _ => return Err(Refusal::new("another answer than one to a change")),
             };
             let Changed { at, dropped } = changed.map_err(|unfit| {
                 let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };
@@ -144,6 +169,7 @@ impl Desk {
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
         (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
         self.running.file = file;
+        self.running.standings = standings;
         Ok(made)
     }
 
@@ -169,8 +195,27 @@ impl Desk {
     }
 
     fn show(&mut self, wanted: &ShowRequest) -> Result<Report, Refusal> {
+        let (snapshot, measured, _) = self.measured()?;
+        Ok(report(&self.running.scenario, &snapshot, measured, wanted.histograms))
+    }
+
+    /// Links and promises as they are now.
+    #[cfg(feature = "serve")]
+    pub(crate) fn look(&mut self) -> Result<Look, Refusal> {
+        let (snapshot, measured, adapters) = self.measured()?;
+        let (scenario, standings) = (self.running.scenario.clone(), self.running.standings.clone());
+        Ok(Look { scenario, standings: standings.unwrap_or_default(), snapshot, measured, adapters })
+    }
+
+    /// The text of what is running.
+    #[cfg(feature = "serve")]
+    pub(crate) fn text(&self) -> &str {
+        &self.running.text
+    }
+
+    fn measured(&mut self) -> Result<(Snapshot, Vec<LiveFlow>, Vec<(String, Counts)>), Refusal> {
         let other = || Refusal::new("another answer than one to statistics");
-        let Told::Snapshot(snapshot) = self.ask(Ask::Snapshot)? else { return Err(other()) };
+        let Told::Snapshot(snapshot, counts) = self.ask(Ask::Snapshot)? else { return Err(other()) };
         let flows: usize = snapshot.flows.iter().map(Vec::len).sum();
         let mut measured = Vec::new();
         while measured.len() < flows {
@@ -179,8 +224,23 @@ impl Desk {
                 _ => return Err(other()),
             }
         }
-        Ok(report(&self.running.scenario, &snapshot, measured, wanted.histograms))
+        Ok((*snapshot, measured, counts))
     }
+}
+
+/// What is promised there, if all is that anybody needs.
+fn admitted(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
+    let standings = standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+    let refused = standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
+    let mut remarks: Vec<Remark> = Vec::new();
+    for (flow, (what, help)) in refused {
+        let remark = Remark { severity: "error".into(), title: format!("{flow} {what}"), help: vec![help.clone()] };
+        // What both directions have alike is said once.
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
+    if remarks.is_empty() { Ok(standings) } else { Err(Refusal { what: "that does not fit".into(), remarks }) }
 }
 
 /// The text with these values.

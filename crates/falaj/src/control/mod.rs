@@ -16,25 +16,28 @@
 //! nobody asks, no packet costs more than without a socket.
 
 mod client;
-mod desk;
+pub(crate) mod desk;
 mod difference;
 pub(crate) mod netconfig;
 mod place;
-mod protocol;
+pub(crate) mod protocol;
 mod server;
 pub(crate) mod set;
 pub(crate) mod show;
 
+use crate::plan::Standing;
 use crate::show::note;
 use anyhow::{Context, Result};
 use desk::{Answer, Ask, Desk};
-use falaj_live::forward::Forwarder;
+use falaj_live::adapters::Counts;
+use falaj_live::forward::{Changed, Forwarder, Terms};
 use falaj_scenario::{Link, Scenario};
 use falaj_sched::time::Span;
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -78,6 +81,33 @@ pub(crate) struct Running {
     pub(crate) text: String,
     /// What is written down holds one scenario, so that this one stays.
     pub(crate) recording: bool,
+    /// What is promised there, if promises are to be kept: then a change that breaks one is refused.
+    pub(crate) standings: Option<Vec<Vec<Standing>>>,
+}
+
+/// What changes with a link beside the engine: virtual adapters, which come and go.
+pub(crate) trait Beside {
+    /// Makes what is to come.
+    ///
+    /// # Errors
+    /// Why it cannot, in words; nothing has changed then.
+    fn prepare(&mut self, then: &Scenario) -> Result<(), String>;
+    /// It is to be so from now on; or, if not, what was prepared is not wanted.
+    fn settle(&mut self, made: bool);
+    /// What each adapter did.
+    fn counts(&self) -> Vec<(String, Counts)>;
+}
+
+/// What flows are held to, by pipe and flow.
+pub(crate) fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<Terms>> {
+    let ways = scenario.links.iter().flat_map(|link| ["up", "down"].map(|way| format!("{} {way}", link.name)));
+    let of = |way: &str, standing: &Standing| Terms {
+        name: format!("{way} {}", standing.flow),
+        delay: standing.delay.as_ref().map(|(delay, _)| *delay),
+        envelope: standing.envelope.clone(),
+        on_condition: standing.on_condition,
+    };
+    ways.zip(standings).map(|(way, flows)| flows.iter().map(|flow| of(&way, flow)).collect()).collect()
 }
 
 /// The forwarder's side of a control socket; it is gone with this.
@@ -85,6 +115,7 @@ pub(crate) struct Control {
     /// What is running as it is now.
     scenario: Scenario,
     ends: Option<Ends>,
+    beside: Option<Box<dyn Beside>>,
 }
 
 struct Ends {
@@ -94,24 +125,38 @@ struct Ends {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
+    desk: Arc<Mutex<Desk>>,
 }
 
 impl Control {
     /// Listens there; without a place it only knows the scenario. From here on the program has a thread more.
     pub(crate) fn open(place: Option<&Path>, running: Running) -> Result<Control> {
         let scenario = running.scenario.clone();
-        let Some(path) = place else { return Ok(Control { scenario, ends: None }) };
+        let Some(path) = place else { return Ok(Control { scenario, ends: None, beside: None }) };
         let listener = place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
         let (ask, asks) = channel();
         let (answers, answer) = channel();
         let (woken, wake) = std::io::pipe()?;
         let (stopped, stop) = std::io::pipe()?;
-        let mut desk = Desk::new(running, ask, answer, wake);
-        let serve = move || server::serve(&listener, &stopped, &desk.hello(), |line| desk.answer(line));
+        let desk = Arc::new(Mutex::new(Desk::new(running, ask, answer, wake)));
+        let (hello, at_socket) = (lock(&desk).hello(), Arc::clone(&desk));
+        let serve = move || server::serve(&listener, &stopped, &hello, |line| lock(&at_socket).answer(line));
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
-        let ends = Ends { asks, answers: Some(answers), woken, stop: Some(stop), thread: Some(thread), path };
-        Ok(Control { scenario, ends: Some(ends) })
+        let ends = Ends { asks, answers: Some(answers), woken, stop: Some(stop), thread: Some(thread), path, desk };
+        Ok(Control { scenario, ends: Some(ends), beside: None })
+    }
+
+    /// From now on that changes with the link.
+    #[cfg(feature = "serve")]
+    pub(crate) fn change_with(&mut self, beside: Box<dyn Beside>) {
+        self.beside = Some(beside);
+    }
+
+    /// Where others than the socket may ask too, from threads of their own. Never from the forwarder's: it answers.
+    #[cfg(feature = "serve")]
+    pub(crate) fn desk(&self) -> Option<Arc<Mutex<Desk>>> {
+        self.ends.as_ref().map(|ends| Arc::clone(&ends.desk))
     }
 
     /// Readable when somebody asks.
@@ -138,16 +183,34 @@ impl Control {
         while let Ok(ask) = asks.try_recv() {
             let began = Instant::now();
             let answer = match ask {
-                Ask::Snapshot => desk::Told::Snapshot(Box::new(forwarder.snapshot())),
+                Ask::Snapshot => {
+                    // Nobody's counts lag behind the others'.
+                    forwarder.settle();
+                    let counts = self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
+                    desk::Told::Snapshot(Box::new(forwarder.snapshot()), counts)
+                }
                 Ask::Places => desk::Told::Places(forwarder.places()),
                 Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
-                Ask::Change(change, scenario) => {
-                    let made = forwarder.change(*change);
-                    if made.is_ok() {
-                        self.scenario = *scenario;
-                        changed = true;
+                Ask::Change(change, scenario, terms) => {
+                    let beside = self.beside.as_mut();
+                    match beside.map_or(Ok(()), |beside| beside.prepare(&scenario)) {
+                        Err(why) => desk::Told::Refused(why),
+                        Ok(()) => {
+                            let now = Changed { at: forwarder.clock().now(), dropped: 0 };
+                            let made = change.map_or(Ok(now), |change| forwarder.change(*change));
+                            if let Some(beside) = &mut self.beside {
+                                beside.settle(made.is_ok());
+                            }
+                            if made.is_ok() {
+                                self.scenario = *scenario;
+                                changed = true;
+                                if let Some(terms) = terms {
+                                    forwarder.hold_to(terms);
+                                }
+                            }
+                            desk::Told::Changed(made)
+                        }
                     }
-                    desk::Told::Changed(made)
                 }
             };
             // Who asked may be gone.
@@ -155,6 +218,11 @@ impl Control {
         }
         Ok(changed)
     }
+}
+
+/// Who panicked there has changed nothing that is not whole: it is asked as before.
+pub(crate) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
+    desk.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Ends {

@@ -8,23 +8,23 @@ use serde_json::{Map, Value as Json, json};
 use std::path::PathBuf;
 
 /// What a client must know to understand the rest. It grows when something that was there means something else, or is gone.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 /// The longest line that is read.
-pub(super) const LINE: usize = 4 << 20;
+pub(crate) const LINE: usize = 4 << 20;
 
 /// The first line, from whoever listens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Hello {
-    pub(super) falaj: u32,
-    pub(super) release: String,
-    pub(super) pid: u32,
-    pub(super) command: String,
-    pub(super) about: String,
+pub(crate) struct Hello {
+    pub(crate) falaj: u32,
+    pub(crate) release: String,
+    pub(crate) pid: u32,
+    pub(crate) command: String,
+    pub(crate) about: String,
 }
 
 /// What is asked for.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Request {
+pub(crate) enum Request {
     Show(ShowRequest),
     Set(SetRequest),
     Scenario,
@@ -32,30 +32,30 @@ pub(super) enum Request {
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ShowRequest {
+pub(crate) struct ShowRequest {
     /// Whole histograms as well.
     #[serde(default)]
-    pub(super) histograms: bool,
+    pub(crate) histograms: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct SetRequest {
+pub(crate) struct SetRequest {
     /// The scenario that it is to be from then on; else the one that there is.
     #[serde(default)]
-    pub(super) toml: Option<String>,
+    pub(crate) toml: Option<String>,
     /// Its file, beside which those stand that it names; else they are looked for as before.
     #[serde(default)]
-    pub(super) file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// `KEY=VALUE`, keys as in the scenario.
     #[serde(default)]
-    pub(super) set: Vec<String>,
+    pub(crate) set: Vec<String>,
     /// Packets that wait and do not fit any more may be dropped.
     #[serde(default)]
-    pub(super) drop: bool,
+    pub(crate) drop: bool,
     /// Only say whether that could be.
     #[serde(default)]
-    pub(super) check: bool,
+    pub(crate) check: bool,
 }
 
 #[derive(Deserialize)]
@@ -63,7 +63,7 @@ pub(super) struct SetRequest {
 struct Nothing {}
 
 /// Reads a request; its `id` comes back with the answer, whatever is wrong with the rest.
-pub(super) fn request(line: &[u8]) -> (Json, Result<Request, String>) {
+pub(crate) fn request(line: &[u8]) -> (Json, Result<Request, String>) {
     let mut fields = match serde_json::from_slice::<Map<String, Json>>(line) {
         Ok(fields) => fields,
         Err(error) => return (Json::Null, Err(format!("a request is a JSON object in one line: {error}"))),
@@ -82,30 +82,30 @@ pub(super) fn request(line: &[u8]) -> (Json, Result<Request, String>) {
 
 /// What is wrong, or unlikely, with a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Remark {
+pub(crate) struct Remark {
     /// `error` or `warning`.
-    pub(super) severity: String,
-    pub(super) title: String,
+    pub(crate) severity: String,
+    pub(crate) title: String,
     /// What to write, what is allowed.
-    pub(super) help: Vec<String>,
+    pub(crate) help: Vec<String>,
 }
 
 /// Why there is no other answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Refusal {
-    pub(super) what: String,
+pub(crate) struct Refusal {
+    pub(crate) what: String,
     #[serde(default)]
-    pub(super) remarks: Vec<Remark>,
+    pub(crate) remarks: Vec<Remark>,
 }
 
 impl Refusal {
-    pub(super) fn new(what: impl Into<String>) -> Refusal {
+    pub(crate) fn new(what: impl Into<String>) -> Refusal {
         Refusal { what: what.into(), remarks: Vec::new() }
     }
 }
 
 /// The line of an answer.
-pub(super) fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
+pub(crate) fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> String {
     let line = match answer {
         Ok(answer) => json!({ "id": id, "ok": answer }),
         Err(refusal) => json!({ "id": id, "error": refusal }),
@@ -115,68 +115,68 @@ pub(super) fn answer<T: Serialize>(id: &Json, answer: &Result<T, Refusal>) -> St
 
 /// A change that was made, or could be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct SetAnswer {
+pub(crate) struct SetAnswer {
     /// The directions that are another way now; none where all was so before.
-    pub(super) changed: Vec<String>,
+    pub(crate) changed: Vec<String>,
     /// When, in nanoseconds since the link began; null if nothing was changed.
-    pub(super) at_ns: Option<u64>,
+    pub(crate) at_ns: Option<u64>,
     /// Packets that waited and were dropped.
-    pub(super) dropped: u64,
-    pub(super) remarks: Vec<Remark>,
+    pub(crate) dropped: u64,
+    pub(crate) remarks: Vec<Remark>,
 }
 
 /// The scenario as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct ScenarioAnswer {
-    pub(super) toml: String,
+pub(crate) struct ScenarioAnswer {
+    pub(crate) toml: String,
 }
 
 /// What the links do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Report {
-    pub(super) elapsed_ns: u64,
-    pub(super) links: Vec<LinkReport>,
+pub(crate) struct Report {
+    pub(crate) elapsed_ns: u64,
+    pub(crate) links: Vec<LinkReport>,
     /// What each rule has taken.
-    pub(super) rules: Vec<RuleReport>,
+    pub(crate) rules: Vec<RuleReport>,
     /// What links and rules did that were taken away.
-    pub(super) gone: GoneReport,
+    pub(crate) gone: GoneReport,
     /// Packets that were lost outside of the links' queues.
-    pub(super) lost_elsewhere: Vec<Elsewhere>,
+    pub(crate) lost_elsewhere: Vec<Elsewhere>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Elsewhere {
-    pub(super) count: u64,
-    pub(super) what: String,
+pub(crate) struct Elsewhere {
+    pub(crate) count: u64,
+    pub(crate) what: String,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct RuleReport {
-    pub(super) rule: String,
+pub(crate) struct RuleReport {
+    pub(crate) rule: String,
     /// Packets, and their bytes as IP packets.
-    pub(super) packets: u64,
-    pub(super) bytes: u64,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
     /// Of them, in each link that it leads to: what was dropped there, and what the link lost.
-    pub(super) dropped: u64,
-    pub(super) lost: u64,
+    pub(crate) dropped: u64,
+    pub(crate) lost: u64,
     /// How long they were in its queue: each quantile is the end of a bucket.
-    pub(super) sojourn: BucketDelays,
+    pub(crate) sojourn: BucketDelays,
     /// Since it took a packet last; null: it never did.
-    pub(super) idle_ns: Option<u64>,
+    pub(crate) idle_ns: Option<u64>,
     /// What it took, in bits per second; added by whoever looks twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
 }
 
 /// Sojourns in 16 buckets, each four times as wide as the one before.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct BucketDelays {
-    pub(super) packets: u64,
-    pub(super) p50_ns: Option<u64>,
-    pub(super) p99_ns: Option<u64>,
-    pub(super) max_ns: Option<u64>,
+pub(crate) struct BucketDelays {
+    pub(crate) packets: u64,
+    pub(crate) p50_ns: Option<u64>,
+    pub(crate) p99_ns: Option<u64>,
+    pub(crate) max_ns: Option<u64>,
     /// The end of each bucket that is not empty (null: the last has none), and how many are in it.
-    pub(super) buckets: Vec<(Option<u64>, u64)>,
+    pub(crate) buckets: Vec<(Option<u64>, u64)>,
 }
 
 impl From<&Stats> for BucketDelays {
@@ -195,93 +195,93 @@ impl From<&Stats> for BucketDelays {
 
 /// Links that were taken away; what is their backlog goes still.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct GoneReport {
-    pub(super) offered: u64,
-    pub(super) sent: u64,
-    pub(super) lost: u64,
-    pub(super) dropped: Drops,
-    pub(super) backlog: u64,
+pub(crate) struct GoneReport {
+    pub(crate) offered: u64,
+    pub(crate) sent: u64,
+    pub(crate) lost: u64,
+    pub(crate) dropped: Drops,
+    pub(crate) backlog: u64,
     /// Packets that rules took that were taken away.
-    pub(super) taken: u64,
+    pub(crate) taken: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct LinkReport {
-    pub(super) link: String,
-    pub(super) directions: Vec<DirectionReport>,
+pub(crate) struct LinkReport {
+    pub(crate) link: String,
+    pub(crate) directions: Vec<DirectionReport>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct DirectionReport {
-    pub(super) way: String,
-    pub(super) asked: Asked,
+pub(crate) struct DirectionReport {
+    pub(crate) way: String,
+    pub(crate) asked: Asked,
     /// All flows together, those that are gone among them.
-    pub(super) total: FlowReport,
-    pub(super) flows: Vec<FlowReport>,
+    pub(crate) total: FlowReport,
+    pub(crate) flows: Vec<FlowReport>,
     /// How plug-ins broke their contract.
-    pub(super) breaches: Vec<BreachReport>,
+    pub(crate) breaches: Vec<BreachReport>,
 }
 
 /// A plug-in that is not asked any more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct BreachReport {
-    pub(super) library: String,
-    pub(super) what: String,
-    pub(super) at_ns: u64,
+pub(crate) struct BreachReport {
+    pub(crate) library: String,
+    pub(crate) what: String,
+    pub(crate) at_ns: u64,
     /// So many of its instances did so.
-    pub(super) times: u64,
-    pub(super) packets_by_turns: u64,
+    pub(crate) times: u64,
+    pub(crate) packets_by_turns: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     /// In bits per second; null: unlimited.
-    pub(super) rate: Option<u64>,
-    pub(super) delay_ns: u64,
-    pub(super) scheduler: String,
+    pub(crate) rate: Option<u64>,
+    pub(crate) delay_ns: u64,
+    pub(crate) scheduler: String,
     /// What else the link does to packets, in words.
-    pub(super) impairments: Vec<String>,
+    pub(crate) impairments: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct FlowReport {
-    pub(super) flow: String,
-    pub(super) offered: u64,
-    pub(super) offered_bytes: u64,
+pub(crate) struct FlowReport {
+    pub(crate) flow: String,
+    pub(crate) offered: u64,
+    pub(crate) offered_bytes: u64,
     /// Packets whose last bit left, and what of them the link lost.
-    pub(super) sent: u64,
-    pub(super) sent_bytes: u64,
-    pub(super) lost: u64,
-    pub(super) lost_bytes: u64,
-    pub(super) duplicated: u64,
-    pub(super) corrupted: u64,
-    pub(super) reordered: u64,
+    pub(crate) sent: u64,
+    pub(crate) sent_bytes: u64,
+    pub(crate) lost: u64,
+    pub(crate) lost_bytes: u64,
+    pub(crate) duplicated: u64,
+    pub(crate) corrupted: u64,
+    pub(crate) reordered: u64,
     /// Packets that were marked (ECN).
     #[serde(default)]
-    pub(super) marked: u64,
-    pub(super) dropped: Drops,
-    pub(super) backlog: u64,
-    pub(super) backlog_bytes: u64,
-    pub(super) max_backlog: u64,
+    pub(crate) marked: u64,
+    pub(crate) dropped: Drops,
+    pub(crate) backlog: u64,
+    pub(crate) backlog_bytes: u64,
+    pub(crate) max_backlog: u64,
     /// Since a packet came last; null: none ever did.
-    pub(super) idle_ns: Option<u64>,
+    pub(crate) idle_ns: Option<u64>,
     /// From the last bit in to the last bit out of the queue, of packets that were handed over.
-    pub(super) sojourn: Delays,
+    pub(crate) sojourn: Delays,
     /// How late they were handed over.
-    pub(super) release_error: Delays,
+    pub(crate) release_error: Delays,
     /// What left and was not lost, in bits per second since `rate_over_ns` ago; added by whoever looks twice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) rate: Option<f64>,
+    pub(crate) rate: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Drops {
-    pub(super) queue_full: u64,
-    pub(super) too_large: u64,
-    pub(super) discipline: u64,
+pub(crate) struct Drops {
+    pub(crate) queue_full: u64,
+    pub(crate) too_large: u64,
+    pub(crate) discipline: u64,
     #[serde(default)]
-    pub(super) policy: u64,
-    pub(super) changed: u64,
+    pub(crate) policy: u64,
+    pub(crate) changed: u64,
 }
 
 impl From<&Counters> for Drops {
@@ -297,19 +297,19 @@ impl From<&Counters> for Drops {
 }
 
 impl Drops {
-    pub(super) fn all(&self) -> u64 {
+    pub(crate) fn all(&self) -> u64 {
         self.queue_full + self.too_large + self.discipline + self.policy + self.changed
     }
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Delays {
-    pub(super) packets: u64,
-    pub(super) mean_ns: Option<f64>,
-    pub(super) p50_ns: Option<u64>,
-    pub(super) p99_ns: Option<u64>,
-    pub(super) max_ns: Option<u64>,
+pub(crate) struct Delays {
+    pub(crate) packets: u64,
+    pub(crate) mean_ns: Option<f64>,
+    pub(crate) p50_ns: Option<u64>,
+    pub(crate) p99_ns: Option<u64>,
+    pub(crate) max_ns: Option<u64>,
     /// A delay, and how many were as long, to three digits.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) histogram: Vec<(u64, u64)>,
+    pub(crate) histogram: Vec<(u64, u64)>,
 }

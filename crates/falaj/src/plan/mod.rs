@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`stations`] | what stations of a channel get that always have packets |
 //! | [`whatif`] | the scenario with other values |
+//! | [`standing`] | what each flow is promised whatever is sent, for admission and for the watch over promises |
+//! | [`fits`] | `plan fits`: do all fit, and how many more? |
 //! | [`report`] | text |
 //! | `aggregate` | `plan aggregate`: sizes of containers |
 //! | `draw` | the curves and their distances, as SVG |
@@ -12,7 +14,9 @@
 mod aggregate;
 #[cfg(feature = "plots")]
 mod draw;
+mod fits;
 mod report;
+mod standing;
 mod stations;
 pub(crate) mod whatif;
 
@@ -20,6 +24,7 @@ use crate::show::say;
 use anyhow::{Context, Result};
 use falaj_plan::{Way, counterpart, plan};
 use falaj_scenario::edit::{Set, parse_set};
+pub(crate) use standing::{Standing, standings};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use whatif::Changed;
@@ -49,7 +54,6 @@ Examples:
   falaj plan uplink.toml --svg plan.svg"
 )]
 pub(crate) struct Args {
-    #[cfg(feature = "queueing")]
     #[command(subcommand)]
     what: Option<What>,
     /// The scenario.
@@ -69,17 +73,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[cfg(feature = "queueing")]
 #[derive(clap::Subcommand)]
 enum What {
+    /// Do all that ask fit on the link, and how many more would?
+    Fits(fits::Args),
     /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual machines.
+    #[cfg(feature = "queueing")]
     Aggregate(aggregate::Args),
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    #[cfg(feature = "queueing")]
-    if let Some(What::Aggregate(args)) = &args.what {
-        return aggregate::main(args);
+    match &args.what {
+        Some(What::Fits(args)) => return fits::main(args),
+        #[cfg(feature = "queueing")]
+        Some(What::Aggregate(args)) => return aggregate::main(args),
+        None => {}
     }
     let file = args.file.as_ref().context("which scenario? `falaj plan FILE`")?;
     let (name, text) = crate::file::text(file)?;

@@ -1,0 +1,383 @@
+//! Virtual adapters: many ports at the near end of a link, one at the far end that all of them share.
+//!
+//! ```text
+//!   adapter a --\                                    /-- to a, by Ethernet address
+//!   adapter b ----  up: a flow for each  --  uplink  ---- to b
+//!   adapter c --/                                    \-- to c
+//! ```
+//!
+//! What comes in by an adapter belongs to it, whatever its headers say. What comes from the uplink belongs to the adapter
+//! that has used its destination as a source address; what is for all is given to each, as a packet of that adapter's
+//! own. Adapters hear nothing of each other: between two of them packets go by whatever is behind the uplink.
+//!
+//! An address is the adapter's that used it first, as long as that one is there. Another one that uses it is not heard:
+//! or it could take its neighbour's packets.
+//!
+//! A unit's adapter is noted in its virtio-net header, in the number of buffers, which means nothing before a unit is in a
+//! guest's ring. So it stays with the unit whatever becomes of flows meanwhile. The loop knows two ports; an adapter
+//! that comes or goes is none of its affairs.
+
+mod spaces;
+
+pub use spaces::{Addresses, Space, start};
+
+use crate::port::{self, Port, Received};
+use crate::tap::Tap;
+use falaj_engine::engine::Corrupt;
+use falaj_engine::key::{self, Key};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// So many addresses may an adapter have; it cannot make the table grow beyond that.
+pub const MOST_ADDRESSES: u32 = 256;
+/// So many units may be passed over in one go: whoever sends nothing else does not keep the link from its other work.
+const PASSED_OVER: usize = 16;
+/// So many may be told to be readable at once.
+const EVENTS: usize = 64;
+/// Where the adapter is noted in a unit.
+const NOTE: std::ops::Range<usize> = 10..12;
+const ETHERNET: usize = 14;
+
+type Mac = [u8; 6];
+
+/// What an adapter did that no flow of the link tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Units from another one's address, which were not heard.
+    pub foreign: u64,
+    /// Units that are no Ethernet frames.
+    pub malformed: u64,
+    /// Units that it did not take: no room, interface down, no guest.
+    pub not_taken: u64,
+    /// Time of the link's thread that went into reading from it and writing to it.
+    pub spent: Duration,
+}
+
+struct Adapter {
+    name: String,
+    id: key::Adapter,
+    port: Box<dyn Port>,
+    addresses: u32,
+    /// Its port is gone for good.
+    gone: bool,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// By what is noted in units, less one. A place is never used again: units of who was there may be on their way.
+    adapters: Vec<Option<Adapter>>,
+    macs: BTreeMap<Mac, u16>,
+    /// Those that may have something to read, in the order of their turns.
+    ready: VecDeque<u16>,
+    /// Units from the uplink that are for nobody here.
+    unknown: u64,
+}
+
+impl Shared {
+    fn adapter(&mut self, n: u16) -> Option<&mut Adapter> {
+        self.adapters.get_mut(usize::from(n))?.as_mut()
+    }
+
+    /// The adapter that is noted in a unit.
+    fn noted(&self, unit: &[u8]) -> Option<u16> {
+        let note = unit.get(NOTE)?;
+        u16::from_le_bytes([note[0], note[1]]).checked_sub(1)
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        let adapter = self.noted(unit).and_then(|n| self.adapters.get(usize::from(n))?.as_ref());
+        Key { adapter: adapter.map(|adapter| adapter.id), ..port::key(unit) }
+    }
+
+    /// May this adapter use that source address? Takes it for its own if nobody has it.
+    fn is_own(&mut self, n: u16, mac: Mac) -> bool {
+        match self.macs.get(&mac) {
+            Some(owner) => *owner == n,
+            None => {
+                if let Some(adapter) = self.adapter(n)
+                    && adapter.addresses < MOST_ADDRESSES
+                {
+                    adapter.addresses += 1;
+                    self.macs.insert(mac, n);
+                }
+                true
+            }
+        }
+    }
+
+    /// The next adapter, from this one on, that is there.
+    fn next_from(&self, n: u16) -> Option<u16> {
+        let there = |n: &usize| self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.gone);
+        (usize::from(n)..self.adapters.len()).find(there).map(|n| n as u16)
+    }
+}
+
+fn note(unit: &mut [u8], n: u16) {
+    if let Some(place) = unit.get_mut(NOTE) {
+        place.copy_from_slice(&(n + 1).to_le_bytes());
+    }
+}
+
+/// Source and destination of the frame in a unit.
+fn addresses(unit: &[u8]) -> Option<(Mac, Mac)> {
+    let frame = unit.get(Tap::VNET_HEADER..).filter(|frame| frame.len() >= ETHERNET)?;
+    Some((frame[6..12].try_into().ok()?, frame[..6].try_into().ok()?))
+}
+
+fn is_for_many(mac: Mac) -> bool {
+    mac[0] & 1 != 0
+}
+
+/// The adapters of one link. They stay where the forwarder is; a copy of this is another handle.
+#[derive(Clone)]
+pub struct Adapters {
+    shared: Rc<RefCell<Shared>>,
+    epoll: Rc<Epoll>,
+}
+
+impl Adapters {
+    /// None yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Adapters> {
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        Ok(Adapters { shared: Rc::default(), epoll: Rc::new(epoll) })
+    }
+
+    /// Adds one, with the address that is known to be its own.
+    ///
+    /// # Errors
+    /// The kernel does not watch its port, or there were 65535 adapters before it.
+    pub fn add(&self, name: &str, port: Box<dyn Port>, mac: Option<Mac>) -> io::Result<()> {
+        let mut shared = self.shared.borrow_mut();
+        let n = u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX);
+        let n = n.ok_or_else(|| io::Error::other("there were 65535 adapters: begin anew"))?;
+        self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
+        let id = key::Adapter::named(name);
+        let (gone, counts) = (false, Counts::default());
+        shared.adapters.push(Some(Adapter { name: name.to_owned(), id, port, addresses: 0, gone, counts }));
+        if let Some(mac) = mac {
+            shared.is_own(n, mac);
+        }
+        Ok(())
+    }
+
+    /// Takes one away, and its port with it.
+    pub fn remove(&self, name: &str) {
+        let mut shared = self.shared.borrow_mut();
+        for n in 0..shared.adapters.len() {
+            if let Some(adapter) = shared.adapters[n].take_if(|adapter| adapter.name == name) {
+                // A descriptor that is gone is watched no more anyway.
+                let _ = self.epoll.delete(adapter.port.readable());
+                shared.macs.retain(|_, owner| usize::from(*owner) != n);
+            }
+        }
+    }
+
+    /// Those that are there, with what they did.
+    pub fn counts(&self) -> Vec<(String, Counts)> {
+        let shared = self.shared.borrow();
+        shared.adapters.iter().flatten().map(|adapter| (adapter.name.clone(), adapter.counts)).collect()
+    }
+
+    /// Units from the uplink that were for nobody here.
+    pub fn unknown(&self) -> u64 {
+        self.shared.borrow().unknown
+    }
+
+    /// The two ends of the link: all adapters, and the uplink.
+    pub fn ends(&self, uplink: Box<dyn Port>) -> [Box<dyn Port>; 2] {
+        let near = Near { shared: Rc::clone(&self.shared), epoll: Rc::clone(&self.epoll) };
+        let far = Far { shared: Rc::clone(&self.shared), uplink, copied: Vec::new(), copies: None };
+        [Box::new(near), Box::new(far)]
+    }
+}
+
+/// All adapters as one port.
+struct Near {
+    shared: Rc<RefCell<Shared>>,
+    epoll: Rc<Epoll>,
+}
+
+impl Near {
+    /// Asks which have something to read, if none is known to; none may be.
+    fn look(&self, shared: &mut Shared) -> io::Result<()> {
+        let mut events = [EpollEvent::empty(); EVENTS];
+        match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
+            Ok(n) => shared.ready.extend(events[..n].iter().map(|event| event.data() as u16)),
+            Err(nix::errno::Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
+}
+
+impl Port for Near {
+    fn name(&self) -> String {
+        "The adapters' watch".into()
+    }
+
+    fn longest(&self) -> usize {
+        Tap::MAX_UNIT
+    }
+
+    /// A unit of whose turn it is: each has one unit in its turn, so that none of them keeps the others from being read.
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        let shared = &mut *self.shared.borrow_mut();
+        if shared.ready.is_empty() {
+            self.look(shared)?;
+        }
+        let mut left = PASSED_OVER;
+        while let Some(n) = shared.ready.pop_front() {
+            if left == 0 {
+                shared.ready.push_front(n);
+                break;
+            }
+            let Some(adapter) = shared.adapter(n) else { continue };
+            let began = Instant::now();
+            let received = adapter.port.receive(buffer);
+            adapter.counts.spent += began.elapsed();
+            let received = match received {
+                Ok(Some(received)) => received,
+                Ok(None) => continue,
+                Err(error) if port::is_gone(&error) => {
+                    adapter.gone = true;
+                    let _ = self.epoll.delete(adapter.port.readable());
+                    continue;
+                }
+                Err(_) => {
+                    adapter.counts.malformed += 1;
+                    left -= 1;
+                    shared.ready.push_back(n);
+                    continue;
+                }
+            };
+            shared.ready.push_back(n);
+            let from = addresses(&buffer[..received.length]).map(|(from, _)| from).filter(|from| !is_for_many(*from));
+            let own = from.map(|from| shared.is_own(n, from));
+            if own == Some(true) {
+                note(buffer, n);
+                return Ok(Some(received));
+            }
+            left -= 1;
+            if let Some(adapter) = shared.adapter(n) {
+                *(if own.is_some() { &mut adapter.counts.foreign } else { &mut adapter.counts.malformed }) += 1;
+            }
+        }
+        Ok(None)
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        let shared = &mut *self.shared.borrow_mut();
+        let Some(adapter) = shared.noted(unit).and_then(|n| shared.adapter(n)) else { return Ok(false) };
+        let began = Instant::now();
+        let taken = adapter.port.transmit(unit);
+        adapter.counts.spent += began.elapsed();
+        // One that is gone takes nothing, and ends nobody.
+        let taken = taken.unwrap_or(false);
+        adapter.counts.not_taken += u64::from(!taken);
+        Ok(taken)
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        self.shared.borrow().key(unit)
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        port::turn(unit, corrupt);
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        port::mark(unit);
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+}
+
+/// The uplink.
+struct Far {
+    shared: Rc<RefCell<Shared>>,
+    uplink: Box<dyn Port>,
+    /// A unit that is for all, and what it is; the adapter that gets it next.
+    copied: Vec<u8>,
+    copies: Option<(Received, u16)>,
+}
+
+impl Far {
+    /// The next copy of what is for all.
+    fn copy(&mut self, buffer: &mut [u8]) -> Option<Received> {
+        let (received, from) = self.copies?;
+        let n = self.shared.borrow().next_from(from);
+        self.copies = n.map(|n| (received, n + 1));
+        buffer[..self.copied.len()].copy_from_slice(&self.copied);
+        note(buffer, n?);
+        Some(received)
+    }
+}
+
+impl Port for Far {
+    fn name(&self) -> String {
+        self.uplink.name()
+    }
+
+    fn longest(&self) -> usize {
+        self.uplink.longest()
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
+        for _ in 0..PASSED_OVER {
+            if let Some(copy) = self.copy(buffer) {
+                return Ok(Some(copy));
+            }
+            let Some(received) = self.uplink.receive(buffer)? else { return Ok(None) };
+            let Some((_, to)) = addresses(&buffer[..received.length]) else { continue };
+            if is_for_many(to) {
+                self.copied.clear();
+                self.copied.extend_from_slice(&buffer[..received.length]);
+                self.copies = Some((received, 0));
+                continue;
+            }
+            let shared = &mut *self.shared.borrow_mut();
+            match shared.macs.get(&to) {
+                Some(&n) => {
+                    note(buffer, n);
+                    return Ok(Some(received));
+                }
+                None => shared.unknown += 1,
+            }
+        }
+        Ok(None)
+    }
+
+    fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
+        self.uplink.transmit(unit)
+    }
+
+    fn key(&self, unit: &[u8]) -> Key {
+        self.shared.borrow().key(unit)
+    }
+
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        port::turn(unit, corrupt);
+    }
+
+    fn mark(&self, unit: &mut [u8]) {
+        port::mark(unit);
+    }
+
+    fn readable(&self) -> BorrowedFd<'_> {
+        self.uplink.readable()
+    }
+}
+
+#[cfg(test)]
+mod tests;

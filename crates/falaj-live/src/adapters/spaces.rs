@@ -1,0 +1,92 @@
+//! Namespaces for adapters: made for them, or found; in each a TAP.
+
+use crate::sandbox::hosts::All;
+use crate::sandbox::plan::{Attachment, Forwards, Plan};
+use crate::sandbox::{End, Error, Hosts, Join, Side, Subnet, UserNamespace};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// A namespace in which there shall be an adapter, or the uplink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// One that is there, by its name or a process in it; `None`: one is made.
+    pub namespace: Option<String>,
+    /// Its place in the subnet, from 1 to 254; the uplink's is 1. Its Ethernet address follows from that.
+    pub place: u8,
+    /// Whether it has addresses of the subnet, and the way to the uplink.
+    pub addressed: bool,
+}
+
+/// What is in the subnet of a link between namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses(Subnet);
+
+impl Addresses {
+    /// The place of the uplink.
+    pub const UPLINK: u8 = 1;
+    /// The last place.
+    pub const LAST: u8 = 254;
+
+    /// A subnet that is free here.
+    pub fn free() -> Addresses {
+        Addresses(Subnet::free())
+    }
+
+    /// The IPv4 address at a place.
+    pub fn address(self, place: u8) -> Ipv4Addr {
+        Ipv4Addr::new(10, 77, self.0.number(), place)
+    }
+
+    /// The IPv6 address at a place.
+    pub fn address6(self, place: u8) -> Ipv6Addr {
+        Ipv6Addr::new(0xfd77, 0, 0, self.0.number().into(), 0, 0, 0, place.into())
+    }
+
+    /// The Ethernet address at a place.
+    pub fn mac(self, place: u8) -> [u8; 6] {
+        [0x02, 0xfa, 0x1a, self.0.number(), 2, place]
+    }
+}
+
+/// Makes them, each with its interface, whose mtu is this. Their number is that of the side.
+///
+/// # Errors
+/// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
+pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> {
+    let plans = spaces.iter().map(|space| Plan {
+        side: Side::default(),
+        attachments: vec![attachment(space, spaces, at, mtu)],
+        forwards: Forwards::Nothing,
+        variables: Vec::new(),
+        names: None,
+        namespace: space.namespace.clone(),
+    });
+    let all = All {
+        tso: true,
+        join: Join::Auto,
+        user_namespace: UserNamespace::Auto,
+        subnet: at.0,
+        resolver: None,
+        ends: false,
+    };
+    Hosts::start(plans.collect(), &all)
+}
+
+fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) -> Attachment {
+    let mut own = Attachment::new(0, 0, End::Near, at.0, mtu, false);
+    let place = space.place;
+    (own.addresses, own.neighbours) = (Vec::new(), Vec::new());
+    (own.mac, own.peer) = (at.mac(place), at.mac(Addresses::UPLINK));
+    if !space.addressed {
+        return own;
+    }
+    let both = |place: u8| [IpAddr::from(at.address(place)), at.address6(place).into()];
+    own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
+    // The uplink knows all of them, and they know it: nothing need be asked for on the link.
+    let uplink = |place: u8| place == Addresses::UPLINK;
+    let known = all.iter().map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
+    own.neighbours = known.flat_map(|other| both(other).map(|address| (address, at.mac(other)))).collect();
+    if place != Addresses::UPLINK {
+        own.routes = both(Addresses::UPLINK).map(|gateway| (None, gateway)).into();
+    }
+    own
+}

@@ -1,0 +1,151 @@
+//! Adapters behind sockets that carry a unit each.
+
+use super::*;
+use crate::port::TapPort;
+use std::os::unix::net::UnixDatagram;
+
+const ALL: Mac = [0xff; 6];
+const GATEWAY: Mac = [2, 0, 0, 0, 0, 0xfe];
+
+fn mac(n: u8) -> Mac {
+    [2, 0, 0, 0, 0, n]
+}
+
+fn port() -> (Box<dyn Port>, UnixDatagram) {
+    let (outside, inside) = UnixDatagram::pair().unwrap();
+    inside.set_nonblocking(true).unwrap();
+    outside.set_nonblocking(true).unwrap();
+    (Box::new(TapPort::new(String::new(), Tap::adopt(inside.into()))), outside)
+}
+
+fn unit(to: Mac, from: Mac) -> Vec<u8> {
+    [&[0; Tap::VNET_HEADER][..], &to, &from, &[0x08, 0, 0x45, 0, 0, 0]].concat()
+}
+
+struct Three {
+    adapters: Adapters,
+    near: Box<dyn Port>,
+    far: Box<dyn Port>,
+    outside: Vec<UnixDatagram>,
+    uplink: UnixDatagram,
+}
+
+fn three() -> Three {
+    let adapters = Adapters::new().unwrap();
+    let mut outside = Vec::new();
+    for name in ["a", "b", "c"] {
+        let (port, socket) = port();
+        adapters.add(name, port, None).unwrap();
+        outside.push(socket);
+    }
+    let (port, uplink) = port();
+    let [near, far] = adapters.ends(port);
+    Three { adapters, near, far, outside, uplink }
+}
+
+/// All that a port has, as the adapters that it is of.
+fn read(port: &mut dyn Port, names: &[&str]) -> String {
+    let mut buffer = vec![0; port.longest()];
+    let mut of = String::new();
+    // What is passed over ends a turn now and then.
+    for _ in 0..10 {
+        while let Some(received) = port.receive(&mut buffer).unwrap() {
+            let id = port.key(&buffer[..received.length]).adapter.unwrap();
+            of += names.iter().find(|name| key::Adapter::named(name) == id).unwrap();
+        }
+    }
+    of
+}
+
+const NAMES: &[&str] = &["a", "b", "c"];
+
+#[test]
+fn each_has_its_turn_however_much_another_sends() {
+    let mut three = three();
+    for _ in 0..4 {
+        three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
+    }
+    three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
+    three.outside[2].send(&unit(GATEWAY, mac(3))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "abcaaa");
+}
+
+#[test]
+fn what_comes_down_goes_to_whose_address_it_is() {
+    let mut three = three();
+    three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "", "nobody has used that address");
+    assert_eq!(three.adapters.unknown(), 1);
+    three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
+    read(&mut *three.near, NAMES);
+    three.uplink.send(&unit(mac(2), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "b");
+    let mut noted = unit(mac(2), GATEWAY);
+    note(&mut noted, 1);
+    assert!(three.near.transmit(&noted).unwrap());
+    let mut got = [0; 100];
+    assert_eq!(three.outside[1].recv(&mut got).unwrap(), noted.len());
+    assert!(three.outside[0].recv(&mut got).is_err() && three.outside[2].recv(&mut got).is_err());
+}
+
+#[test]
+fn what_is_for_all_is_a_packet_of_each() {
+    let mut three = three();
+    three.uplink.send(&unit(ALL, GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "abc");
+    three.adapters.remove("b");
+    three.uplink.send(&unit(ALL, GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "ac");
+}
+
+#[test]
+fn an_address_is_its_first_users() {
+    let mut three = three();
+    three.outside[0].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "a");
+    three.outside[2].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "");
+    assert_eq!(three.adapters.counts()[2].1.foreign, 1);
+    three.uplink.send(&unit(mac(1), GATEWAY)).unwrap();
+    assert_eq!(read(&mut *three.far, NAMES), "a");
+    // When it is gone the address is free.
+    three.adapters.remove("a");
+    three.outside[2].send(&unit(GATEWAY, mac(1))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "c");
+}
+
+#[test]
+fn addresses_have_an_end() {
+    let mut three = three();
+    for n in 0..2 * MOST_ADDRESSES {
+        let [_, _, a, b] = n.to_be_bytes();
+        three.outside[0].send(&unit(GATEWAY, [2, 1, 0, 0, a, b])).unwrap();
+        assert_eq!(read(&mut *three.near, NAMES), "a");
+    }
+    assert_eq!(three.adapters.shared.borrow().macs.len(), MOST_ADDRESSES as usize);
+}
+
+#[test]
+fn whatever_an_adapter_writes_is_read_past() {
+    let mut three = three();
+    for length in 0..Tap::VNET_HEADER + ETHERNET {
+        three.outside[0].send(&vec![0xff; length.max(1)]).unwrap();
+        three.uplink.send(&vec![0xff; length.max(1)]).unwrap();
+    }
+    three.outside[0].send(&unit(GATEWAY, ALL)).unwrap();
+    three.outside[1].send(&unit(GATEWAY, mac(2))).unwrap();
+    assert_eq!(read(&mut *three.near, NAMES), "b");
+    assert_eq!(read(&mut *three.far, NAMES), "");
+    assert_eq!(three.adapters.counts()[0].1.malformed, (Tap::VNET_HEADER + ETHERNET) as u64 + 1);
+}
+
+/// A unit in which no adapter of here is noted goes nowhere.
+#[test]
+fn a_note_of_nobody_is_not_taken() {
+    let mut three = three();
+    for n in [0, 4, u16::MAX] {
+        let mut noted = unit(mac(1), GATEWAY);
+        noted[NOTE].copy_from_slice(&n.to_le_bytes());
+        assert!(!three.near.transmit(&noted).unwrap());
+    }
+}

@@ -1,0 +1,330 @@
+//! What flows are promised, held against each packet; and what their owners may send, held against what comes.
+//!
+//! A packet that stayed longer than its flow's bound is a breach, and whose it is follows from what was:
+//!
+//! | cause | when |
+//! |---|---|
+//! | own burst | it came when, in that busy period, the flow had sent more than its envelope; the bound is for those that keep to it |
+//! | host | it left its queue in time, and was handed over too late |
+//! | promise | neither: what was promised was not kept |
+//!
+//! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held to have kept to it again when
+//! its queue has run empty. Without an envelope the bound is one for a full queue, which no sender can break.
+
+use super::Forwarder;
+use crate::units::Packet;
+use falaj_engine::PipeId;
+use falaj_engine::engine::Emit;
+use falaj_sched::queue::FlowId;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
+
+/// So many breaches are remembered one by one.
+pub const REMEMBERED: usize = 64;
+
+/// What a flow is promised, and on which condition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Terms {
+    /// What people call the flow: by that it is the same one after a change.
+    pub name: String,
+    /// No packet stays longer, from last bit in to last bit out; `None`: that is not promised.
+    pub delay: Option<Span>,
+    /// What it may send at most, each a rate and so many bytes at once. None: anything.
+    pub envelope: Vec<(Rate, u64)>,
+    /// The delay is promised to those alone that keep to the envelope.
+    pub on_condition: bool,
+}
+
+/// Why a packet stayed too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Its flow sent more than it may.
+    OwnBurst,
+    /// This host handed it over late.
+    Host,
+    /// The promise was not kept.
+    Promise,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 3] = [Cause::OwnBurst, Cause::Host, Cause::Promise];
+
+    /// In a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::OwnBurst => "own-burst",
+            Cause::Host => "host",
+            Cause::Promise => "promise",
+        }
+    }
+}
+
+/// A packet that stayed too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Late {
+    /// From 1, in the order in which they were seen.
+    pub number: u64,
+    /// What its flow is called.
+    pub flow: String,
+    /// Why.
+    pub cause: Cause,
+    /// What was promised.
+    pub bound: Span,
+    /// Last bit in.
+    pub arrival: Time,
+    /// Last bit out.
+    pub end: Time,
+    /// When it was handed over, if that was the trouble.
+    pub handed_over: Option<Time>,
+}
+
+/// What became of a flow's contract so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// How often a packet came to an empty queue.
+    pub periods: u64,
+    /// Packets beyond the envelope, and their bytes.
+    pub beyond: u64,
+    /// Their bytes.
+    pub beyond_bytes: u64,
+    /// Packets that stayed too long, by [`Cause::ALL`].
+    pub late: [u64; 3],
+}
+
+/// Credit, in bits times 10^9: whole at any rate and instant.
+type Credit = u128;
+const BIT: Credit = 1_000_000_000;
+
+/// One bucket of an envelope.
+#[derive(Clone, Debug)]
+struct Bucket {
+    rate: Credit,
+    most: Credit,
+    credit: Credit,
+}
+
+#[derive(Clone, Debug)]
+struct Contract {
+    terms: Terms,
+    buckets: Vec<Bucket>,
+    /// When a packet came last.
+    last: Time,
+    /// Since when the flow has not kept to its envelope, in this busy period.
+    excused: Option<Time>,
+    kept: Kept,
+}
+
+impl Contract {
+    fn new(terms: Terms) -> Contract {
+        let bucket = |&(rate, burst): &(Rate, u64)| {
+            let most = Credit::from(burst) * 8 * BIT;
+            Bucket { rate: rate.0.into(), most, credit: most }
+        };
+        let buckets = terms.envelope.iter().map(bucket).collect();
+        Contract { terms, buckets, last: Time::ZERO, excused: None, kept: Kept::default() }
+    }
+
+    fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool) {
+        if was_empty {
+            self.kept.periods += 1;
+            self.excused = None;
+        }
+        let (cost, passed) = (Credit::from(bytes) * 8 * BIT, Credit::from(now.since(self.last).0));
+        self.last = now;
+        for bucket in &mut self.buckets {
+            bucket.credit = (bucket.credit + bucket.rate * passed).min(bucket.most);
+        }
+        if self.buckets.iter().all(|bucket| bucket.credit >= cost) {
+            self.buckets.iter_mut().for_each(|bucket| bucket.credit -= cost);
+        } else {
+            self.kept.beyond += 1;
+            self.kept.beyond_bytes += u64::from(bytes);
+            self.excused.get_or_insert(now);
+        }
+    }
+
+    fn late(&self, arrival: Time) -> Cause {
+        if self.terms.on_condition && self.excused.is_some_and(|since| arrival >= since) {
+            Cause::OwnBurst
+        } else {
+            Cause::Promise
+        }
+    }
+}
+
+/// All contracts of a forwarder.
+#[derive(Default)]
+pub(super) struct Contracts {
+    /// By pipe and flow; empty where nobody asked.
+    of: Vec<Vec<Contract>>,
+    remembered: VecDeque<Late>,
+    number: u64,
+}
+
+impl Contracts {
+    fn get(&mut self, pipe: PipeId, flow: FlowId) -> Option<&mut Contract> {
+        self.of.get_mut(pipe.0 as usize)?.get_mut(flow.index())
+    }
+
+    fn remember(&mut self, late: Late) {
+        self.number += 1;
+        if self.remembered.len() == REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(Late { number: self.number, ..late });
+    }
+
+    /// A packet leaves its queue.
+    pub(super) fn emitted(&mut self, emit: &Emit) {
+        let Some(contract) = self.get(emit.pipe, emit.flow) else { return };
+        let Some(bound) = contract.terms.delay.filter(|&bound| emit.end - emit.arrival > bound) else { return };
+        let cause = contract.late(emit.arrival);
+        contract.kept.late[cause as usize] += 1;
+        let flow = contract.terms.name.clone();
+        let (arrival, end) = (emit.arrival, emit.end);
+        self.remember(Late { number: 0, flow, cause, bound, arrival, end, handed_over: None });
+    }
+
+    /// Packets of a flow were handed over then, `late` after they were to be, which had stayed in their queue so long.
+    pub(super) fn handed_over(
+        &mut self,
+        (pipe, flow): (PipeId, FlowId),
+        delay: Span,
+        late: Span,
+        times: u64,
+        then: Time,
+    ) {
+        let Some(contract) = self.get(pipe, flow) else { return };
+        // Of one that was too long in its queue that was said.
+        let Some(bound) = contract.terms.delay.filter(|&bound| delay <= bound && delay + late > bound) else { return };
+        contract.kept.late[Cause::Host as usize] += times;
+        let flow = contract.terms.name.clone();
+        let end = Time(then.0.saturating_sub(late.0));
+        let arrival = Time(end.0.saturating_sub(delay.0));
+        self.remember(Late { number: 0, flow, cause: Cause::Host, bound, arrival, end, handed_over: Some(then) });
+    }
+}
+
+impl Forwarder {
+    /// From now on packets are held against these terms, by pipe and flow. Flows are known by the names in them: of
+    /// one that is there still, what was counted goes on.
+    pub fn hold_to(&mut self, terms: Vec<Vec<Terms>>) {
+        let mut before: Vec<Contract> = std::mem::take(&mut self.contracts.of).into_iter().flatten().collect();
+        let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
+        let mut of = vec![Vec::new(); places];
+        for (terms, pipe) in terms.into_iter().zip(&self.order) {
+            of[pipe.0 as usize] = terms
+                .into_iter()
+                .map(|terms| match before.iter().position(|old| old.terms.name == terms.name) {
+                    Some(n) => {
+                        let old = before.swap_remove(n);
+                        if old.terms == terms { old } else { Contract { kept: old.kept, ..Contract::new(terms) } }
+                    }
+                    None => Contract::new(terms),
+                })
+                .collect();
+        }
+        self.contracts.of = of;
+    }
+
+    /// What became of the contracts, by pipe and flow as those who ask number them.
+    pub fn kept(&self) -> Vec<Vec<Kept>> {
+        let of = |pipe: &PipeId| self.contracts.of.get(pipe.0 as usize);
+        self.order.iter().map(|pipe| of(pipe).into_iter().flatten().map(|contract| contract.kept).collect()).collect()
+    }
+
+    /// Packets that stayed too long, those that are remembered.
+    pub fn late(&self) -> Vec<Late> {
+        self.contracts.remembered.iter().cloned().collect()
+    }
+
+    /// Decides all that there was to decide until now: what is counted is then of one instant.
+    pub fn settle(&mut self) {
+        self.network.poll(self.clock.now(), &mut self.out);
+        self.note();
+    }
+
+    /// A packet comes to its queue.
+    pub(super) fn hold(&mut self, pipe: PipeId, packet: &Packet) {
+        if self.contracts.get(pipe, packet.flow).is_none() {
+            return;
+        }
+        // What has left until now is no part of this busy period.
+        self.network.poll(packet.arrival, &mut self.out);
+        self.note();
+        let was_empty = self.network.counters(pipe, packet.flow).backlog == 0;
+        if let Some(contract) = self.contracts.get(pipe, packet.flow) {
+            contract.arrived(packet.bytes, packet.arrival, was_empty);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn contract() -> Contract {
+        let envelope = vec![(Rate(8_000_000), 2000)];
+        Contract::new(Terms { name: "a".into(), delay: Some(Span::from_millis(1)), envelope, on_condition: true })
+    }
+
+    #[test]
+    fn what_is_beyond_the_envelope_is_told_to_the_nanosecond() {
+        let mut of = contract();
+        // A byte in a microsecond.
+        of.arrived(1500, Time(0), true);
+        of.arrived(1500, Time(999_999), false);
+        assert_eq!((of.kept.beyond, of.kept.beyond_bytes), (1, 1500));
+        of.arrived(1500, Time(1_000_000), false);
+        assert_eq!(of.kept.beyond, 1, "what was beyond has taken nothing of it");
+        // A pause fills it, and no more.
+        of.arrived(2000, Time(u64::MAX / 2), false);
+        of.arrived(1, Time(u64::MAX / 2), false);
+        assert_eq!(of.kept.beyond, 2);
+    }
+
+    #[test]
+    fn whose_a_breach_is_goes_by_busy_periods() {
+        let mut of = contract();
+        of.arrived(1500, Time(10), true);
+        assert_eq!(of.late(Time(10)), Cause::Promise);
+        of.arrived(1500, Time(20), false);
+        assert_eq!(
+            (of.late(Time(10)), of.late(Time(20)), of.late(Time(30))),
+            (Cause::Promise, Cause::OwnBurst, Cause::OwnBurst)
+        );
+        of.arrived(1, Time(5_000_000), true);
+        assert_eq!((of.late(Time(5_000_000)), of.kept.periods), (Cause::Promise, 2));
+    }
+
+    #[test]
+    fn late_packets_are_counted_by_cause_and_the_last_are_remembered() {
+        let mut all = Contracts { of: vec![vec![contract()]], ..Contracts::default() };
+        let emit = |ms| Emit {
+            pipe: PipeId(0),
+            flow: FlowId(0),
+            handle: 0,
+            bytes: 100,
+            arrival: Time(7),
+            start: Time(8),
+            end: Time(7) + Span::from_millis(ms),
+            due: Time(9),
+        };
+        all.emitted(&emit(1));
+        assert_eq!(all.number, 0, "the bound itself is kept");
+        (0..REMEMBERED + 3).for_each(|_| all.emitted(&emit(2)));
+        assert_eq!(all.of[0][0].kept.late, [0, 0, REMEMBERED as u64 + 3]);
+        assert_eq!((all.remembered.len(), all.remembered[0].number), (REMEMBERED, 4));
+        let flow = (PipeId(0), FlowId(0));
+        let (half, then) = (Span::from_micros(500), Time(9_000_000));
+        all.handed_over(flow, half, half, 5, then);
+        all.handed_over(flow, Span::from_millis(2), half, 5, then);
+        assert_eq!(all.of[0][0].kept.late[1], 0);
+        all.handed_over(flow, half, Span::from_micros(501), 5, then);
+        assert_eq!(all.of[0][0].kept.late[1], 5);
+        let last = all.remembered.back().unwrap();
+        assert_eq!((last.cause, last.end, last.handed_over), (Cause::Host, Time(8_499_000), Some(then)));
+    }
+}

@@ -1,0 +1,97 @@
+//! Virtual adapters: ports at the near end of a link, each with a flow of its own, and one at the far end that all share.
+
+use crate::diagnostics::Problem;
+use crate::model::{Adapter, Flow, Link};
+use crate::read::Fields;
+use crate::units::quoted;
+use falaj_engine::classifier::Match;
+use falaj_engine::term::{Literal, Term};
+use toml::de::{DeTable, DeValue};
+
+/// Is this flow, or a part of it, an adapter's?
+pub(crate) fn below(flow: &Fields<'_>) -> bool {
+    fn any(parts: &DeTable<'_>) -> bool {
+        let is = |part: &DeValue<'_>| {
+            let own = part.get("adapter").is_some();
+            own || part.get("flow").and_then(|parts| parts.get_ref().as_table()).is_some_and(any)
+        };
+        parts.values().any(|part| is(part.get_ref()))
+    }
+    flow.means("adapter") || flow.table("flow").is_some_and(|(parts, _)| any(parts))
+}
+
+/// Of an adapter's flow: its packets alone.
+pub(crate) fn restrict(flow: &mut Flow) {
+    let Some(adapter) = &flow.adapter else { return };
+    let its = Match::of(Literal { term: Term::Adapter(adapter.id()), not: false });
+    flow.matches = flow.matches.iter().filter_map(|rule| rule.and(&its)).collect();
+}
+
+/// What must fit together: one port for each adapter and one adapter for each port, and something at the far end.
+pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Problem>) {
+    let at = || file.field("link").map_or(0..0, |field| field.name_at.clone());
+    let mut wrong = |what: String, help: &str| problems.push(Problem::error(at(), what).help(help));
+    let mut all: Vec<(&str, &Adapter)> = Vec::new();
+    for link in links {
+        let flows = [&link.up, &link.down].into_iter().flat_map(|direction| &direction.flows);
+        let own: Vec<&Adapter> = flows.filter_map(|flow| flow.adapter.as_ref()).collect();
+        if !own.is_empty() && link.uplink.is_none() {
+            wrong(
+                format!("link {} has adapters, and nothing at its far end", quoted(&link.name)),
+                "add `uplink = \"eth1\"` to the link: an interface, or `namespace` to try it out",
+            );
+        }
+        if let (true, Some(uplink)) = (own.is_empty(), &link.uplink) {
+            wrong(
+                format!("link {} has the uplink {}, and no flow with an `adapter`", quoted(&link.name), quoted(uplink)),
+                "give its flows an `adapter`, or leave `uplink` out",
+            );
+        }
+        for adapter in own {
+            for (other, known) in &all {
+                let same = (known.name == adapter.name, known.port == adapter.port, *other == link.name);
+                match same {
+                    (true, true, true) => {}
+                    (true, true, false) => wrong(
+                        format!(
+                            "links {} and {} both have an adapter {}",
+                            quoted(other),
+                            quoted(&link.name),
+                            quoted(&adapter.name)
+                        ),
+                        "an adapter is on one link; call the other one otherwise",
+                    ),
+                    (true, false, _) => wrong(
+                        format!(
+                            "adapter {} is {} and {}",
+                            quoted(&adapter.name),
+                            quoted(&known.port),
+                            quoted(&adapter.port)
+                        ),
+                        "both directions name the same port; call the other one otherwise",
+                    ),
+                    (false, true, _) if adapter.port != NAMESPACE => wrong(
+                        format!(
+                            "adapters {} and {} are both {}",
+                            quoted(&known.name),
+                            quoted(&adapter.name),
+                            quoted(&adapter.port)
+                        ),
+                        "each has a port of its own",
+                    ),
+                    (false, _, _) if known.id() == adapter.id() => wrong(
+                        format!("adapters {} and {} cannot be told apart", quoted(&known.name), quoted(&adapter.name)),
+                        "call one of them otherwise",
+                    ),
+                    _ => {}
+                }
+            }
+            if !all.iter().any(|(_, known)| known.name == adapter.name) {
+                all.push((&link.name, adapter));
+            }
+        }
+    }
+}
+
+/// Where a namespace is made for an adapter; of these there may be many.
+const NAMESPACE: &str = "namespace";

@@ -1,0 +1,65 @@
+//! What each flow is promised whatever the others do, for whoever has to keep it: admission, and the watch over promises.
+
+use anyhow::Result;
+use falaj_plan::bounds::{Outlook, outlooks};
+use falaj_plan::solve::unmet;
+use falaj_scenario::{Direction, Need, Scenario, Towards};
+use falaj_sched::promise::NoPromise;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+
+/// A flow's promise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Standing {
+    pub(crate) flow: String,
+    /// What its owner asks for.
+    pub(crate) need: Need,
+    /// While it has packets, this rate after this latency; `None`: no rate is promised.
+    pub(crate) rate: Option<(Rate, Span)>,
+    /// No packet that found room stays longer, and by which formula.
+    pub(crate) delay: Option<(Span, String)>,
+    /// Why nothing is promised.
+    pub(crate) none: Option<String>,
+    /// What it may send at most.
+    pub(crate) envelope: Vec<(Rate, u64)>,
+    /// The delay is promised to those alone that keep to the envelope.
+    pub(crate) on_condition: bool,
+    /// What it needs and is not promised, and what would fit.
+    pub(crate) refused: Option<(String, String)>,
+}
+
+/// All flows, by pipe: up and down of each link.
+///
+/// # Errors
+/// A discipline does not accept its setup.
+pub(crate) fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>> {
+    let directions = scenario.links.iter().flat_map(|link| [Towards::Up, Towards::Down].map(|way| link.direction(way)));
+    directions.map(of_direction).collect()
+}
+
+fn of_direction(direction: &Direction) -> Result<Vec<Standing>> {
+    // Whatever is sent: sources of the file are not those that will be there.
+    let outlooks = outlooks(direction, &[])?;
+    let mut all: Vec<Standing> =
+        outlooks.iter().zip(&direction.flows).map(|(outlook, flow)| of_flow(outlook, flow.need)).collect();
+    for (standing, flow) in all.iter_mut().zip(&direction.flows) {
+        standing.envelope = flow.envelope.iter().map(|bucket| (bucket.rate, bucket.burst)).collect();
+    }
+    for refused in unmet(direction, &outlooks) {
+        all[refused.flow].refused = Some((refused.what, refused.help));
+    }
+    Ok(all)
+}
+
+fn of_flow(outlook: &Outlook, need: Need) -> Standing {
+    let mut standing = Standing { flow: outlook.name.clone(), need, ..Standing::default() };
+    match &outlook.promise {
+        Ok(promise) => {
+            standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));
+            standing.delay = outlook.assured.as_ref().map(|delay| (delay.delay, delay.formula.clone()));
+            standing.on_condition = outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
+        }
+        Err(NoPromise(why)) => standing.none = Some(why.clone()),
+    }
+    standing
+}

@@ -1,0 +1,401 @@
+//! The API over HTTP: what the watch published last is read without asking the link; what changes goes by the desk of the
+//! control socket, which reads, checks and admits it as it does any other change.
+
+use super::metrics;
+use super::model::{
+    Adapter, Breach, Breaches, Bucket, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total, Window,
+};
+use super::watch::Published;
+use crate::control::desk::Desk;
+use crate::control::lock;
+use crate::control::protocol::{self, Refusal, SetAnswer, SetRequest};
+use anyhow::{Context, Result, ensure};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
+use nix::sys::stat::{Mode, umask};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use std::convert::Infallible;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use subtle::ConstantTimeEq;
+use tokio::sync::oneshot;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::{Stream, StreamExt};
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// So many changes may be under way at once; others wait.
+const CHANGES: usize = 4;
+/// A token has that many bytes at least: shorter ones can be guessed.
+const TOKEN: usize = 16;
+
+/// What every request may need.
+pub(super) struct App {
+    desk: Arc<Mutex<Desk>>,
+    published: Arc<Published>,
+    service: Service,
+    token: Option<Vec<u8>>,
+}
+
+impl App {
+    pub(super) fn new(
+        desk: Arc<Mutex<Desk>>,
+        published: Arc<Published>,
+        service: Service,
+        token: Option<Vec<u8>>,
+    ) -> Arc<App> {
+        Arc::new(App { desk, published, service, token })
+    }
+}
+
+/// The token in that file.
+pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("--token-file {}", file.display()))?;
+    let token = text.trim().as_bytes().to_vec();
+    ensure!(token.len() >= TOKEN, "--token-file {}: a token has {TOKEN} bytes at least", file.display());
+    Ok(token)
+}
+
+/// Where it listens.
+pub(super) struct Listeners {
+    unix: UnixListener,
+    path: PathBuf,
+    tcp: Option<TcpListener>,
+}
+
+/// Listens there, at the socket for this user alone.
+pub(super) fn listen(path: &std::path::Path, tcp: Option<SocketAddr>) -> Result<Listeners> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
+    if is_socket && UnixStream::connect(path).is_err() {
+        // Left by one that was killed.
+        let _ = std::fs::remove_file(path);
+    }
+    // The program still has one thread.
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    let unix = bound.with_context(|| format!("cannot listen at {}", path.display()))?;
+    let tcp = tcp.map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}"))).transpose()?;
+    unix.set_nonblocking(true)?;
+    tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
+    Ok(Listeners { unix, path: path.to_owned(), tcp })
+}
+
+/// The API's thread.
+pub(super) struct Serving {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    path: PathBuf,
+}
+
+impl Serving {
+    pub(super) fn begin(listeners: Listeners, app: Arc<App>) -> Result<Serving> {
+        let Listeners { unix, path, tcp } = listeners;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(CHANGES)
+            .build()
+            .context("no runtime for the API")?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serve = async move {
+            let router = router(Arc::clone(&app));
+            if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
+                tokio::spawn(async { axum::serve(unix, router).await });
+            }
+            if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
+                let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
+                tokio::spawn(async { axum::serve(tcp, guarded).await });
+            }
+            let _ = stopped.await;
+        };
+        let work = move || {
+            runtime.block_on(serve);
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("api".into()).spawn(work)?;
+        Ok(Serving { stop, thread, path })
+    }
+
+    pub(super) fn end(self) {
+        let _ = self.stop.send(());
+        let _ = self.thread.join();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whoever comes over TCP has to bear the token.
+async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let said = request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
+    let good = app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
+    if good {
+        return next.run(request).await;
+    }
+    let why = problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], Json(why)).into_response()
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "falaj serve",
+        description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per second."
+    ),
+    components(schemas(
+        Adapter, Breach, Breaches, Bucket, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
+        Window
+    ))
+)]
+struct Described;
+
+fn router(app: Arc<App>) -> Router {
+    let (router, described) = OpenApiRouter::with_openapi(Described::openapi())
+        .routes(routes!(service))
+        .routes(routes!(adapters))
+        .routes(routes!(adapter, add, change, remove))
+        .routes(routes!(breaches))
+        .routes(routes!(events))
+        .routes(routes!(scenario, replace))
+        .routes(routes!(openmetrics))
+        .split_for_parts();
+    let described = axum::routing::get(move || std::future::ready(Json(described.clone())));
+    router.route("/v1/openapi.json", described).with_state(app)
+}
+
+fn problem(what: impl Into<String>) -> Problem {
+    Problem { what: what.into(), remarks: Vec::new() }
+}
+
+/// What is not done, with its status.
+struct No(StatusCode, Problem);
+
+impl IntoResponse for No {
+    fn into_response(self) -> Response {
+        (self.0, Json(self.1)).into_response()
+    }
+}
+
+impl From<Refusal> for No {
+    fn from(refusal: Refusal) -> No {
+        let Refusal { what, remarks } = refusal;
+        No(StatusCode::CONFLICT, Problem { what, remarks: remarks.into_iter().map(Remark::from).collect() })
+    }
+}
+
+impl From<protocol::Remark> for Remark {
+    fn from(remark: protocol::Remark) -> Remark {
+        let protocol::Remark { severity, title, help } = remark;
+        Remark { severity, title, help }
+    }
+}
+
+impl From<SetAnswer> for Made {
+    fn from(made: SetAnswer) -> Made {
+        let SetAnswer { changed, at_ns, dropped, remarks } = made;
+        Made { changed, at_ns, dropped, remarks: remarks.into_iter().map(Remark::from).collect() }
+    }
+}
+
+/// How a change is meant.
+#[derive(Deserialize, utoipa::IntoParams)]
+struct Meant {
+    /// Only say whether it could be: the question of admission.
+    #[serde(default)]
+    check: bool,
+    /// Packets that wait and do not fit any more may be dropped.
+    #[serde(default)]
+    drop: bool,
+}
+
+/// The service itself.
+#[utoipa::path(get, path = "/v1", responses((status = 200, body = Service)))]
+async fn service(State(app): State<Arc<App>>) -> Json<Service> {
+    Json(app.service.clone())
+}
+
+/// All adapters: what they are promised, and what they got in the last second and since the start.
+#[utoipa::path(get, path = "/v1/adapters", responses((status = 200, body = Sample)))]
+async fn adapters(State(app): State<Arc<App>>) -> Response {
+    Json(&*app.published.sample()).into_response()
+}
+
+/// One adapter; a `/` in its name is written `%2F`.
+#[utoipa::path(get, path = "/v1/adapters/{name}", params(("name" = String, Path)),
+    responses((status = 200, body = Adapter), (status = 404, body = Problem)))]
+async fn adapter(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Adapter>, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
+}
+
+/// Adds an adapter: the keys of a flow of the scenario, `adapter` among them.
+#[utoipa::path(put, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn add(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(meant): Query<Meant>,
+    Json(keys): Json<Map<String, Value>>,
+) -> Result<Json<Made>, No> {
+    let sample = app.published.sample();
+    if sample.adapters.iter().any(|adapter| adapter.name == name) {
+        return Err(No(StatusCode::CONFLICT, problem(format!("there is an adapter {name} already: PATCH changes it"))));
+    }
+    let link = sample.adapters.first().map(|adapter| adapter.link.clone());
+    let link =
+        link.ok_or_else(|| No(StatusCode::CONFLICT, problem("there is no other adapter, whose link would be its")))?;
+    set(app, sets(&link, &name, &keys)?, meant).await
+}
+
+/// Changes keys of an adapter's flow: weight, cap, queue, need; null takes one out.
+#[utoipa::path(patch, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem),
+    (status = 409, body = Problem)))]
+async fn change(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(meant): Query<Meant>,
+    Json(keys): Json<Map<String, Value>>,
+) -> Result<Json<Made>, No> {
+    let link = link_of(&app, &name)?;
+    set(app, sets(&link, &name, &keys)?, meant).await
+}
+
+/// Takes an adapter away; what waits for it joins another flow, or, with `drop`, is dropped.
+#[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
+    responses((status = 200, body = Made), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn remove(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Query(meant): Query<Meant>,
+) -> Result<Json<Made>, No> {
+    let link = link_of(&app, &name)?;
+    let set_to_nothing = format!("{}=", place(&link, &name)?);
+    set(app, vec![set_to_nothing], meant).await
+}
+
+/// The last packets that stayed longer than promised, the oldest first.
+#[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
+async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
+    Json(app.published.breaches())
+}
+
+/// A sample each second, as server-sent events of the name `sample`.
+#[utoipa::path(get, path = "/v1/events", responses((status = 200, content_type = "text/event-stream", body = Sample)))]
+async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Event, Infallible>>> {
+    // Who was too slow for some has the next one.
+    let samples = BroadcastStream::new(app.published.news.subscribe()).filter_map(Result::ok);
+    let event = |sample: Arc<Sample>| Event::default().event("sample").json_data(&*sample).ok().map(Ok);
+    Sse::new(samples.filter_map(event)).keep_alive(KeepAlive::default())
+}
+
+/// The scenario as it is now, as TOML.
+#[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content_type = "application/toml", body = String)))]
+async fn scenario(State(app): State<Arc<App>>) -> Result<Response, No> {
+    let text = blocking(move || lock(&app.desk).text().to_owned()).await?;
+    Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
+}
+
+/// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing does.
+#[utoipa::path(put, path = "/v1/scenario", params(Meant), request_body(content = String, content_type = "application/toml"),
+    responses((status = 200, body = Made), (status = 409, body = Problem)))]
+async fn replace(State(app): State<Arc<App>>, Query(meant): Query<Meant>, text: String) -> Result<Json<Made>, No> {
+    let Meant { check, drop } = meant;
+    ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
+}
+
+/// The same numbers for Prometheus and its kin.
+#[utoipa::path(get, path = "/metrics",
+    responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
+async fn openmetrics(State(app): State<Arc<App>>) -> Response {
+    ([(header::CONTENT_TYPE, metrics::TYPE)], metrics::text(&app.published.sample())).into_response()
+}
+
+fn unknown(sample: &Sample, name: &str) -> No {
+    let known: Vec<&str> = sample.adapters.iter().map(|adapter| adapter.name.as_str()).take(20).collect();
+    No(StatusCode::NOT_FOUND, problem(format!("there is no adapter {name}; there are {}", known.join(", "))))
+}
+
+fn link_of(app: &App, name: &str) -> Result<String, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(found.ok_or_else(|| unknown(&sample, name))?.link.clone())
+}
+
+/// Words of a key, as names are.
+fn is_fit(word: &str) -> bool {
+    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
+}
+
+/// Where the flow of an adapter stands in the scenario.
+fn place(link: &str, name: &str) -> Result<String, No> {
+    let parts: Vec<&str> = name.split('/').collect();
+    if !parts.iter().all(|part| is_fit(part)) {
+        let why = "a name has letters, digits, `-` and `_`; that of a part stands behind its flow's and a `/`";
+        return Err(No(StatusCode::BAD_REQUEST, problem(why)));
+    }
+    Ok(format!("link.{}.flow.{}", quoted(link), parts.join(".flow.")))
+}
+
+fn quoted(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// The keys of an adapter as values to be set.
+fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, No> {
+    let place = place(link, name)?;
+    let one = |(key, value): (&String, &Value)| {
+        let why = |what: String| No(StatusCode::BAD_REQUEST, problem(what));
+        if !key.split('.').all(is_fit) {
+            return Err(why(format!("{} is no key of a flow", quoted(key))));
+        }
+        let value = if value.is_null() { Some(String::new()) } else { toml(value) };
+        Ok(format!(
+            "{place}.{key}={}",
+            value.ok_or_else(|| why(format!("{key}: a null, or a key that is none, within a value")))?
+        ))
+    };
+    if keys.is_empty() {
+        return Err(No(StatusCode::BAD_REQUEST, problem("no key is given: {\"weight\": 3}, for instance")));
+    }
+    keys.iter().map(one).collect()
+}
+
+/// A value as TOML writes it.
+fn toml(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        Value::Array(all) => format!("[{}]", all.iter().map(toml).collect::<Option<Vec<_>>>()?.join(", ")),
+        Value::Object(all) => {
+            let one =
+                |(key, value): (&String, &Value)| Some(format!("{key} = {}", toml(value).filter(|_| is_fit(key))?));
+            format!("{{ {} }}", all.iter().map(one).collect::<Option<Vec<_>>>()?.join(", "))
+        }
+        other => other.to_string(),
+    })
+}
+
+async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>, No> {
+    let Meant { check, drop } = meant;
+    ask(app, SetRequest { set, drop, check, ..SetRequest::default() }).await
+}
+
+async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
+    let made = blocking(move || lock(&app.desk).set(&wanted)).await?;
+    Ok(Json(made.map_err(No::from)?.into()))
+}
+
+/// Where it may take a while, beside what answers others.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, No> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| No(StatusCode::CONFLICT, problem("the service is ending")))
+}

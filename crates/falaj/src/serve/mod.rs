@@ -1,0 +1,227 @@
+//! `falaj serve`: a link divided among virtual adapters, each with a promise that is watched; asked and changed while it runs.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`ports`] | adapters and the uplink, opened, and those that come and go |
+//! | [`watch`] | each second: what was promised beside what is |
+//! | [`model`] | what is said of that, as JSON |
+//! | [`api`] | over HTTP |
+//! | [`metrics`] | the same as OpenMetrics |
+//!
+//! The link's thread has the forwarder and nothing else to do. The watch and the API have a thread each, and ask for what they want at
+//! the desk of the control socket: a packet never waits for them.
+
+mod api;
+mod metrics;
+mod model;
+mod ports;
+mod watch;
+
+use crate::control::protocol::SetRequest;
+use crate::control::{Control, ControlArgs, Running, desk::Desk, lock, terms};
+use crate::file;
+use crate::measure::{live_links, no_masks, warn_of_overflow, warn_of_spinning};
+use crate::pace::Pace;
+use crate::plan::{Standing, standings};
+use crate::show::note;
+use crate::summary::of_forwarder;
+use anyhow::{Context, Result, bail};
+use falaj_live::attach;
+use falaj_live::clock::{Clock, monotonic};
+use falaj_live::forward::Woken;
+use falaj_live::priority::{self, Rank};
+use falaj_live::signals::Signals;
+use falaj_scenario::Scenario;
+use falaj_sched::time::Time;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex};
+
+/// What `serve` takes.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The file is a scenario of one link, whose flows have an `adapter` each, and which has an `uplink`:
+  [link.uplink]
+  rate = \"1gbit\"
+  uplink = \"eth1\"
+  scheduler = { kind = \"mclock\" }
+
+  [link.uplink.flow.web]
+  adapter = \"tap:web\"
+  reservation = \"200mbit\"
+  need = { rate = \"200mbit\", delay = \"5ms\" }
+  envelope = { rate = \"200mbit\", burst = \"30kB\" }
+
+An adapter, and the uplink, is one of
+  namespace       a network namespace made for it, with an interface falaj0: to try things out
+  tap:NETNS       an interface falaj0 in a namespace that is there: a name under /run/netns, or a process
+  eth1            an interface, such as one of a veth pair; eth1@NETNS in another namespace
+  vhost:PATH      the network card of a virtual machine
+
+What is needed and cannot be promised is refused, with what would fit. SIGHUP reads the file again: all of
+it takes over at one instant, or nothing does. SIGTERM and Ctrl-C end it.
+
+Examples:
+  falaj plan fits service.toml
+  falaj serve service.toml
+  falaj serve service.toml --api /run/falaj.http
+  curl --unix-socket /run/falaj.http http://falaj/v1/adapters
+  falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token")]
+pub(crate) struct Args {
+    /// The service: a scenario with adapters.
+    file: PathBuf,
+    /// Where the HTTP API listens, a socket for this user alone [default: beside the control socket, *.http].
+    #[arg(long, value_name = "PATH")]
+    api: Option<PathBuf>,
+    /// The API also over TCP, at an address of this host alone; takes --token-file.
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    tcp: Option<std::net::SocketAddr>,
+    /// The file with the token that each request over TCP has to bear.
+    #[arg(long, value_name = "FILE", requires = "tcp")]
+    token_file: Option<PathBuf>,
+    #[command(flatten)]
+    pace: Pace,
+    #[command(flatten)]
+    control: ControlArgs,
+    /// At the end, tells on standard error what the link did.
+    #[arg(long)]
+    stats: bool,
+}
+
+pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    let (name, text) = file::text(&args.file)?;
+    let scenario = file::parse(&text, &name)?;
+    fit(&scenario)?;
+    let promised = standings(&scenario)?;
+    admit(&promised)?;
+    let token = args.token_file.as_deref().map(api::token).transpose()?;
+    if let Some(address) = args.tcp.filter(|address| !address.ip().is_loopback()) {
+        bail!(
+            "--tcp {address}: only addresses of this host itself, such as 127.0.0.1:7700: nothing is encrypted; a tunnel leads there from elsewhere"
+        );
+    }
+    scenario.links.iter().for_each(warn_of_spinning);
+    let place = args.control.place()?.context("a service needs a control socket: name a place for it by --control")?;
+    let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
+    let mut opened = ports::open(&scenario)?;
+    let listeners = api::listen(&http, args.tcp)?;
+
+    let mut signals = Signals::take()?;
+    let clock = Clock::from_zero(monotonic());
+    let uplink = opened.take_uplink()?;
+    let mut forwarder =
+        attach::to_adapters(&scenario.network(), opened.adapters(), uplink, clock, args.pace.options())?;
+    forwarder.hold_to(terms(&scenario, &promised));
+    let about = args.file.display().to_string();
+    let running = Running {
+        command: "serve",
+        about,
+        file: args.file.clone(),
+        scenario: scenario.clone(),
+        text,
+        recording: false,
+        standings: Some(promised),
+    };
+    let mut control = Control::open(Some(&place), running)?;
+    control.change_with(opened.beside());
+    let desk = control.desk().context("the control socket is open")?;
+    let told = model::Service::new(&args.file, opened.processes());
+    let published = watch::Published::new();
+    let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
+    let serving = api::Serving::begin(listeners, api::App::new(Arc::clone(&desk), published, told, token))?;
+    let reload = reloader(desk, args.file.clone())?;
+    priority::be_punctual(Rank::Link);
+    forwarder.tell_of_overflow();
+    opened.tell();
+    note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
+    loop {
+        let others = [signals.as_fd(), opened.changes()];
+        let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
+        match forwarder.run(Time::NEVER, &others)? {
+            Woken::Readable(0) => match signals.next_of_any()? {
+                Some(nix::libc::SIGHUP) => {
+                    // Gone only if it panicked, which it said.
+                    let _ = reload.send(());
+                }
+                Some(nix::libc::SIGUSR1 | nix::libc::SIGUSR2) | None => {}
+                Some(_) => break,
+            },
+            Woken::Readable(1) => opened.look(),
+            Woken::Readable(_) => {
+                control.serve(&mut forwarder)?;
+            }
+            Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
+            Woken::Deadline => {}
+        }
+    }
+    let summary = of_forwarder(control.scenario(), &forwarder, opened.unread());
+    // Whoever asks is answered no more, and then nobody waits for anything.
+    drop(control);
+    drop(reload);
+    serving.end();
+    watching.end();
+    if args.stats {
+        summary.tell();
+    }
+    drop(forwarder);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Is it a service's file?
+fn fit(scenario: &Scenario) -> Result<()> {
+    let links = live_links(scenario)?;
+    let [link] = links else { bail!("a service has one link; this file has {}", links.len()) };
+    if scenario.adapters().is_empty() {
+        bail!("no flow of link {} has an `adapter`; `falaj serve --help` shows a file", link.name);
+    }
+    if !scenario.hosts.is_empty() || !scenario.rules.is_empty() {
+        bail!("a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
+    }
+    no_masks(link, "each adapter has a flow of its own")
+}
+
+/// Says what cannot be promised; that is an error.
+fn admit(promised: &[Vec<Standing>]) -> Result<()> {
+    let refused: Vec<_> =
+        promised.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?))).collect();
+    let mut told = Vec::new();
+    for (flow, (what, help)) in &refused {
+        let line = format!("{flow} {what}; {help}");
+        // What both directions have alike is said once.
+        if !told.contains(&line) {
+            eprintln!("error: {line}");
+            told.push(line);
+        }
+    }
+    if told.is_empty() { Ok(()) } else { bail!("not all that is needed fits: `falaj plan fits` shows the whole") }
+}
+
+/// Reads the file again when told to.
+fn reloader(desk: Arc<Mutex<Desk>>, file: PathBuf) -> Result<Sender<()>> {
+    let (send, told) = channel();
+    let work = move || told.iter().for_each(|()| reload(&desk, &file));
+    std::thread::Builder::new().name("reload".into()).spawn(work)?;
+    Ok(send)
+}
+
+fn reload(desk: &Mutex<Desk>, file: &Path) {
+    let name = file.display();
+    let text = match std::fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) => return note!("{name}: {error}; all stays as it is"),
+    };
+    let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
+    let made = lock(desk).set(&wanted);
+    let (remarks, line) = match made {
+        Ok(made) if made.changed.is_empty() => (made.remarks, format!("{name} was read again: nothing is otherwise")),
+        Ok(made) => (made.remarks, format!("{name} was read again: {}", made.changed.join(", "))),
+        Err(refusal) => (refusal.remarks, format!("{name}: {}; all stays as it is", refusal.what)),
+    };
+    for remark in remarks {
+        note!("{}: {}", remark.severity, remark.title);
+        remark.help.iter().for_each(|line| note!("  {line}"));
+    }
+    note!("{line}");
+}

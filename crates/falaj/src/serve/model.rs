@@ -1,0 +1,191 @@
+//! What the API says, as JSON. Times are nanoseconds, rates bits per second, both as numbers.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use utoipa::ToSchema;
+
+/// The service.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Service {
+    /// The version of the program.
+    pub(super) release: String,
+    /// The number of its process.
+    pub(super) pid: u32,
+    /// The file that it was started with.
+    pub(super) file: String,
+    /// Of adapters in namespaces that were made for them, a process that is there; the uplink's name is empty.
+    pub(super) processes: BTreeMap<String, i32>,
+}
+
+impl Service {
+    pub(super) fn new(file: &Path, processes: BTreeMap<String, i32>) -> Service {
+        let (release, file) = (env!("CARGO_PKG_VERSION").to_owned(), file.display().to_string());
+        Service { release, pid: std::process::id(), file, processes }
+    }
+}
+
+/// All adapters, once a second.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Sample {
+    /// When, since the service began.
+    pub(super) at_ns: u64,
+    pub(super) adapters: Vec<Adapter>,
+    /// What was lost outside of the queues, and why.
+    pub(super) losses: BTreeMap<String, u64>,
+}
+
+/// A virtual adapter.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Adapter {
+    pub(super) name: String,
+    /// Where its packets enter and leave, as the file has it.
+    pub(super) port: String,
+    pub(super) link: String,
+    /// What it sends: one flow, or its parts.
+    pub(super) up: Vec<Flow>,
+    /// What it receives.
+    pub(super) down: Vec<Flow>,
+    /// Units that came from another adapter's address, and were not heard.
+    pub(super) foreign: u64,
+    /// Units that were no frames.
+    pub(super) malformed: u64,
+    /// Units that it did not take.
+    pub(super) not_taken: u64,
+    /// Time of the link's thread that reading from it and writing to it took.
+    pub(super) spent_ns: u64,
+    /// The same in the window, as a share of one processor.
+    pub(super) processor: Option<f64>,
+}
+
+/// A flow of an adapter in one direction.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Flow {
+    pub(super) flow: String,
+    pub(super) promise: Promise,
+    /// Since the sample before this one; none in the first.
+    pub(super) window: Option<Window>,
+    pub(super) total: Total,
+    /// Packets that wait.
+    pub(super) backlog: u64,
+    pub(super) backlog_bytes: u64,
+    pub(super) breaches: Breaches,
+}
+
+/// What a flow is promised.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Promise {
+    /// At least this, while packets wait.
+    pub(super) rate: Option<u64>,
+    /// No packet that found room stays longer.
+    pub(super) delay_ns: Option<u64>,
+    /// The formula of that.
+    pub(super) formula: Option<String>,
+    /// The delay is promised as long as it sends no more than that.
+    pub(super) envelope: Vec<Bucket>,
+    /// What its owner asked for.
+    pub(super) need_rate: Option<u64>,
+    pub(super) need_delay_ns: Option<u64>,
+    /// Why nothing is promised.
+    pub(super) none: Option<String>,
+}
+
+/// A token bucket.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Bucket {
+    pub(super) rate: u64,
+    pub(super) burst_bytes: u64,
+}
+
+/// What a flow did in a window of a second or so.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Window {
+    pub(super) over_ns: u64,
+    pub(super) offered: f64,
+    pub(super) sent: f64,
+    /// Packets waited in all of it: what was sent is held against the promise.
+    pub(super) demanded: bool,
+    pub(super) dropped: u64,
+    pub(super) delay: Quantiles,
+    pub(super) release_error: Quantiles,
+}
+
+/// Delays of packets, to three digits.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Quantiles {
+    pub(super) packets: u64,
+    pub(super) p50_ns: Option<u64>,
+    pub(super) p99_ns: Option<u64>,
+    pub(super) max_ns: Option<u64>,
+}
+
+/// What a flow did since it began.
+#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+pub(super) struct Total {
+    pub(super) offered: u64,
+    pub(super) offered_bytes: u64,
+    pub(super) sent: u64,
+    pub(super) sent_bytes: u64,
+    pub(super) dropped: BTreeMap<String, u64>,
+    pub(super) delay: Quantiles,
+    pub(super) release_error: Quantiles,
+    /// Packets beyond its envelope.
+    pub(super) beyond: u64,
+    pub(super) beyond_bytes: u64,
+}
+
+/// Packets that stayed longer than promised, by what caused it; and windows with less than the promised rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub(super) struct Breaches {
+    /// It had sent more than its envelope.
+    pub(super) own_burst: u64,
+    /// They left in time, and this host handed them over late.
+    pub(super) host: u64,
+    /// The promise was not kept.
+    pub(super) promise: u64,
+    /// Windows in which packets waited all the time, and less than the promised rate was sent.
+    pub(super) rate: u64,
+}
+
+/// A packet that stayed longer than promised.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Breach {
+    pub(super) number: u64,
+    /// Link, direction and flow.
+    pub(super) flow: String,
+    /// `own-burst`, `host` or `promise`.
+    pub(super) cause: String,
+    pub(super) bound_ns: u64,
+    /// Last bit in, last bit out, and handed over; since the service began.
+    pub(super) arrival_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) handed_over_ns: Option<u64>,
+}
+
+/// A change that was made, or could be.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Made {
+    /// The directions that are another way now.
+    pub(super) changed: Vec<String>,
+    /// When, since the service began; null: it was only to be checked.
+    pub(super) at_ns: Option<u64>,
+    /// Packets that waited and were dropped.
+    pub(super) dropped: u64,
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Problem {
+    pub(super) what: String,
+    pub(super) remarks: Vec<Remark>,
+}
+
+/// What is wrong or unlikely, and what to write.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub(super) struct Remark {
+    /// `error` or `warning`.
+    pub(super) severity: String,
+    pub(super) title: String,
+    pub(super) help: Vec<String>,
+}

@@ -1,0 +1,322 @@
+//! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
+
+use crate::control::Beside;
+use crate::show::note;
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_live::adapters::{self, Adapters, Addresses, Counts, Space};
+use falaj_live::attach::{interface_port, space_port};
+use falaj_live::interface::{EndName, Interface};
+use falaj_live::packet::{Monitor, State};
+use falaj_live::port::Port;
+use falaj_live::sandbox::Hosts;
+use falaj_scenario::{Adapter, Scenario};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+/// The uplink among the names of adapters, none of which is empty.
+const UPLINK: &str = "";
+
+/// Where packets enter and leave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    /// A namespace of its own.
+    Own,
+    /// One that is there, with an interface made for it.
+    Tap(String),
+    /// An interface, or a guest's card.
+    There(EndName),
+}
+
+impl Place {
+    fn parse(text: &str) -> Result<Place> {
+        Ok(match (text, text.strip_prefix("tap:")) {
+            ("namespace", _) => Place::Own,
+            (_, Some("")) => bail!("write the namespace behind `tap:`: a name under /run/netns, or a process"),
+            (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
+            _ => match text.parse::<EndName>().map_err(|why| anyhow!(why))? {
+                EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
+                there => Place::There(there),
+            },
+        })
+    }
+
+    fn is_space(&self) -> bool {
+        matches!(self, Place::Own | Place::Tap(_))
+    }
+}
+
+fn called(name: &str) -> String {
+    if name == UPLINK { "the uplink".into() } else { format!("adapter {name}") }
+}
+
+/// An interface, and what tells of its changes.
+struct Watched {
+    name: String,
+    interface: Interface,
+    monitor: Monitor,
+}
+
+/// All interfaces that may change.
+struct Interfaces {
+    epoll: Epoll,
+    /// By their numbers, which are not used again.
+    all: Vec<Option<Watched>>,
+}
+
+impl Interfaces {
+    fn add(&mut self, watched: Watched) -> Result<()> {
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, self.all.len() as u64);
+        self.epoll.add(watched.monitor.as_fd(), event)?;
+        self.all.push(Some(watched));
+        Ok(())
+    }
+
+    fn remove(&mut self, name: &str) {
+        for place in &mut self.all {
+            if let Some(watched) = place.take_if(|watched| watched.name == name) {
+                let _ = self.epoll.delete(watched.monitor.as_fd());
+            }
+        }
+    }
+
+    /// Tells of those that are otherwise than they were.
+    fn look(&mut self) {
+        let mut events = [EpollEvent::empty(); 16];
+        let ready = self.epoll.wait(&mut events, EpollTimeout::ZERO).unwrap_or(0);
+        for event in &events[..ready] {
+            let Some(Some(watched)) = self.all.get(event.data() as usize) else { continue };
+            watched.monitor.clear();
+            match watched.interface.look() {
+                Some(State::Up) => note!("{} is up", called(&watched.name)),
+                Some(state) => note!("{} {state}: waiting for it", called(&watched.name)),
+                None => {}
+            }
+        }
+    }
+}
+
+/// All that is open.
+pub(super) struct Opened {
+    adapters: Adapters,
+    uplink: Option<Box<dyn Port>>,
+    interfaces: Rc<RefCell<Interfaces>>,
+    epoll: Rc<Epoll>,
+    hosts: Option<Hosts>,
+    /// Of adapters in namespaces: the first process there, and the address.
+    spaces: Vec<(String, i32, Option<std::net::Ipv4Addr>)>,
+    known: Vec<Adapter>,
+    uplink_name: String,
+}
+
+/// Opens the ports of a service. The program must have one thread.
+pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
+    let link = &scenario.links[0];
+    let uplink_name = link.uplink.clone().context("a service has an uplink")?;
+    let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
+    let mut places = vec![(UPLINK.to_owned(), Place::parse(&uplink_name).context("uplink")?)];
+    for adapter in &known {
+        places.push((adapter.name.clone(), Place::parse(&adapter.port).with_context(|| called(&adapter.name))?));
+    }
+    let mtu = link.up.mtu.max(link.down.mtu);
+    let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
+
+    let at = Addresses::free();
+    let addressed = places[0].1 == Place::Own;
+    let mut spaces: Vec<(&str, Space)> = Vec::new();
+    for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
+        let namespace = if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
+        let others = spaces.iter().filter(|(name, _)| *name != UPLINK).count();
+        let place = if name == UPLINK { Some(Addresses::UPLINK) } else { u8::try_from(others + 2).ok() };
+        let place = place.filter(|place| *place <= Addresses::LAST);
+        let place = place.with_context(|| format!("at most {} adapters may be in namespaces", Addresses::LAST - 1))?;
+        spaces.push((name, Space { namespace, place, addressed }));
+    }
+    let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
+    let mut hosts = if wanted.is_empty() { None } else { Some(adapters::start(&wanted, at, mtu)?) };
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+    let outside = Rc::new(Epoll(epoll.0.try_clone()?));
+    let mut interfaces = Interfaces { epoll, all: Vec::new() };
+    let (all, mut uplink) = (Adapters::new()?, None);
+    let mut told = Vec::new();
+    // Guests' cards last: they bring threads, and other namespaces are entered by a process that has one.
+    let mut order: Vec<_> = places.iter().collect();
+    order.sort_by_key(|(_, place)| matches!(place, Place::There(EndName::VhostUser(_))));
+    for (name, place) in order {
+        let (port, mac) = match place {
+            Place::There(end) => {
+                let (interface, monitor) = there(end).with_context(|| called(name))?;
+                let port = interface_port(&interface)?;
+                interfaces.add(Watched { name: name.clone(), interface, monitor })?;
+                (port, None)
+            }
+            Place::Own | Place::Tap(_) => {
+                let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
+                let hosts = hosts.as_mut().context("spaces were made")?;
+                let space = &spaces[side].1;
+                told.push((name.clone(), hosts.pid(side), space.addressed.then(|| at.address(space.place))));
+                (space_port(hosts, side, &called(name))?, Some(at.mac(space.place)))
+            }
+        };
+        if name == UPLINK {
+            uplink = Some(port);
+        } else {
+            all.add(name, port, mac)?;
+        }
+    }
+    Ok(Opened {
+        adapters: all,
+        uplink,
+        interfaces: Rc::new(RefCell::new(interfaces)),
+        epoll: outside,
+        hosts,
+        spaces: told,
+        known,
+        uplink_name,
+    })
+}
+
+fn there(end: &EndName) -> Result<(Interface, Monitor)> {
+    match end {
+        EndName::Interface(place) => Ok(Interface::packet(place)?),
+        EndName::VhostUser(path) => guest(path),
+        EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
+    }
+}
+
+#[cfg(feature = "vhost-user")]
+fn guest(path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    Interface::vhost_user(path)
+        .context("cannot listen there; take a name that is free, in a directory that you may write to")
+}
+
+#[cfg(not(feature = "vhost-user"))]
+fn guest(_path: &std::path::Path) -> Result<(Interface, Monitor)> {
+    bail!("this program was built without guests' cards")
+}
+
+impl Opened {
+    pub(super) fn adapters(&self) -> &Adapters {
+        &self.adapters
+    }
+
+    pub(super) fn take_uplink(&mut self) -> Result<Box<dyn Port>> {
+        self.uplink.take().context("one uplink")
+    }
+
+    /// Readable when an interface has changed.
+    pub(super) fn changes(&self) -> BorrowedFd<'_> {
+        self.epoll.0.as_fd()
+    }
+
+    pub(super) fn look(&self) {
+        self.interfaces.borrow_mut().look();
+    }
+
+    /// Of adapters in namespaces, a process that is there.
+    pub(super) fn processes(&self) -> BTreeMap<String, i32> {
+        self.spaces.iter().map(|(name, process, _)| (name.clone(), *process)).collect()
+    }
+
+    /// Where namespaces are.
+    pub(super) fn tell(&self) {
+        for (name, process, address) in &self.spaces {
+            let address = address.map_or(String::new(), |address| format!(" {address},"));
+            note!("{}:{address} in the network namespace of process {process}", called(name));
+        }
+    }
+
+    /// Packets that nobody read in time, if that is known.
+    pub(super) fn unread(&self) -> Option<u64> {
+        let interfaces = self.interfaces.borrow();
+        let of: u64 = interfaces.all.iter().flatten().map(|watched| watched.interface.unread()).sum();
+        Some(of + self.hosts.as_ref().map_or(Some(0), Hosts::unread)?)
+    }
+
+    /// What changes with the link.
+    pub(super) fn beside(&self) -> Box<dyn Beside> {
+        Box::new(Fleet {
+            adapters: self.adapters.clone(),
+            interfaces: Rc::clone(&self.interfaces),
+            known: self.known.clone(),
+            uplink: self.uplink_name.clone(),
+            coming: Vec::new(),
+            then: Vec::new(),
+        })
+    }
+}
+
+/// The adapters that there are, and those that are to be.
+struct Fleet {
+    adapters: Adapters,
+    interfaces: Rc<RefCell<Interfaces>>,
+    known: Vec<Adapter>,
+    uplink: String,
+    coming: Vec<(String, Interface, Monitor)>,
+    then: Vec<Adapter>,
+}
+
+impl Fleet {
+    /// Opens the port of an adapter that comes while the link runs.
+    fn come(&self, adapter: &Adapter) -> Result<(Interface, Monitor)> {
+        match Place::parse(&adapter.port)? {
+            Place::There(EndName::Interface(place)) if place.namespace.is_some() => {
+                bail!(
+                    "an interface of another namespace is only found at the start: move it here, or start the service anew"
+                )
+            }
+            Place::There(end) => there(&end),
+            Place::Own | Place::Tap(_) => {
+                bail!(
+                    "an interface in a namespace is only made at the start: give it one of a veth pair, or start the service anew"
+                )
+            }
+        }
+    }
+}
+
+impl Beside for Fleet {
+    fn prepare(&mut self, then: &Scenario) -> Result<(), String> {
+        let [link] = &then.links[..] else { return Err("a service has one link".into()) };
+        if link.uplink.as_deref() != Some(&self.uplink) {
+            return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
+        }
+        self.then = then.adapters().into_iter().cloned().collect();
+        let mut coming = Vec::new();
+        for adapter in self.then.iter().filter(|adapter| !self.known.contains(adapter)) {
+            let (interface, monitor) =
+                self.come(adapter).map_err(|error| format!("{}: {error:#}", called(&adapter.name)))?;
+            coming.push((adapter.name.clone(), interface, monitor));
+        }
+        self.coming = coming;
+        Ok(())
+    }
+
+    fn settle(&mut self, made: bool) {
+        let (coming, then) = (std::mem::take(&mut self.coming), std::mem::take(&mut self.then));
+        if !made {
+            return;
+        }
+        let mut interfaces = self.interfaces.borrow_mut();
+        for gone in self.known.iter().filter(|known| !then.contains(known)) {
+            self.adapters.remove(&gone.name);
+            interfaces.remove(&gone.name);
+            note!("{} is gone", called(&gone.name));
+        }
+        for (name, interface, monitor) in coming {
+            let port = interface_port(&interface).map_err(anyhow::Error::from);
+            let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
+            match added.and_then(|()| interfaces.add(Watched { name: name.clone(), interface, monitor })) {
+                Ok(()) => note!("{} is here", called(&name)),
+                Err(error) => note!("{} cannot be read: {error:#}", called(&name)),
+            }
+        }
+        self.known = then;
+    }
+
+    fn counts(&self) -> Vec<(String, Counts)> {
+        self.adapters.counts()
+    }
+}

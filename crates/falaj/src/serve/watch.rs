@@ -1,0 +1,346 @@
+//! The watch: once a second, what each adapter was promised beside what it got.
+
+use super::model::{Adapter, Breach, Breaches, Bucket, Flow, Promise, Quantiles, Sample, Total, Window};
+use crate::control::desk::{Desk, Look};
+use crate::control::lock;
+use crate::plan::Standing;
+use crate::show::{self, note};
+use anyhow::Result;
+use falaj_live::forward::{Cause, Counted, Kept, Late, LiveFlow};
+use falaj_scenario::{Direction, Towards};
+use falaj_sched::rate::BIT_NANOS;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::sync::broadcast;
+
+/// How often.
+const STEP: Duration = Duration::from_secs(1);
+/// So many breaches are kept for whoever asks.
+const BREACHES: usize = 256;
+/// And so many of those of one second are told one by one.
+const TOLD: usize = 3;
+/// Samples that a slow listener may be behind.
+const BEHIND: usize = 4;
+
+/// What the watch knows, for others to read.
+pub(super) struct Published {
+    sample: RwLock<Arc<Sample>>,
+    breaches: RwLock<VecDeque<Breach>>,
+    pub(super) news: broadcast::Sender<Arc<Sample>>,
+}
+
+impl Published {
+    pub(super) fn new() -> Arc<Published> {
+        Arc::new(Published {
+            sample: RwLock::default(),
+            breaches: RwLock::default(),
+            news: broadcast::channel(BEHIND).0,
+        })
+    }
+
+    /// The last sample.
+    pub(super) fn sample(&self) -> Arc<Sample> {
+        Arc::clone(&self.sample.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The last breaches, the oldest first.
+    pub(super) fn breaches(&self) -> Vec<Breach> {
+        self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+
+    fn publish(&self, sample: Sample, late: impl Iterator<Item = Breach>) {
+        let sample = Arc::new(sample);
+        *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
+        let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
+        breaches.extend(late);
+        let beyond = breaches.len().saturating_sub(BREACHES);
+        breaches.drain(..beyond);
+        // Nobody may be listening.
+        let _ = self.news.send(sample);
+    }
+}
+
+/// The watch's thread.
+pub(super) struct Watching {
+    stop: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Watching {
+    pub(super) fn begin(desk: Arc<Mutex<Desk>>, published: Arc<Published>) -> Result<Watching> {
+        let (stop, stopped) = channel();
+        let work = move || {
+            let mut watch = Watch::default();
+            let mut next = Instant::now();
+            loop {
+                let looked = lock(&desk).look();
+                let Ok(look) = looked else { return };
+                let (sample, late) = watch.sample(look);
+                tell(&late);
+                published.publish(sample, late.iter().map(breach));
+                next += STEP;
+                match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                    Err(RecvTimeoutError::Timeout) => {}
+                    _ => return,
+                }
+            }
+        };
+        Ok(Watching { stop, thread: std::thread::Builder::new().name("watch".into()).spawn(work)? })
+    }
+
+    pub(super) fn end(self) {
+        drop(self.stop);
+        let _ = self.thread.join();
+    }
+}
+
+fn breach(late: &Late) -> Breach {
+    Breach {
+        number: late.number,
+        flow: late.flow.clone(),
+        cause: late.cause.name().into(),
+        bound_ns: late.bound.0,
+        arrival_ns: late.arrival.0,
+        end_ns: late.end.0,
+        handed_over_ns: late.handed_over.map(|then| then.0),
+    }
+}
+
+fn tell(late: &[Late]) {
+    for late in late.iter().take(TOLD) {
+        let stayed = late.handed_over.unwrap_or(late.end).since(late.arrival);
+        let cause = match late.cause {
+            Cause::OwnBurst => "it had sent more than its envelope",
+            Cause::Host => "it left in time, and this host handed it over late",
+            Cause::Promise => "the promise was not kept",
+        };
+        let nanos = |span: Span| show::nanos(span.0 as f64);
+        note!(
+            "{}: a packet stayed {}, promised {}: {cause} (it came {} after the start)",
+            late.flow,
+            nanos(stayed),
+            nanos(late.bound),
+            nanos(late.arrival.since(Time::ZERO))
+        );
+    }
+    if late.len() > TOLD {
+        note!("and {} more in this second", late.len() - TOLD);
+    }
+}
+
+/// A flow as it was at the last look.
+struct Before {
+    counted: Counted,
+    kept: Kept,
+    measured: LiveFlow,
+}
+
+/// What is remembered from one look to the next.
+#[derive(Default)]
+struct Watch {
+    /// When the last look was.
+    at: u64,
+    /// By link, direction and flow.
+    before: BTreeMap<String, Before>,
+    spent: BTreeMap<String, Duration>,
+    /// Windows below the promised rate.
+    slow: BTreeMap<String, u64>,
+    /// The last breach that was seen.
+    seen: u64,
+}
+
+impl Watch {
+    /// The sample of a look, and the breaches since the one before.
+    fn sample(&mut self, look: Look) -> (Sample, Vec<Late>) {
+        let Look { scenario, standings, snapshot, measured, adapters } = look;
+        let over = snapshot.at.0.saturating_sub(self.at);
+        let (mut before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
+        let mut measured = measured.into_iter();
+        let mut spent = BTreeMap::new();
+        let mut all: Vec<Adapter> = Vec::new();
+        for adapter in scenario.adapters() {
+            let counts =
+                adapters.iter().find(|(name, _)| *name == adapter.name).map(|(_, counts)| *counts).unwrap_or_default();
+            let share = self
+                .spent
+                .get(&adapter.name)
+                .map(|was| counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64);
+            spent.insert(adapter.name.clone(), counts.spent);
+            all.push(Adapter {
+                name: adapter.name.clone(),
+                port: adapter.port.clone(),
+                foreign: counts.foreign,
+                malformed: counts.malformed,
+                not_taken: counts.not_taken,
+                spent_ns: u64::try_from(counts.spent.as_nanos()).unwrap_or(u64::MAX),
+                processor: share,
+                ..Adapter::default()
+            });
+        }
+        let ways = scenario.links.iter().flat_map(|link| [(link, Towards::Up), (link, Towards::Down)]);
+        for (pipe, (link, towards)) in ways.enumerate() {
+            let direction = link.direction(towards);
+            let way = if towards == Towards::Up { "up" } else { "down" };
+            for (f, counted) in snapshot.flows[pipe].iter().enumerate() {
+                let Some(measured) = measured.next() else { break };
+                let (Some(flow), Some(standing)) =
+                    (direction.flows.get(f), standings.get(pipe).and_then(|of| of.get(f)))
+                else {
+                    continue;
+                };
+                let kept = snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
+                let name = format!("{} {way} {}", link.name, flow.name);
+                let now = Before { counted: *counted, kept, measured };
+                let mut windows_below = slow.remove(&name).unwrap_or(0);
+                let window = before.remove(&name).map(|before| window(&before, &now, over));
+                if window.as_ref().is_some_and(|window| is_below(window, standing, direction)) {
+                    windows_below += 1;
+                    note!("{name}: less than the promised rate was sent in the last second");
+                }
+                let told = told(&flow.name, standing, &now, window, windows_below);
+                if let Some(adapter) =
+                    flow.adapter.as_ref().and_then(|at| all.iter_mut().find(|known| known.name == at.name))
+                {
+                    adapter.link.clone_from(&link.name);
+                    let flows = if towards == Towards::Up { &mut adapter.up } else { &mut adapter.down };
+                    flows.push(told);
+                }
+                self.slow.insert(name.clone(), windows_below);
+                self.before.insert(name, now);
+            }
+        }
+        let late: Vec<Late> = snapshot.late.into_iter().filter(|late| late.number > self.seen).collect();
+        self.seen = late.last().map_or(self.seen, |late| late.number);
+        (self.at, self.spent) = (snapshot.at.0, spent);
+        let losses = snapshot.losses.by_reason().into_iter().map(|(count, why)| (why.to_owned(), count)).collect();
+        (Sample { at_ns: snapshot.at.0, adapters: all, losses }, late)
+    }
+}
+
+fn window(before: &Before, now: &Before, over: u64) -> Window {
+    let (was, is) = (&before.counted.counters, &now.counted.counters);
+    let rate = |was: u64, is: u64| is.saturating_sub(was) as f64 * BIT_NANOS as f64 / over.max(1) as f64;
+    Window {
+        over_ns: over,
+        offered: rate(was.offered_bytes, is.offered_bytes),
+        sent: rate(was.sent_bytes, is.sent_bytes),
+        // No packet came to an empty queue meanwhile, and it was never empty at either end.
+        demanded: was.backlog > 0 && is.backlog > 0 && before.kept.periods == now.kept.periods,
+        dropped: is.dropped().saturating_sub(was.dropped()),
+        delay: between(&before.measured.delay, &now.measured.delay),
+        release_error: between(&before.measured.release_error, &now.measured.release_error),
+    }
+}
+
+/// What was measured between two looks.
+fn between(before: &Meter, now: &Meter) -> Quantiles {
+    let was: BTreeMap<u64, u64> = before.counts().map(|(delay, times)| (delay.0, times)).collect();
+    let new: Vec<(u64, u64)> = now
+        .counts()
+        .map(|(delay, times)| (delay.0, times.saturating_sub(was.get(&delay.0).copied().unwrap_or(0))))
+        .filter(|(_, times)| *times > 0)
+        .collect();
+    let packets: u64 = new.iter().map(|(_, times)| times).sum();
+    let quantile = |percent: u64| {
+        let (mut left, wanted) = (packets, (packets * (100 - percent)) / 100);
+        new.iter().find(|(_, times)| {
+            left -= times;
+            left <= wanted
+        })
+    };
+    Quantiles {
+        packets,
+        p50_ns: quantile(50).map(|(delay, _)| *delay),
+        p99_ns: quantile(99).map(|(delay, _)| *delay),
+        max_ns: new.last().map(|(delay, _)| *delay),
+    }
+}
+
+fn since_start(meter: &Meter) -> Quantiles {
+    let nanos = |span: Option<Span>| span.map(|span| span.0);
+    Quantiles {
+        packets: meter.count(),
+        p50_ns: nanos(meter.quantile(0.5)),
+        p99_ns: nanos(meter.quantile(0.99)),
+        max_ns: nanos(meter.max()),
+    }
+}
+
+/// Was less sent than promised, in a window in which packets waited all the time?
+fn is_below(window: &Window, standing: &Standing, direction: &Direction) -> bool {
+    // Where packets cost more than is counted, what was sent says less.
+    let Some((rate, latency)) = standing.rate.filter(|_| window.demanded && direction.framing.is_none()) else {
+        return false;
+    };
+    let time = u128::from(window.over_ns.saturating_sub(latency.0));
+    let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS)).saturating_sub(direction.setup.largest.into());
+    let sent = window.sent * window.over_ns as f64 / BIT_NANOS as f64;
+    sent + 1.0 < promised as f64
+}
+
+fn told(name: &str, standing: &Standing, now: &Before, window: Option<Window>, below: u64) -> Flow {
+    let c = &now.counted.counters;
+    let [own_burst, host, promise] = now.kept.late;
+    let reasons = [
+        ("queue_full", c.dropped_full),
+        ("too_large", c.dropped_large),
+        ("discipline", c.dropped_by_discipline),
+        ("policy", c.dropped_by_policy),
+        ("change", c.dropped_by_change),
+    ];
+    Flow {
+        flow: name.to_owned(),
+        promise: Promise {
+            rate: standing.rate.map(|(rate, _)| rate.0),
+            delay_ns: standing.delay.as_ref().map(|(delay, _)| delay.0),
+            formula: standing.delay.as_ref().map(|(_, formula)| formula.clone()),
+            envelope: standing
+                .envelope
+                .iter()
+                .map(|(rate, burst)| Bucket { rate: rate.0, burst_bytes: *burst })
+                .collect(),
+            need_rate: standing.need.rate.map(|rate| rate.0),
+            need_delay_ns: standing.need.delay.map(|delay| delay.0),
+            none: standing.none.clone(),
+        },
+        window,
+        total: Total {
+            offered: c.offered,
+            offered_bytes: c.offered_bytes,
+            sent: c.sent,
+            sent_bytes: c.sent_bytes,
+            dropped: reasons.map(|(why, count)| (why.to_owned(), count)).into(),
+            delay: since_start(&now.measured.delay),
+            release_error: since_start(&now.measured.release_error),
+            beyond: now.kept.beyond,
+            beyond_bytes: now.kept.beyond_bytes,
+        },
+        backlog: c.backlog,
+        backlog_bytes: c.backlog_bytes,
+        breaches: Breaches { own_burst, host, promise, rate: below },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_what_came_since_the_last() {
+        let mut before = Meter::new();
+        (0..100).for_each(|_| before.record(Span(1_000_000)));
+        let mut now = before.clone();
+        for n in 1..=100 {
+            now.record(Span(n));
+        }
+        let window = between(&before, &now);
+        assert_eq!((window.packets, window.p50_ns, window.p99_ns, window.max_ns), (100, Some(50), Some(99), Some(100)));
+        let none = between(&now, &now);
+        assert_eq!((none.packets, none.p50_ns, none.max_ns), (0, None, None));
+    }
+}

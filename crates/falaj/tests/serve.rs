@@ -1,0 +1,425 @@
+//! `falaj serve` with real packets: adapters in namespaces, asked and changed over HTTP.
+//!
+//! This program is also what sends in the adapters' namespaces (`--send`). Nothing here depends on how busy the machine is: what is
+//! asserted is counted at nominal instants.
+
+#[expect(dead_code, reason = "shared with tests that need all of it")]
+mod common;
+
+use common::{directory, file, program, signal};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+
+const TESTS: &[(&str, fn())] = &[
+    ("who_floods_takes_nothing_that_others_were_promised", flood),
+    ("changes_are_admitted_or_refused_and_take_effect", changes),
+    ("the_file_is_read_again", reload),
+    ("whatever_is_asked_nothing_breaks", malformed),
+    ("what_cannot_be_promised_is_not_served", refused),
+];
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [first, to, gap, size, packets] = &words[..]
+        && first == "--send"
+    {
+        send(to, gap.parse().unwrap(), size.parse().unwrap(), packets.parse().unwrap());
+        return ExitCode::SUCCESS;
+    }
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads = Some(1);
+    let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
+    let possible = possible.is_ok_and(|status| status.success());
+    let trial = |&(name, test): &(&str, fn())| {
+        Trial::ignorable_test(name, move || {
+            if !possible {
+                return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
+            }
+            test();
+            Ok::<_, Failed>(Completion::Completed)
+        })
+    };
+    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+}
+
+/// Sends datagrams, one in so many microseconds or, with none, as fast as they go.
+fn send(to: &str, gap: u64, size: usize, packets: u64) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let (began, payload) = (Instant::now(), vec![0; size]);
+    for n in 0..packets {
+        let then = Duration::from_micros(n * gap);
+        std::thread::sleep(then.saturating_sub(began.elapsed()));
+        let _ = socket.send_to(&payload, to);
+    }
+}
+
+// ------------------------------------------------------------------------------------------------------------ tools
+
+/// Three adapters: `calm` keeps to an envelope, `greedy` and `wild` send what they like.
+const THREE: &str = r#"
+[link.uplink]
+rate = "20mbit"
+uplink = "namespace"
+scheduler = { kind = "wf2q+" }
+
+[link.uplink.flow.calm]
+adapter = "namespace"
+weight = 2
+need = { rate = "9mbit", delay = "4ms" }
+envelope = { rate = "4mbit", burst = "4kB" }
+queue = "100p"
+
+[link.uplink.flow.greedy]
+adapter = "namespace"
+weight = 1
+need = { rate = "4mbit" }
+queue = "50p"
+
+[link.uplink.flow.wild]
+adapter = "namespace"
+weight = 1
+queue = "50p"
+"#;
+
+/// A service that runs, and ends with this.
+struct Service {
+    child: Child,
+    api: PathBuf,
+    file: PathBuf,
+    processes: Value,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer: its status, and its body.
+struct Answer {
+    status: u16,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.body))
+    }
+}
+
+impl Service {
+    fn start(name: &str, text: &str) -> Service {
+        let file = directory().join(file(name, text));
+        // Names of sockets are short.
+        let short = std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
+        let (api, control) = (short.with_extension("http"), short.with_extension("sock"));
+        let words =
+            [file.to_str(), Some("--api"), api.to_str(), Some("--control"), control.to_str()].map(Option::unwrap);
+        let child = program(&[&["serve"], &words[..]].concat()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut service = Service { child, api, file, processes: Value::Null };
+        let began = Instant::now();
+        while !service.api.exists() || service.get("/v1/adapters").json()["adapters"] == json!([]) {
+            assert_eq!(service.child.try_wait().unwrap(), None, "it ended");
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        service.processes = service.get("/v1").json()["processes"].clone();
+        service
+    }
+
+    /// Whatever is written, and what comes back.
+    fn raw(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut stream = UnixStream::connect(&self.api).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // It may have refused before all was written.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all);
+        all
+    }
+
+    fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n");
+        let all = self.raw(format!("{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}").as_bytes());
+        let text = String::from_utf8(all).expect("UTF-8");
+        let (head, body) =
+            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
+        Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "text/plain", "")
+    }
+
+    fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.ask("PATCH", path, "application/json", &body.to_string())
+    }
+
+    fn adapter(&self, name: &str) -> Value {
+        self.get(&format!("/v1/adapters/{name}")).json()
+    }
+
+    /// Sends from an adapter's namespace to the uplink's.
+    fn send(&self, name: &str, gap: u64, size: usize, packets: u64) -> Child {
+        let process = self.processes[name].as_i64().expect("it is in a namespace").to_string();
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &process, "--net"]);
+        if !nix::unistd::geteuid().is_root() {
+            command.args(["--user", "--preserve-credentials"]);
+        }
+        let to = self.uplink();
+        let numbers = [gap.to_string(), size.to_string(), packets.to_string()];
+        command.arg(std::env::current_exe().unwrap()).args(["--send", &to]).args(numbers);
+        command.spawn().expect("nsenter")
+    }
+
+    /// The uplink's address: that of the subnet's first place.
+    fn uplink(&self) -> String {
+        let process = self.processes[""].as_i64().expect("the uplink is in a namespace");
+        let routes = std::fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap();
+        let address = routes
+            .lines()
+            .filter_map(|line| line.split("-- ").nth(1))
+            .find(|a| a.starts_with("10.77.") && a.ends_with(".1"));
+        format!("{}:9", address.expect("it has an address"))
+    }
+
+    /// Waits until that is so.
+    fn until(&self, what: &str, so: impl Fn(&Service) -> bool) {
+        let began = Instant::now();
+        while !so(self) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {}", self.get("/v1/adapters").body);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it as an operator does; its sockets are gone then.
+    fn end(mut self) {
+        signal("TERM", self.child.id());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        assert!(!self.api.exists() && !self.api.with_extension("sock").exists());
+    }
+}
+
+fn up(adapter: &Value) -> &Value {
+    &adapter["up"][0]
+}
+
+// ------------------------------------------------------------------------------------------------------------ tests
+
+fn flood() {
+    let service = Service::start("serve-flood.toml", THREE);
+    assert_eq!(std::fs::metadata(&service.api).unwrap().permissions().mode() & 0o077, 0, "its user's alone");
+    // 1000 B and 42 B of headers each 4 ms are 2.1 Mbit/s.
+    let mut calm = service.send("calm", 4_000, 1_000, 1_500);
+    let mut others = [service.send("greedy", 100, 1_400, 60_000), service.send("wild", 20, 1_400, 300_000)];
+    // The sum over the windows in which packets of `greedy` always waited.
+    let (mut demanded, mut least) = (0, f64::INFINITY);
+    let mut seen = 0;
+    while calm.try_wait().unwrap().is_none() {
+        let sample = service.get("/v1/adapters").json();
+        let at = sample["at_ns"].as_u64().unwrap();
+        let greedy = sample["adapters"].as_array().unwrap().iter().find(|a| a["name"] == "greedy").unwrap().clone();
+        let window = &up(&greedy)["window"];
+        if at != seen && window["demanded"] == true {
+            demanded += 1;
+            least = least.min(window["sent"].as_f64().unwrap());
+        }
+        seen = at;
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    others.iter_mut().for_each(|sender| {
+        let _ = sender.kill();
+        let _ = sender.wait();
+    });
+    service.until("all that was sent has left", |service| up(&service.adapter("calm"))["backlog"] == 0);
+    std::thread::sleep(Duration::from_millis(1_100));
+    let [calm, greedy, wild] = ["calm", "greedy", "wild"].map(|name| service.adapter(name));
+    for adapter in [&calm, &greedy, &wild] {
+        assert_eq!(up(adapter)["breaches"]["promise"], 0, "{adapter:#}");
+        assert_eq!(up(adapter)["breaches"]["rate"], 0, "{adapter:#}");
+    }
+    // On a busy machine what was sent evenly may come in a burst: then it is the sender's own, and its bound is no promise.
+    let (total, promise) = (&up(&calm)["total"], &up(&calm)["promise"]);
+    assert!(total["sent"].as_u64().unwrap() >= 1_000, "{calm:#}");
+    if total["beyond"] == 0 {
+        assert!(total["delay"]["max_ns"].as_u64() <= promise["delay_ns"].as_u64(), "{calm:#}");
+        assert_eq!(total["dropped"]["queue_full"], 0);
+    }
+    assert!(demanded >= 1, "the flood never filled a queue for a whole window: {greedy:#}");
+    // A quarter of the link, less what a window may cut off.
+    assert!(least >= 4_900_000.0, "{least}");
+    assert!(up(&wild)["total"]["dropped"]["queue_full"].as_u64().unwrap() > 0, "{wild:#}");
+    assert!(wild["spent_ns"].as_u64().unwrap() > calm["spent_ns"].as_u64().unwrap());
+
+    let metrics = service.get("/metrics").body;
+    assert!(
+        metrics.contains(
+            "falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\",flow=\"calm\"} 10000000"
+        ),
+        "{metrics}"
+    );
+    assert!(
+        metrics.contains("falaj_adapter_dropped_packets_total{adapter=\"wild\"") && metrics.ends_with("# EOF\n"),
+        "{metrics}"
+    );
+
+    // A burst beyond the envelope is the sender's own affair.
+    let before = up(&service.adapter("calm"))["total"]["beyond"].as_u64().unwrap();
+    service.send("calm", 0, 1_000, 60).wait().unwrap();
+    service.until("beyond its envelope", |service| {
+        up(&service.adapter("calm"))["total"]["beyond"].as_u64().unwrap() > before
+    });
+    assert_eq!(up(&service.adapter("calm"))["breaches"]["promise"], 0);
+    service.end();
+}
+
+fn changes() {
+    let service = Service::start("serve-changes.toml", THREE);
+    let rate = |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
+    assert_eq!(rate(&service, "greedy"), Some(5_000_000));
+    // A question changes nothing.
+    let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));
+    assert_eq!((asked.status, asked.json()["what"].as_str()), (409, Some("that does not fit")), "{}", asked.body);
+    assert!(asked.body.contains("calm needs") && asked.body.contains("would fit"), "{}", asked.body);
+    let asked = service.patch("/v1/adapters/greedy?check=true", &json!({ "queue": "60p" }));
+    assert_eq!((asked.status, &asked.json()["at_ns"]), (200, &Value::Null), "{}", asked.body);
+    // What would break a promise is not done.
+    assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
+    let made = service.patch("/v1/adapters/calm", &json!({ "weight": 4, "need": { "rate": "12mbit" } }));
+    assert_eq!(made.status, 200, "{}", made.body);
+    service.until("another promise", |service| {
+        rate(service, "greedy") == Some(3_333_333) || rate(service, "greedy") == Some(3_333_334)
+    });
+    assert!(service.get("/v1/scenario").body.contains("12mbit"));
+    assert_eq!(service.patch("/v1/adapters/nobody", &json!({ "weight": 1 })).status, 404);
+    assert_eq!(service.patch("/v1/adapters/wild", &json!({ "wieght": 1 })).status, 409);
+    // In a namespace one is only made at the start; what goes may go.
+    let put = service.ask("PUT", "/v1/adapters/late", "application/json", "{\"adapter\": \"namespace\"}");
+    assert!(put.status == 409 && put.body.contains("only made at the start"), "{}", put.body);
+    let gone = service.ask("DELETE", "/v1/adapters/wild", "text/plain", "");
+    assert_eq!(gone.status, 200, "{}", gone.body);
+    service.until("it is gone", |service| service.get("/v1/adapters/wild").status == 404);
+    service.end();
+}
+
+fn reload() {
+    let service = Service::start("serve-reload.toml", THREE);
+    let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
+    assert_eq!(rate(&service), Some(10_000_000));
+    // What is wrong, or does not fit, changes nothing.
+    for wrong in ["[link", &THREE.replace("20mbit", "10mbit")] {
+        std::fs::write(&service.file, wrong).unwrap();
+        signal("HUP", service.child.id());
+    }
+    std::fs::write(&service.file, THREE.replace("20mbit", "40mbit")).unwrap();
+    signal("HUP", service.child.id());
+    service.until("the file as it is now", |service| rate(service) == Some(20_000_000));
+    service.end();
+}
+
+fn malformed() {
+    let service = Service::start("serve-malformed.toml", THREE);
+    let description = service.get("/v1/openapi.json").json();
+    let paths = description["paths"].as_object().unwrap();
+    assert!(paths.contains_key("/v1/adapters/{name}") && paths.contains_key("/metrics"), "{description}");
+    let deep = "[".repeat(5_000);
+    let long = "x".repeat(100_000);
+    let bodies = [
+        "",
+        "{",
+        "null",
+        "[]",
+        "{}",
+        "{\"weight\": null}",
+        "{\"weight\": 1e999}",
+        "{\"weight\": {\"a\": null}}",
+        "{\"a=b\": 1}",
+        "{\"\": 1}",
+        "{\"weight\": \"\\u0000\\n\\\"]\"}",
+        "{\"weight\": -1, \"queue\": \"\"}",
+        "\u{fffd}",
+        &deep,
+        &long,
+        "{\"need\": {\"rate\": []}}",
+        "{\"flow\": {\"x\": {}}}",
+        "{\"adapter\": \"tap:\"}",
+        "{\"adapter\": \"no-such-interface\"}",
+    ];
+    let words =
+        ["calm", "a%2Fb", "%00", "%ff", "..", "calm%2F", "%22", "x", "calm?check=maybe", "calm?drop=true&drop=1", "?"];
+    let mut statuses = std::collections::BTreeMap::<u16, u32>::new();
+    for method in ["GET", "PUT", "PATCH", "DELETE", "POST", "HEAD", "OPTIONS", "BREW"] {
+        for (n, body) in bodies.iter().enumerate() {
+            for (m, word) in words.iter().enumerate().filter(|(m, _)| (n + m) % 3 == 0) {
+                // Those that are whole would be done.
+                let word = if method == "DELETE" && *word == "calm" { "nobody" } else { word };
+                for path in [format!("/v1/adapters/{word}"), "/v1/scenario".into(), format!("/{word}")] {
+                    let path = if m % 2 == 0 {
+                        format!("{path}{}", if path.contains('?') { "&check=true" } else { "?check=true" })
+                    } else {
+                        path
+                    };
+                    let kind = if n % 5 == 4 { "text/plain" } else { "application/json" };
+                    *statuses.entry(service.ask(method, &path, kind, body).status).or_default() += 1;
+                }
+            }
+        }
+    }
+    assert!(statuses.keys().all(|status| (200..500).contains(status)), "{statuses:?}");
+    // What is no HTTP at all.
+    let mut random = 88_172_645_463_325_252_u64;
+    for length in 0..100 {
+        let bytes: Vec<u8> = (0..length * 7)
+            .map(|_| {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                random as u8
+            })
+            .collect();
+        let answer = service.raw(&bytes);
+        assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", String::from_utf8_lossy(&answer));
+    }
+    assert_eq!(up(&service.adapter("calm"))["breaches"], json!({ "own_burst": 0, "host": 0, "promise": 0, "rate": 0 }));
+    service.end();
+}
+
+fn refused() {
+    let ran = |name: &str, text: &str| {
+        let output = program(&["serve", file(name, text), "--api", "/nowhere/at/all"]).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, said) = ran("serve-refused.toml", &THREE.replace("9mbit", "11mbit"));
+    assert_eq!(status, Some(2));
+    assert!(said.contains("calm needs 11mbit") && said.contains("would fit") && said.contains("plan fits"), "{said}");
+    let (status, said) = ran("serve-none.toml", "[link.a]\nrate = \"1mbit\"\n");
+    assert!(status == Some(2) && said.contains("no flow of link a has an `adapter`"), "{said}");
+    let (status, said) =
+        ran("serve-port.toml", &THREE.replacen("\"namespace\"\nweight = 1", "\"nfqueue:3\"\nweight = 1", 1));
+    assert!(status == Some(2) && said.contains("adapter greedy: a queue of the firewall"), "{said}");
+    // A link of two ends has no adapters.
+    let output = program(&["run", "serve-refused.toml", "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    // All three fit, and with less for them more would.
+    let fits =
+        program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"]).output().unwrap();
+    let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
+    assert_eq!((&fits["fits"], &fits["directions"][0]["room_for"]), (&json!(true), &json!(0)), "{fits:#}");
+    let easy = THREE.replace("9mbit", "5mbit").replace("\"4mbit\" }\nqueue", "\"1mbit\" }\nqueue");
+    let fits =
+        program(&["plan", "fits", file("serve-fits.toml", &easy), "--more", "greedy", "--json"]).output().unwrap();
+    let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
+    // Weights 2, 1, 1 and n more of 1: two parts of 4 + n are 5 of 20 Mbit/s where n is 4.
+    assert_eq!(fits["directions"][0]["room_for"], 4, "{fits:#}");
+}
