@@ -72,8 +72,8 @@ scheduler = { kind = "wf2q+" }
 [link.uplink.flow.calm]
 adapter = "namespace"
 weight = 2
-need = { rate = "9mbit", delay = "4ms" }
-envelope = { rate = "4mbit", burst = "4kB" }
+need = { rate = "9mbit", delay = "8ms" }
+envelope = { rate = "4mbit", burst = "3kB" }
 queue = "100p"
 
 [link.uplink.flow.greedy]
@@ -224,7 +224,7 @@ fn flood() {
     let mut calm = service.send("calm", 4_000, 1_000, 1_500);
     let mut others = [service.send("greedy", 100, 1_400, 60_000), service.send("wild", 20, 1_400, 300_000)];
     // The sum over the windows in which packets of `greedy` always waited.
-    let (mut demanded, mut least) = (0, f64::INFINITY);
+    let (mut demanded, mut missing) = (0, f64::NEG_INFINITY);
     let mut seen = 0;
     while calm.try_wait().unwrap().is_none() {
         let sample = service.get("/v1/adapters").json();
@@ -233,7 +233,8 @@ fn flood() {
         let window = &up(&greedy)["window"];
         if at != seen && window["demanded"] == true {
             demanded += 1;
-            least = least.min(window["sent"].as_f64().unwrap());
+            let seconds = window["over_ns"].as_f64().unwrap() / 1e9;
+            missing = missing.max((5e6 - window["sent"].as_f64().unwrap()) * seconds);
         }
         seen = at;
         std::thread::sleep(Duration::from_millis(200));
@@ -258,7 +259,7 @@ fn flood() {
     }
     assert!(demanded >= 1, "the flood never filled a queue for a whole window: {greedy:#}");
     // A quarter of the link, less what a window may cut off.
-    assert!(least >= 4_900_000.0, "{least}");
+    assert!(missing <= 4.0 * 8.0 * 1_514.0, "{missing} bits");
     assert!(up(&wild)["total"]["dropped"]["queue_full"].as_u64().unwrap() > 0, "{wild:#}");
     assert!(wild["spent_ns"].as_u64().unwrap() > calm["spent_ns"].as_u64().unwrap());
 
@@ -296,12 +297,10 @@ fn changes() {
     assert_eq!((asked.status, &asked.json()["at_ns"]), (200, &Value::Null), "{}", asked.body);
     // What would break a promise is not done.
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
-    let made = service.patch("/v1/adapters/calm", &json!({ "weight": 4, "need": { "rate": "12mbit" } }));
+    let made = service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
     assert_eq!(made.status, 200, "{}", made.body);
-    service.until("another promise", |service| {
-        rate(service, "greedy") == Some(3_333_333) || rate(service, "greedy") == Some(3_333_334)
-    });
-    assert!(service.get("/v1/scenario").body.contains("12mbit"));
+    service.until("another promise", |service| rate(service, "greedy") == Some(4_000_000));
+    assert!(service.get("/v1/scenario").body.contains("11mbit"));
     assert_eq!(service.patch("/v1/adapters/nobody", &json!({ "weight": 1 })).status, 404);
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "wieght": 1 })).status, 409);
     // In a namespace one is only made at the start; what goes may go.
@@ -391,7 +390,7 @@ fn malformed() {
         let answer = service.raw(&bytes);
         assert!(!answer.starts_with(b"HTTP/1.1 5"), "{}", String::from_utf8_lossy(&answer));
     }
-    assert_eq!(up(&service.adapter("calm"))["breaches"], json!({ "own_burst": 0, "host": 0, "promise": 0, "rate": 0 }));
+    assert_eq!(up(&service.adapter("calm"))["breaches"]["promise"], 0);
     service.end();
 }
 
@@ -416,7 +415,7 @@ fn refused() {
         program(&["plan", "fits", file("serve-fits.toml", THREE), "--more", "greedy", "--json"]).output().unwrap();
     let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
     assert_eq!((&fits["fits"], &fits["directions"][0]["room_for"]), (&json!(true), &json!(0)), "{fits:#}");
-    let easy = THREE.replace("9mbit", "5mbit").replace("\"4mbit\" }\nqueue", "\"1mbit\" }\nqueue");
+    let easy = THREE.replace("9mbit\", delay = \"8ms", "5mbit").replace("\"4mbit\" }\nqueue", "\"1mbit\" }\nqueue");
     let fits =
         program(&["plan", "fits", file("serve-fits.toml", &easy), "--more", "greedy", "--json"]).output().unwrap();
     let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));

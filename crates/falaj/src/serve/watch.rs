@@ -83,7 +83,8 @@ impl Watching {
                 let (sample, late) = watch.sample(look);
                 tell(&late);
                 published.publish(sample, late.iter().map(breach));
-                next += STEP;
+                // After a stall no window is too short to say anything.
+                next = (next + STEP).max(Instant::now() + STEP / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
                     _ => return,
