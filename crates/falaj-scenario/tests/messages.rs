@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -71,7 +71,7 @@ phase = "1ms"
               | ^^^^^
               |
               = help: `phase` is for flows of the scheduler `virtual-links`
-              = help: allowed: `each`, `envelope`, `expire`, `flow`, `match`, `max-flows`, `need`, `quantum`, `queue`, `scheduler`
+              = help: allowed: `adapter`, `each`, `envelope`, `expire`, `flow`, `match`, `max-flows`, `need`, `quantum`, `queue`, `scheduler`
         "#]],
     );
 }
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2651,7 +2651,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`
+              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
