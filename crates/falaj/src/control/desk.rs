@@ -60,6 +60,9 @@ pub(crate) struct Look {
     pub(crate) adapters: Vec<(String, Counts)>,
 }
 
+/// What was counted at one instant, what was measured a little later, and what adapters did.
+type Measured = (Snapshot, Vec<LiveFlow>, Vec<(String, Counts)>);
+
 /// What it says, and how long no packet passed for that.
 pub(crate) struct Answer {
     pub(crate) told: Told,
@@ -213,7 +216,7 @@ impl Desk {
         &self.running.text
     }
 
-    fn measured(&mut self) -> Result<(Snapshot, Vec<LiveFlow>, Vec<(String, Counts)>), Refusal> {
+    fn measured(&mut self) -> Result<Measured, Refusal> {
         let other = || Refusal::new("another answer than one to statistics");
         let Told::Snapshot(snapshot, counts) = self.ask(Ask::Snapshot)? else { return Err(other()) };
         let flows: usize = snapshot.flows.iter().map(Vec::len).sum();
