@@ -25,6 +25,7 @@ use crate::port::{self, Port, Received};
 use crate::tap::Tap;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::{self, Key};
+use falaj_sched::label::Ecn;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -294,8 +295,8 @@ impl Port for Near {
         port::turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        port::mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        port::mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -370,8 +371,8 @@ impl Port for Far {
         port::turn(unit, corrupt);
     }
 
-    fn mark(&self, unit: &mut [u8]) {
-        port::mark(unit);
+    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
+        port::mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
