@@ -664,7 +664,7 @@ fn an_unknown_key() {
         10 | knid = "A"
            | ^^^^ did you mean `kind`?
            |
-           = help: allowed: `each`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `need`, `phase`, `queue`, `scheduler`
+           = help: allowed: `adapter`, `each`, `envelope`, `expire`, `flow`, `kind`, `lend`, `match`, `max-flows`, `need`, `phase`, `queue`, `scheduler`
     "#]]
     .assert_eq(&ran.err);
 }
@@ -761,7 +761,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`"
+                "allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
@@ -1231,10 +1231,6 @@ fn rules_are_simulated() {
     assert_eq!(flow(&sim["flows"], "short.all")["delivered"], packets(1));
     let said = falaj(&["sim", "reorder.toml", "--warm-up", "none"]).out;
     assert!(said.contains(" some ") && said.contains(&packets(0).to_string()), "{said}");
-    for command in ["traffic", "compare"] {
-        let ran = falaj(&[command, "reorder.toml"]);
-        assert!(ran.status == Some(2) && ran.err.contains("this scenario has 2 links"), "{ran:?}");
-    }
 }
 
 /// Behind three links calls differ by no more than what is planned for the last one; with gaps alone by more.
@@ -1248,10 +1244,11 @@ fn jitter_over_a_chain_is_planned_and_simulated() {
     assert_eq!(bound, 9_084_000 + 2);
     assert!(flow(&last["flows"], "video")["jitter"].is_null());
     let jitter = |name: &str| {
-        let sim = falaj(&["sim", name, "--duration", "20s", "--replications", "1", "--json"]).json();
+        let sim =
+            falaj(&["sim", name, "--duration", "20s", "--replications", "1", "--warm-up", "none", "--json"]).json();
         let way = &sim["ways"][0];
-        // 50 a second, but for those of the warm-up.
-        assert!(way["traffic"] == "calls" && (700..=1000).contains(&way["delivered"].as_u64().unwrap()), "{sim}");
+        // 50 a second.
+        assert!(way["traffic"] == "calls" && (990..=1000).contains(&way["delivered"].as_u64().unwrap()), "{sim}");
         way["jitter_ns"].as_u64().unwrap()
     };
     assert!(jitter("jitter.toml") <= bound);
