@@ -286,6 +286,8 @@ pub(crate) fn tell(stats: bool, sides: &Hosts, summary: &Summary) {
         if unread.is_none() {
             eprintln!("what was not read in time at the entrance is not known: /proc does not say");
         }
+    } else {
+        summary.warn();
     }
 }
 

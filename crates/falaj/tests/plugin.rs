@@ -51,7 +51,7 @@ fn what_breaks_the_contract_is_told_at_the_end() {
     let told = "uplink up: the plug-in `./libunknown.so` broke its contract at ";
     let line = ran.out.lines().find(|line| line.starts_with(told)).unwrap_or_else(|| panic!("{ran:?}"));
     assert!(line.contains("it serves flow 2, and there are 2, the first of which is 0 (2 times"), "{line}");
-    let json = falaj(&["sim", bad, "--json"]).json();
+    let json = falaj(&["sim", bad, "--warm-up", "none", "--json"]).json();
     let breach = &json["breaches"][0];
     assert_eq!((&breach["way"], &breach["library"]), (&json!("uplink up"), &json!("./libunknown.so")));
     assert_eq!(breach["times"], 2);

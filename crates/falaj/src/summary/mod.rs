@@ -279,6 +279,11 @@ impl Summary {
         for (n, why) in &self.losses {
             eprintln!("{n} {why}");
         }
+        self.warn();
+    }
+
+    /// What nobody who ran a plug-in may miss: that it broke its contract.
+    pub(crate) fn warn(&self) {
         for (way, breach) in &self.breaches {
             eprintln!("{way}: {breach}");
         }
