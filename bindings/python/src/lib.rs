@@ -5,16 +5,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`scenario`] | a scenario read, changed, planned, simulated |
-//! | [`results`] | what was simulated, as tables |
-//! | [`table`] | columns that Python takes over without a copy |
-//! | [`scheduler`] | a discipline that is a class of Python |
-//! | [`sweep`] | a scenario with other values |
-//! | [`queueing`] | phase types, arrivals, queues by matrices |
-//! | [`toml`] | what Python has, as TOML |
-//! | [`errors`] | what is wrong, as exceptions |
-//! | [`interrupt`] | work that Ctrl-C ends |
+//! | `scenario` | a scenario read, changed, planned, simulated |
+//! | `results` | what was simulated, as tables |
+//! | `table` | columns that Python takes over without a copy |
+//! | `scheduler` | a discipline that is a class of Python |
+//! | `sweep` | a scenario with other values |
+//! | `queueing` | phase types, arrivals, queues by matrices |
+//! | `toml` | what Python has, as TOML |
+//! | `errors` | what is wrong, as exceptions |
+//! | `interrupt` | work that Ctrl-C ends |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 mod errors;
 mod interrupt;

@@ -17,6 +17,7 @@
 //! | [`mod@json`] | all of that as JSON |
 //! | [`words`] | numbers as people read them |
 #![forbid(unsafe_code)]
+#![warn(clippy::unwrap_used)]
 
 pub mod bounds;
 pub mod json;

@@ -104,7 +104,7 @@ impl Forwarder {
         self.network.counters(self.called(pipe), flow)
     }
 
-    /// What a mask made, of a flow or of the link; see [`Network::report`].
+    /// What a mask made, of a flow or of the link; see [`report`](falaj_engine::network::Network::report).
     pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
         self.network.report(self.called(pipe), flow, busiest)
     }
@@ -114,7 +114,7 @@ impl Forwarder {
         self.network.of_the_ended()
     }
 
-    /// How disciplines of libraries broke their contract; see [`Network::breaches`].
+    /// How disciplines of libraries broke their contract; see [`breaches`](falaj_engine::network::Network::breaches).
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         self.network.breaches(self.called(pipe))
     }
