@@ -20,9 +20,9 @@ test: cargo ## run all tests
 	$(MAKE) --no-print-directory python; \
 	else echo "left out: the package for Python, whose tests take python3 (3.11 or newer) with venv"; fi
 
-# With the profile of the other tests: most is compiled for them.
+# With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
-	PATH="$(abspath $(target))/python/bin:$$PATH" MATURIN_PEP517_ARGS="--profile test" pip install --quiet --disable-pip-version-check \
+	PATH="$(abspath $(target))/python/bin:$$PATH" MATURIN_PEP517_ARGS="--profile dev" pip install --quiet --disable-pip-version-check \
 	--force-reinstall --no-deps --no-build-isolation ./bindings/python
 	cd bindings/python && $(abspath $(target))/python/bin/python -m pytest -q --color=no -p no:cacheprovider
 

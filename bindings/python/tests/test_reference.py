@@ -54,7 +54,10 @@ def prose(doc):
 
 
 def members(cls):
-    for name, member in vars(cls).items():
+    # The getters of native classes come in another order each time.
+    getters = {name: member for name, member in vars(cls).items() if inspect.isgetsetdescriptor(member)}
+    others = [(name, member) for name, member in vars(cls).items() if name not in getters]
+    for name, member in others + sorted(getters.items()):
         if name.startswith("_") and not (name == "__getitem__" and member.__doc__):
             continue
         yield name, member
