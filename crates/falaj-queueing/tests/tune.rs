@@ -272,8 +272,7 @@ fn what_cannot_be_kept_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
 
-    /// Of all sizes with all timeouts there is none that keeps the delay for much less, by the same closed form: 1.15 is asked
-    /// for. Most choices are the best; one load in some dozens was seen to cost 4 % more.
+    /// Of all sizes with all timeouts there is none that keeps the delay for less, by the same closed form.
     #[test]
     fn the_choice_is_the_best(
         delay in 20e-6f64..1e-3, rate in 1e3f64..2e6, burst in 1.0f64..5.0, streams in 1.0f64..5.0,
@@ -298,7 +297,7 @@ proptest! {
         match choose(&wanted, &load, &cost, &limits) {
             Ok(Tuned::Kept(choice)) => {
                 prop_assert!(choice.delay <= delay * (1.0 + 1e-6));
-                prop_assert!(choice.processor <= 1.15 * least, "{:?} {}", choice, least);
+                prop_assert!(choice.processor <= 1.03 * least, "{:?} {}", choice, least);
                 let again = expect(&wanted, &load, &cost, choice.policy, choice.when_idle).unwrap();
                 prop_assert_eq!(again, Some(choice));
             }
