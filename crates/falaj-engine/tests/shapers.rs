@@ -8,8 +8,9 @@ use common::fraction::Fraction;
 use common::stepwise::{Model, beside, many};
 use common::{Dice, become_kind, bursts, emits, run, virtual_links};
 use falaj_engine::pipe::PipeSpec;
+use falaj_engine::{Engine, PipeId};
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::queue::Limit;
+use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::entry;
 use falaj_sched::time::Span;
@@ -71,6 +72,14 @@ fn gates_open_and_close_and_packets_are_over_by_then() {
     // What has no gate to mind fills the guards, and may be in the way by a packet.
     let with_c = [all.as_slice(), &[(0, 'C', 3), (0, 'C', 3), (0, 'C', 3)]].concat();
     assert_eq!(order(&tas, &with_c), "A1@4 A2@8 C1@11 B1@15 B2@19 C2@22 A3@26 C3@29 B3@34");
+    // A's opens twice in a cycle of 40 B, at 0 and 20, and B's once: nobody's gate meets another's.
+    let every = gate(0, 10).with("every", Value::Span(Span(160)));
+    let twice = pipe("tas", Values::default().with("cycle", Value::Span(Span(320))), vec![every, gate(10, 10)]);
+    assert_eq!(order(&twice, &all), "A1@4 A2@8 B1@14 B2@18 A3@24 B3@54");
+    let engine = Engine::new(&[twice]).expect("valid");
+    let promised = |flow| engine.promise(PipeId(0), FlowId(flow)).expect("a rate").rate;
+    // What is left of 10 B without a packet that does not fit comes twice as often for A.
+    assert!(promised(0).0.abs_diff(2 * promised(1).0) <= 1, "{:?} {:?}", promised(0), promised(1));
 }
 
 /// Judged at arrival: A's packets are eligible at 0, 0, 4 and 8, B's at 0 and 16; C's class is higher.
@@ -343,8 +352,9 @@ fn tas_sends_while_gates_are_open() {
         let cycle = spec.setup.scheduler.span("cycle").unwrap().0;
         let gate = |f: &FlowSetup| -> Vec<bool> {
             let opens = f.values.span("opens").map_or(0, |s| s.0);
-            let closes = f.values.span("open").map_or(cycle, |s| opens + s.0);
-            (0..cycle).map(|t| (opens..closes).contains(&t)).collect()
+            let every = f.values.span("every").map_or(cycle, |s| s.0);
+            let closes = f.values.span("open").map_or(every, |s| opens + s.0);
+            (0..cycle).map(|t| (opens..closes).contains(&(t % every))).collect()
         };
         // A gate that closes as it opens stays open, in this model too.
         let open = spec.setup.flows.iter().map(gate).collect();

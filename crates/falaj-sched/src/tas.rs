@@ -1,7 +1,7 @@
 //! The time-aware shaper of IEEE 802.1Qbv (802.1Q-2022, 8.6.8.4): gates that open and close by a clock.
 //!
 //! Each flow is a traffic class, the first of the scenario the highest, with a gate of its own. All gates
-//! follow one cycle, which begins with the clock; a gate is open for one time in it. Of the classes whose gates are open the
+//! follow one cycle, which begins with the clock; a gate is open for one time in it, or for as many at equal distances. Of the classes whose gates are open the
 //! highest with a packet sends, but only a packet that is over when its gate closes: the gates themselves
 //! are the guard, and as long as a packet is what they guard. A gate that is open all the cycle never closes.
 //!
@@ -22,13 +22,13 @@ use alloc::vec::Vec;
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
     kind: "tas",
-    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens once a cycle",
+    doc: "time-aware shaper of 802.1Qbv: each flow a traffic class, the first the highest, whose gate opens and closes by the clock",
     source: "IEEE 802.1Qbv 2015",
     scheduler: &[Param {
         name: "cycle",
         kind: Kind::Span,
         default: None,
-        doc: "after which the gates open again; cycles begin with the clock",
+        doc: "after which all gates are as they were; cycles begin with the clock",
     }],
     flow: &[
         Param {
@@ -38,9 +38,15 @@ pub const ENTRY: Entry = Entry {
             doc: "when the flow's gate opens, from the start of each cycle",
         },
         Param {
+            name: "every",
+            kind: Kind::Span,
+            default: Some("the cycle"),
+            doc: "after which the flow's gate opens again; a whole number of times in the cycle",
+        },
+        Param {
             name: "open",
             kind: Kind::Span,
-            default: Some("the rest of the cycle"),
+            default: Some("until it begins anew"),
             doc: "for how long it is open; a packet goes only if it is over by then",
         },
     ],
@@ -49,24 +55,36 @@ pub const ENTRY: Entry = Entry {
 /// The time-aware shaper.
 #[derive(Debug, Clone)]
 pub struct Tas {
-    cycle: Span,
     gates: Vec<Gate>,
     rate: Rate,
     largest: u32,
     full_queues: Vec<u64>,
 }
 
-/// From the start of the cycle.
+/// From the start of each of its rounds.
 #[derive(Debug, Clone, Copy)]
 struct Gate {
+    every: Span,
     opens: Span,
     closes: Span,
 }
 
 impl Gate {
+    /// Are both ever open at once? The distances between two openings are all that differ by what both rounds are made of.
     fn meets(self, other: Gate) -> bool {
-        self.opens < other.closes && other.opens < self.closes
+        let step = common(self.every.0, other.every.0);
+        let behind = (other.opens.0 % step + step - self.opens.0 % step) % step;
+        behind < self.closes.0 - self.opens.0 || step - behind < other.closes.0 - other.opens.0
     }
+
+    fn is_always_open(self) -> bool {
+        self.opens == Span::ZERO && self.closes == self.every
+    }
+}
+
+/// The greatest number that divides both.
+fn common(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common(b, a % b) }
 }
 
 impl Tas {
@@ -82,21 +100,27 @@ impl Tas {
             return Err(refused(None, "cycle", what, format!("at least {}", packet.max(Span(1)))).into());
         }
         let gate = |(flow, f): (usize, &FlowSetup)| {
+            let every = f.values.span("every").unwrap_or(cycle);
+            if every == Span::ZERO || cycle % every != Span::ZERO {
+                let what = format!("the gate begins anew after {every}, which is no part of the cycle of {cycle}");
+                let help = format!("the cycle, or a half, a third … of it: {}", Span(cycle.0 / 2));
+                return Err(refused(Some(flow), "every", what, help));
+            }
             let opens = f.values.span("opens").unwrap_or(Span::ZERO);
-            let open = f.values.span("open").unwrap_or(cycle.saturating_sub(opens));
+            let open = f.values.span("open").unwrap_or(every.saturating_sub(opens));
             let closes = opens + open;
-            if closes > cycle {
-                let what = format!("the gate closes at {closes}, after the cycle of {cycle}");
-                return Err(refused(Some(flow), "open", what, "gates close within the cycle; shift `opens`".into()));
+            if closes > every {
+                let of = if every == cycle { "the cycle of" } else { "it begins anew after" };
+                let what = format!("the gate closes at {closes}, after {of} {every}");
+                return Err(refused(Some(flow), "open", what, "gates close before that; shift `opens`".into()));
             }
             if open < packet || open == Span::ZERO {
                 let what = format!("in {open} a packet of {} B has no time", setup.largest);
                 return Err(refused(Some(flow), "open", what, format!("at least {}", packet.max(Span(1)))));
             }
-            Ok(Gate { opens, closes })
+            Ok(Gate { every, opens, closes })
         };
         Ok(Tas {
-            cycle,
             gates: setup.flows.iter().enumerate().map(gate).collect::<Result<_, _>>()?,
             rate: setup.rate,
             largest: setup.largest,
@@ -106,18 +130,18 @@ impl Tas {
 
     /// When the head of `bytes` may go through its gate, from `now` on.
     #[inline]
-    fn passes(&self, gate: Gate, bytes: u32, now: Time, wire: &Wire) -> Time {
-        let into = Span(now.0 % self.cycle.0);
-        let begins = Time(now.0 - into.0);
-        if gate.opens == Span::ZERO && gate.closes == self.cycle {
+    fn passes(gate: Gate, bytes: u32, now: Time, wire: &Wire) -> Time {
+        if gate.is_always_open() {
             return now;
         }
+        let into = Span(now.0 % gate.every.0);
+        let begins = Time(now.0 - into.0);
         if into < gate.opens {
             begins + gate.opens
         } else if into + wire.airtime(bytes) <= gate.closes {
             now
         } else {
-            begins + self.cycle + gate.opens
+            begins + gate.every + gate.opens
         }
     }
 }
@@ -138,7 +162,7 @@ impl Discipline for Tas {
         for (f, &gate) in self.gates.iter().enumerate() {
             let f = FlowId(f as u32);
             let Some(bytes) = flows.head(f) else { continue };
-            let passes = self.passes(gate, bytes, now, wire);
+            let passes = Tas::passes(gate, bytes, now, wire);
             if passes <= now {
                 return Answer::Serve(f);
             }
@@ -151,7 +175,7 @@ impl Discipline for Tas {
 
     /// A window that no higher class may use is left by at most the last packet that does not fit, and entered
     /// late by one packet of a lower class, if one may be under way. In the worst case a backlog begins just as the rest of the window
-    /// is too short, and then each cycle brings a window.
+    /// is too short, and then each round brings a window.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         let own = self.gates[f.index()];
         let meets = |gates: &[Gate]| gates.iter().position(|gate| gate.meets(own));
@@ -162,21 +186,21 @@ impl Discipline for Tas {
             )));
         }
         let packet = self.rate.airtime(self.largest);
-        let always = own.opens == Span::ZERO && own.closes == self.cycle;
+        let always = own.is_always_open();
         let blocked = if meets(&self.gates[f.index() + 1..]).is_some() { packet } else { Span::ZERO };
         let unused = if always { Span::ZERO } else { packet };
         let window = Span(own.closes.0 - own.opens.0);
         // An always open gate is blocked once, and then never again.
         let lost = if always { Span::ZERO } else { blocked + unused };
         let used = window.saturating_sub(lost + ROUNDING);
-        let rate = Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(self.cycle.0)) as u64);
+        let rate = Rate((u128::from(self.rate.0) * u128::from(used.0) / u128::from(own.every.0)) as u64);
         let room = u128::from(used.0) * u128::from(self.rate.0) >= u128::from(BIT_NANOS);
         if rate.0 == 0 || !room {
             return Err(NoPromise(format!(
                 "of {window} open all may be lost to packets that do not fit or are under way: open the gate for longer"
             )));
         }
-        let waits = self.cycle.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;
+        let waits = own.every.saturating_sub(window) + blocked + unused + ROUNDING + ROUNDING;
         Ok(Promise {
             rate,
             latency: rate.airtime(self.largest) + waits,
@@ -190,7 +214,7 @@ impl Discipline for Tas {
         })
     }
 
-    /// Each cycle brings the same.
+    /// Each round brings the same.
     fn serves_strictly(&self) -> bool {
         true
     }

@@ -353,8 +353,13 @@ fn draw_values(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
                 f.values = Values::default();
             }
         }
-        let cycle = (cycle + dice.from(0, 2 * packet)).max(packet);
-        spec.setup.scheduler = Values::default().with("cycle", Value::Span(Span(cycle)));
+        let (every, times) = ((cycle + dice.from(0, 2 * packet)).max(packet), dice.from(1, 3));
+        for f in &mut spec.setup.flows {
+            if dice.from(0, 1) == 0 {
+                f.values.set("every", Value::Span(Span(every)));
+            }
+        }
+        spec.setup.scheduler = Values::default().with("cycle", Value::Span(Span(every * times)));
     }
     if entry.kind == "drr+" {
         // Only flows of low latency have a contract, and a packet fits in it.

@@ -21,6 +21,8 @@ use falaj_scenario::{Scenario, parse_rate};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use indicatif::ProgressBar;
+use nix::sys::socket::sockopt::TcpCongestion;
+use nix::sys::socket::{getsockopt, setsockopt};
 use serde::{Deserialize, Serialize};
 use signal_hook::consts::SIGINT;
 use std::ffi::OsString;
@@ -44,7 +46,7 @@ so is the bridge where the kernel has none. An unlimited link is compared with t
 
 Examples:
   falaj bench tcp --seconds 3 --repeat 5
-  falaj bench tcp --rate 1gbit --rate 10gbit")]
+  falaj bench tcp --rate 1gbit --rate 10gbit --congestion cubic")]
 pub(crate) struct Args {
     /// How long each stream lasts.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -55,6 +57,9 @@ pub(crate) struct Args {
     /// Also a link of this rate; may be given several times.
     #[arg(long, value_parser = parse_rate)]
     rate: Vec<Rate>,
+    /// The senders' congestion control, as the kernel calls it: cubic, reno, bbr; the kernel's choice unless given.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<String>,
     #[command(flatten)]
     pace: Pace,
     /// How packets reach the emulated link.
@@ -136,7 +141,7 @@ enum Role {
 }
 
 /// What an end tells when it is done.
-#[derive(Clone, Copy, Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 struct Told {
     /// What it has written or read.
     bytes: u64,
@@ -146,10 +151,12 @@ struct Told {
     cpu: u64,
     /// Segments that its namespace has sent again.
     retransmitted: u64,
+    /// The sender's congestion control.
+    congestion: String,
 }
 
 /// One stream through one path.
-#[derive(Clone, Copy, Serialize)]
+#[derive(Serialize)]
 struct Stream {
     gbit_per_s: f64,
     sender_cpu: f64,
@@ -158,6 +165,7 @@ struct Stream {
     retransmitted: u64,
     /// Units that the link did not pass on.
     lost: u64,
+    congestion: String,
 }
 
 /// A path and its streams.
@@ -189,7 +197,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let told = match role {
             Role::Send => {
                 args.tbf.map_or(Ok(()), filter)?;
-                send(at, Duration::from_secs(args.seconds))?
+                send(at, Duration::from_secs(args.seconds), args.congestion.as_deref())?
             }
             Role::Receive => receive(at)?,
         };
@@ -278,7 +286,8 @@ fn filter(rate: Rate) -> Result<()> {
 
 /// A stream through each path.
 fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
-    let how = How { over: args.over.join(), seconds: args.seconds, options: args.pace.options() };
+    let congestion = args.congestion.as_deref();
+    let how = How { over: args.over.join(), seconds: args.seconds, options: args.pace.options(), congestion };
     for s in series {
         s.streams.push(stream(s.path, s.ip, how)?);
         bar.inc(1);
@@ -287,7 +296,11 @@ fn turn(series: &mut [Series], args: &Args, bar: &ProgressBar) -> Result<()> {
 }
 
 fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
-    say!("one TCP stream from the near to the far end, {} s, {} times each, in turns; medians", args.seconds, turns);
+    let congestion = series.iter().find_map(|s| s.streams.first()).map_or("", |stream| &stream.congestion);
+    say!(
+        "one TCP stream ({congestion}) from the near to the far end, {} s, {turns} times each, in turns; medians",
+        args.seconds
+    );
     let rows = series.iter().zip(ratios).map(|(s, ratio)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
         let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
@@ -311,21 +324,22 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
 
 /// Bits a second of a stream of so many seconds through an unlimited emulated link.
 pub(crate) fn through_a_link(seconds: u64) -> Result<f64> {
-    let how = How { over: Join::Auto, seconds, options: Options::default() };
+    let how = How { over: Join::Auto, seconds, options: Options::default(), congestion: None };
     Ok(stream(Path::Link(Rate::UNLIMITED), 4, how)?.gbit_per_s * 1e9)
 }
 
 /// What all streams of a measurement have in common.
 #[derive(Clone, Copy)]
-struct How {
+struct How<'a> {
     /// What is between a namespace and the emulated link.
     over: Join,
     seconds: u64,
     options: Options,
+    congestion: Option<&'a str>,
 }
 
 /// One stream between two fresh namespaces.
-fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
+fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
     let (join, rate) = match path {
         Path::Link(rate) => (how.over, rate),
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
@@ -339,6 +353,9 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
         let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
         let mut words = vec!["bench".into(), "tcp".into(), "--end".into(), role.into(), "--at".into(), at.clone()];
         words.extend(["--seconds".into(), seconds.clone()]);
+        if let Some(name) = how.congestion {
+            words.extend(["--congestion".into(), name.into()]);
+        }
         if let Path::Filter(rate) = path {
             words.extend(["--tbf".into(), format!("{}bit", rate.0)]);
         }
@@ -363,14 +380,15 @@ fn stream(path: Path, ip: u8, how: How) -> Result<Stream> {
     let link_cpu = (thread_cpu() - cpu) as f64 / began.elapsed().as_nanos() as f64;
     let (sender, receiver) = (told(from_sender)?, told(from_receiver)?);
     ensure!(sender.bytes == receiver.bytes, "{} bytes were sent and {} received", sender.bytes, receiver.bytes);
-    let of_time = |end: Told| end.cpu as f64 / end.nanos as f64;
+    let of_time = |end: &Told| end.cpu as f64 / end.nanos as f64;
     Ok(Stream {
         gbit_per_s: receiver.bytes as f64 * 8.0 / receiver.nanos as f64,
-        sender_cpu: of_time(sender),
-        receiver_cpu: of_time(receiver),
+        sender_cpu: of_time(&sender),
+        receiver_cpu: of_time(&receiver),
         link_cpu,
         retransmitted: sender.retransmitted,
         lost: forwarder.map_or(0, |f| lost(&f)) + sandbox.unread().unwrap_or(0),
+        congestion: sender.congestion,
     })
 }
 
@@ -409,18 +427,27 @@ fn told(mut from: File) -> Result<Told> {
 }
 
 /// Sends for so long.
-fn send(to: SocketAddr, long: Duration) -> Result<Told> {
+fn send(to: SocketAddr, long: Duration, congestion: Option<&str>) -> Result<Told> {
     let mut stream = connect(to)?;
+    if let Some(name) = congestion {
+        setsockopt(&stream, TcpCongestion, &name.into()).with_context(|| {
+            let known =
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap_or_default();
+            format!("the kernel has no congestion control `{name}` for us; it has {}", known.trim())
+        })?;
+    }
+    let congestion =
+        getsockopt(&stream, TcpCongestion).map(|name| name.to_string_lossy().trim_end_matches('\0').to_owned());
     let chunk = vec![0x5a; CHUNK];
     let (began, cpu, mut bytes) = (Instant::now(), thread_cpu(), 0);
     while began.elapsed() < long {
         bytes += stream.write(&chunk)? as u64;
     }
     stream.shutdown(std::net::Shutdown::Write)?;
-    let told = Told { bytes, nanos: began.elapsed().as_nanos() as u64, cpu: thread_cpu() - cpu, retransmitted: 0 };
+    let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
     // Ends only when the receiver has read it all.
     stream.read_to_end(&mut Vec::new())?;
-    Ok(Told { retransmitted: retransmitted(), ..told })
+    Ok(Told { bytes, nanos, cpu, retransmitted: retransmitted(), congestion: congestion.unwrap_or_default() })
 }
 
 /// The receiver may need a moment to be there.
@@ -448,7 +475,8 @@ fn receive(at: SocketAddr) -> Result<Told> {
             n => bytes += n as u64,
         }
     }
-    Ok(Told { bytes, nanos: began.elapsed().as_nanos() as u64, cpu: thread_cpu() - cpu, retransmitted: 0 })
+    let (nanos, cpu) = (began.elapsed().as_nanos() as u64, thread_cpu() - cpu);
+    Ok(Told { bytes, nanos, cpu, retransmitted: 0, congestion: String::new() })
 }
 
 /// TCP segments that this namespace has sent again; 0 where the kernel does not say.

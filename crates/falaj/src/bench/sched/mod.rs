@@ -40,8 +40,8 @@ pub(crate) struct Args {
     /// Say which loads and disciplines there are.
     #[arg(long)]
     list: bool,
-    /// Disciplines, separated by commas; all unless given. `none` is always among them. What has a `/` is a plug-in's library,
-    /// whose flows get `weight` and `quantum`.
+    /// Disciplines, separated by commas; all unless given. `none` is always among them. Any other name with a `/` is a plug-in's
+    /// library, whose flows get `weight` and `quantum`.
     #[arg(long, visible_alias = "discipline", value_delimiter = ',', value_name = "KIND")]
     alg: Vec<String>,
     /// Flows as `weight:length:flows,…`; weight and length may be `low-high-steps`. May be given again.
@@ -156,12 +156,12 @@ impl Args {
     fn whats(&self) -> Result<Vec<What>> {
         let mut subjects = Vec::new();
         for name in self.alg.iter().filter(|name| *name != "none") {
-            if name.contains('/') {
+            let regime = regimes::regime(name);
+            if regime.is_none() && name.contains('/') {
                 let library = falaj_plugin::load(Path::new(name), name);
                 subjects.push(Subject::plugin(library.map_err(|wrong| anyhow!("{}; {}", wrong.what, wrong.help))?));
                 continue;
             }
-            let regime = regimes::regime(name);
             let kind = regime.map_or(name.as_str(), |regime| regime.kind);
             let entry = ENTRIES.iter().find(|entry| entry.kind == kind);
             let entry = entry.with_context(|| {
