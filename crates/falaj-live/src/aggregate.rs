@@ -5,14 +5,11 @@
 
 use crate::clock::monotonic;
 use crate::poll::Watch;
-use crate::port::{self, Port, Received, mark, turn};
+use crate::port::{self, Port, Received};
 use crate::tap::Tap;
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::endpoint::{Endpoint, line};
 use falaj_engine::container::Packer;
-use falaj_engine::engine::Corrupt;
-use falaj_engine::key::Key;
-use falaj_sched::label::Ecn;
 use falaj_sched::time::{Span, Time};
 use nix::errno::Errno;
 use std::io;
@@ -109,18 +106,6 @@ impl Port for GuestPort {
         let taken = self.crossing.offer(unit, now()).map_err(ended)?;
         self.crossing.alarm()?;
         Ok(taken)
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        port::key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -37,7 +37,7 @@ impl Received {
     }
 }
 
-/// Where units enter and leave.
+/// Where units enter and leave: Ethernet frames behind a virtio-net header, unless a kind says otherwise.
 ///
 /// An error `EBADF`, `EBADFD` or `ENODEV` says that the port is gone and ends
 /// the run; any other concerns one unit, which is then lost and counted.
@@ -55,13 +55,17 @@ pub trait Port {
         let _ = unit;
     }
     /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
-    fn key(&self, unit: &[u8]) -> Key;
+    fn key(&self, unit: &[u8]) -> Key {
+        key(unit)
+    }
     /// Turns a bit of a unit that this port has read, so that it is found wrong
     /// at the far end as it would be behind a real link.
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt);
+    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
+        turn(unit, corrupt);
+    }
     /// Writes these ECN bits into a unit that this port has read, where its ends look at them: that it met congestion.
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        let _ = (unit, ecn);
+        mark(unit, ecn);
     }
     /// Readable when a unit may be received; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
@@ -163,18 +167,6 @@ impl Port for TapPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.tap.write(unit)
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

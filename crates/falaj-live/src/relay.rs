@@ -6,6 +6,7 @@ use crate::port::{Port, Received};
 use falaj_engine::account::Account;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
+use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -83,6 +84,9 @@ impl Port for RelayPort {
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         corrupt.turn(unit);
     }
+
+    /// The bits are in a header that the kernel takes off.
+    fn mark(&self, _: &mut [u8], _: Ecn) {}
 
     fn readable(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

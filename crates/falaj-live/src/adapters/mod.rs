@@ -23,9 +23,7 @@ pub use spaces::{Addresses, Space, start};
 
 use crate::port::{self, Port, Received};
 use crate::tap::Tap;
-use falaj_engine::engine::Corrupt;
 use falaj_engine::key::{self, Key};
-use falaj_sched::label::Ecn;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -291,14 +289,6 @@ impl Port for Near {
         self.shared.borrow().key(unit)
     }
 
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        port::turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        port::mark(unit, ecn);
-    }
-
     fn readable(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }
@@ -365,14 +355,6 @@ impl Port for Far {
 
     fn key(&self, unit: &[u8]) -> Key {
         self.shared.borrow().key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        port::turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        port::mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

@@ -15,7 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 use falaj_engine::Corrupt;
-use falaj_engine::key::Key;
 use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -24,7 +23,7 @@ use nix::sys::socket::{
 };
 
 use self::message::{Said, Verdict};
-use crate::port::{self, Port, Received, mark, turn};
+use crate::port::{Port, Received, mark, turn};
 use crate::tap::Tap;
 
 /// Packets that the kernel holds at most, waiting ones and those that are on their way through the link.
@@ -194,10 +193,6 @@ impl Port for QueuePort {
     fn dropped(&mut self, unit: &[u8]) {
         // It cannot be held for ever: where this fails there is no memory, and it goes with the queue.
         let _ = self.queue.judge(unit, Verdict::Drop);
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        port::key(unit)
     }
 
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {

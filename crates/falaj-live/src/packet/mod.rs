@@ -20,9 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use falaj_engine::Corrupt;
-use falaj_engine::key::Key;
-use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
@@ -31,7 +28,7 @@ pub use self::monitor::Monitor;
 pub(crate) use self::place::enter;
 pub use self::place::{Place, open};
 
-use crate::port::{self, Port, Received, mark, turn};
+use crate::port::{self, Port, Received};
 use crate::sandbox::Step;
 use crate::tap::Tap;
 use sys::Ring;
@@ -338,18 +335,6 @@ impl Port for PacketPort {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.reader.socket.send(unit)
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        port::key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

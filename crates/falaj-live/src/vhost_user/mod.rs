@@ -23,9 +23,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use falaj_engine::Corrupt;
-use falaj_engine::key::Key;
-use falaj_sched::label::Ecn;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -34,7 +31,7 @@ use vhost::vhost_user::{BackendReqHandler, Error};
 
 use self::device::Device;
 use crate::packet::{Monitor, State};
-use crate::port::{self, Port, Received, mark, turn};
+use crate::port::{self, Port, Received};
 use crate::tap::Tap;
 
 /// Between one monitor that is gone and the next one: one that comes again and again shall not take a processor.
@@ -249,18 +246,6 @@ impl Port for VhostUserPort {
             Some(mut device) => Ok(device.transmit(unit)?),
             None => Ok(false),
         }
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        port::key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

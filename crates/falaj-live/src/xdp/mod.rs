@@ -21,9 +21,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
-use falaj_engine::Corrupt;
-use falaj_engine::key::Key;
-use falaj_sched::label::Ecn;
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::{self as sockets, AddressFamily, SockFlag, SockType, getsockopt, sockopt};
@@ -32,7 +29,7 @@ pub use self::checksum::complete;
 
 use crate::packet::place::made_in;
 use crate::packet::{self, Monitor, Place, State};
-use crate::port::{self, Port, Received, mark, turn};
+use crate::port::{self, Port, Received};
 use crate::sandbox::{Error, Step};
 use crate::tap::Tap;
 use sys::{Frames, Mapping, Ring};
@@ -370,18 +367,6 @@ impl Port for XdpPort {
             Some(shared) => Ok(shared.transmit(self.socket.descriptor.as_fd(), frame)?),
             None => Ok(false),
         }
-    }
-
-    fn key(&self, unit: &[u8]) -> Key {
-        port::key(unit)
-    }
-
-    fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
-        turn(unit, corrupt);
-    }
-
-    fn mark(&self, unit: &mut [u8], ecn: Ecn) {
-        mark(unit, ecn);
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

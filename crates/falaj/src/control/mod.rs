@@ -125,6 +125,7 @@ struct Ends {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     path: PathBuf,
+    #[cfg(feature = "serve")]
     desk: Arc<Mutex<Desk>>,
 }
 
@@ -143,7 +144,16 @@ impl Control {
         let serve = move || server::serve(&listener, &stopped, &hello, |line| lock(&at_socket).answer(line));
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
-        let ends = Ends { asks, answers: Some(answers), woken, stop: Some(stop), thread: Some(thread), path, desk };
+        let ends = Ends {
+            asks,
+            answers: Some(answers),
+            woken,
+            stop: Some(stop),
+            thread: Some(thread),
+            path,
+            #[cfg(feature = "serve")]
+            desk,
+        };
         Ok(Control { scenario, ends: Some(ends), beside: None })
     }
 
