@@ -1,7 +1,8 @@
-# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python`, both.
+# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python`, both;
+# for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test python bench kernel-oracle guests lint docs program cargo
+.PHONY: help demo test python page bench kernel-oracle guests lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -19,6 +20,8 @@ test: cargo ## run all tests
 	@if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 	$(MAKE) --no-print-directory python; \
 	else echo "left out: the package for Python, whose tests take python3 (3.11 or newer) with venv"; fi
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page; \
+	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm"; fi
 
 # With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks
@@ -30,6 +33,23 @@ python: cargo $(target)/python/tools ## build the package for Python, in an envi
 $(target)/python/tools: bindings/python/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+# The program carries the page as it was built, so that nobody needs Node.js to build the program. With CI set another one is an
+# error; else it is taken over.
+carried := crates/falaj/src/serve/page
+page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it in Chromium, against a service with real packets
+	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends chromium || \
+	{ apt-get update -q && apt-get install -qy --no-install-recommends chromium; }; } >$(target)/chromium.log 2>&1; } || \
+	{ echo "chromium is missing; the distribution has it: apt-get install chromium" >&2; exit 1; }
+	cd page && export NO_COLOR=1 && npm run --silent check && npm test --silent && \
+	PAGE_OUT=$(abspath $(target))/page/built npm run --silent build -- --logLevel warn
+	diff -rq $(carried) $(target)/page/built || { test -z "$$CI" && cp $(target)/page/built/* $(carried); }
+	cargo build -p falaj
+	cd page && NO_COLOR=1 FALAJ=$(abspath $(target))/debug/falaj PICTURES=$(abspath $(target))/page/pictures npm run --silent browser
+
+page/node_modules/.package-lock.json: page/package-lock.json
+	npm ci --prefix page --silent --no-audit --no-fund
 	touch $@
 
 bench: program ## measure what falaj costs, beside what it is compared with

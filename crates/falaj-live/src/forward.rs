@@ -19,11 +19,13 @@ mod change;
 mod contract;
 mod figures;
 mod snapshot;
+mod turns;
 
 pub use change::{Change, Changed, Flows};
 pub use contract::{Cause, Kept, Late, REMEMBERED, Terms};
 pub use figures::{Awake, LiveFlow, Losses};
 pub use snapshot::{Counted, Snapshot};
+pub use turns::Turn;
 
 use crate::clock::Clock;
 use crate::poll::Watch;
@@ -47,6 +49,7 @@ use falaj_traffic::capture::{self, Verdict};
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
+use turns::Turns;
 
 /// Looking at the ports and reading one unit takes up to about this long.
 const NEAR: Span = Span::from_micros(4);
@@ -180,6 +183,7 @@ pub struct Forwarder {
     overflow: Overflow,
     awake: Awake,
     contracts: Contracts,
+    turns: Turns,
 }
 
 impl Forwarder {
@@ -215,6 +219,7 @@ impl Forwarder {
             overflow: Overflow::No,
             awake: Awake::default(),
             contracts: Contracts::default(),
+            turns: Turns::default(),
         }
     }
 
@@ -507,6 +512,7 @@ impl Forwarder {
             match output {
                 Output::Emit(emit) => {
                     self.contracts.emitted(&emit);
+                    self.turns.emitted(&emit);
                     let packet = self.units.decided(emit.handle);
                     self.releases.emitted(packet, &emit);
                     if let Some(recorder) = &mut self.recorder {

@@ -4,7 +4,7 @@
 //! | module | command |
 //! |---|---|
 //! | [`sim`], [`mod@sweep`], [`plan`], [`run`], [`bridge`], [`relay`], [`traffic`], [`compare`] | of the same name |
-//! | `serve` (feature `serve`) | of the same name: virtual adapters with promises, their API |
+//! | `serve` (feature `serve`) | of the same name: virtual adapters with promises, their API and dashboard; `top` |
 //! | [`hosts`] | `run` with more than two ends |
 //! | [`check`], [`mod@fmt`], [`import`], [`explain`] | of the same name; `explain` has `schema` too |
 //! | [`doctor`] | of the same name: this host, asked and measured |
@@ -110,6 +110,9 @@ enum Command {
     /// Divide a link among virtual adapters, promise each a rate and a delay, and keep watch over it.
     #[cfg(feature = "serve")]
     Serve(Box<serve::Args>),
+    /// Watch adapters and their promises on the terminal, and change weights and caps.
+    #[cfg(feature = "serve")]
+    Top(serve::top::Args),
     /// Put an emulated link between whoever connects and where to; on any system, without privilege.
     Relay(Box<relay::Args>),
     /// Show what a link that is running does: rates, delays, drops, backlog.
@@ -166,6 +169,8 @@ fn main() -> ExitCode {
         Command::Bridge(args) => bridge::main(&args),
         #[cfg(feature = "serve")]
         Command::Serve(args) => serve::main(&args),
+        #[cfg(feature = "serve")]
+        Command::Top(args) => serve::top::main(&args),
         Command::Relay(args) => relay::main(&args),
         Command::Show(args) => control::show::main(&args),
         Command::Set(args) => control::set::main(&args),

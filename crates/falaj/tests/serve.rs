@@ -23,6 +23,8 @@ const TESTS: &[(&str, fn())] = &[
     ("the_file_is_read_again", reload),
     ("whatever_is_asked_nothing_breaks", malformed),
     ("what_cannot_be_promised_is_not_served", refused),
+    ("a_terminal_shows_and_changes_it", top),
+    ("the_page_is_carried_and_asks_for_the_token", page),
 ];
 
 fn main() -> ExitCode {
@@ -148,6 +150,10 @@ impl Service {
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all);
         all
+    }
+
+    fn api(&self) -> &str {
+        self.api.to_str().expect("UTF-8")
     }
 
     fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> Answer {
@@ -427,4 +433,161 @@ fn refused() {
     let fits: Value = serde_json::from_slice(&fits.stdout).unwrap_or_else(|error| panic!("{error}: {fits:?}"));
     // Weights 2, 1, 1 and n more of 1: two parts of 4 + n are 4.9 of 20 Mbit/s where n is 4.
     assert_eq!(fits["directions"][0]["room_for"], 4, "{fits:#}");
+}
+
+/// A program on a terminal, and what it wrote there.
+struct OnTerminal {
+    child: Child,
+    master: std::fs::File,
+    slave: std::os::fd::OwnedFd,
+    before: nix::sys::termios::Termios,
+    written: String,
+}
+
+impl OnTerminal {
+    fn start(words: &[&str]) -> OnTerminal {
+        let size = nix::pty::Winsize { ws_row: 30, ws_col: 140, ws_xpixel: 0, ws_ypixel: 0 };
+        let pty = nix::pty::openpty(&size, None).unwrap();
+        let end = || Stdio::from(pty.slave.try_clone().unwrap());
+        let before = nix::sys::termios::tcgetattr(&pty.slave).unwrap();
+        let mut command = program(words);
+        let child = command.env("TERM", "xterm").stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        OnTerminal { child, master: pty.master.into(), slave: pty.slave, before, written: String::new() }
+    }
+
+    /// Reads for a moment.
+    fn read(&mut self) {
+        let mut ready = [nix::poll::PollFd::new(std::os::fd::AsFd::as_fd(&self.master), nix::poll::PollFlags::POLLIN)];
+        if nix::poll::poll(&mut ready, 50_u8).unwrap() > 0 {
+            let mut buffer = [0; 65_536];
+            let n = self.master.read(&mut buffer).unwrap();
+            self.written += &String::from_utf8_lossy(&buffer[..n]);
+        }
+    }
+
+    fn until(&mut self, what: &str, so: impl Fn(&str) -> bool) {
+        let began = Instant::now();
+        while !so(&self.written) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {:?}", self.tail());
+            self.read();
+        }
+    }
+
+    /// What it wrote last.
+    fn tail(&self) -> String {
+        let all: Vec<char> = self.written.chars().collect();
+        all[all.len().saturating_sub(2_000)..].iter().collect()
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.master.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits until it has ended; the terminal is as it was then.
+    fn ended(mut self) -> String {
+        let began = Instant::now();
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it does not end: {:?}", self.tail());
+            self.read();
+        }
+        self.read();
+        assert_eq!(self.child.wait().unwrap().code(), Some(0), "{}", self.tail());
+        let now = nix::sys::termios::tcgetattr(&self.slave).unwrap();
+        assert_eq!((now.local_flags, now.input_flags), (self.before.local_flags, self.before.input_flags));
+        let (left, shown) = (self.written.rfind("\x1b[?1049l"), self.written.rfind("\x1b[?25h"));
+        assert!(left.is_some() && left > self.written.rfind("\x1b[?1049h"), "{:?}", self.tail());
+        assert!(shown.is_some() && shown > self.written.rfind("\x1b[?25l"), "{:?}", self.tail());
+        std::mem::take(&mut self.written)
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn top() {
+    let service = Service::start("serve-top.toml", THREE);
+    let mut calm = service.send("calm", 4_000, 1_000, 10_000);
+    let once = |words: &[&str]| {
+        let output = program(&[&["top", "--once"], words].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    service.until("something was sent", |service| up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6));
+    let screen = once(&["--api", service.api(), "--width", "140"]);
+    assert!(!screen.contains('\x1b') && screen.lines().all(|line| line.chars().count() <= 140), "{screen}");
+    let row = |screen: &str, name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
+    assert!(row(&screen, "> calm").contains("10.0 Mbit/s") && row(&screen, "> calm").contains("kept"), "{screen}");
+    assert!(row(&screen, "wild").contains("5.00 Mbit/s"), "{screen}");
+    // By the control socket it finds the API beside it.
+    let control = service.api.with_extension("sock");
+    let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);
+    assert!(screen.contains("what adapters receive") && row(&screen, "greedy").contains("5.00 Mbit/s"), "{screen}");
+
+    let mut top = OnTerminal::start(&["top", "--api", service.api()]);
+    top.until("it shows adapters", |written| written.contains("greedy"));
+    top.press("+");
+    service.until("a weight more", |service| service.get("/v1/scenario").body.contains("weight = 3"));
+    top.press("w\x7f9\r");
+    // What changes of a screen is written alone, so not each word of it is.
+    top.until("it is refused", |written| written.contains("needs 3.5mbit, is promised 1.82 Mbit/s"));
+    top.press("jp");
+    service.until("greedy pauses", |service| service.adapter("greedy")["paused"] == true);
+    top.press("p");
+    service.until("greedy goes on", |service| service.adapter("greedy")["paused"] == false);
+    top.press("\x03");
+    top.ended();
+    let mut signalled = OnTerminal::start(&["top", "--api", service.api()]);
+    signalled.until("it shows adapters", |written| written.contains("greedy"));
+    let mut left_alone = OnTerminal::start(&["top", "--api", service.api()]);
+    left_alone.until("it shows adapters", |written| written.contains("greedy"));
+    signal("TERM", signalled.child.id());
+    signalled.ended();
+
+    // Who pauses is not read from.
+    service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "true");
+    service.until("calm is silent", |service| up(&service.adapter("calm"))["window"]["sent"] == 0.0);
+    service.ask("PUT", "/v1/adapters/calm/paused", "application/json", "false");
+    service.until("calm sends", |service| up(&service.adapter("calm"))["window"]["sent"].as_f64() > Some(1e6));
+    assert_eq!(service.ask("PUT", "/v1/adapters/nobody/paused", "application/json", "true").status, 404);
+    let _ = calm.kill();
+    let _ = calm.wait();
+    service.end();
+    let said = left_alone.ended();
+    assert!(said.contains("the service at"), "{said:?}");
+
+    let mut alone = program(&["top", "--once"]);
+    let output = alone.env("XDG_RUNTIME_DIR", directory().join("nothing-runs-here")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("`falaj serve FILE` starts a service"), "{said}");
+}
+
+fn page() {
+    let service = Service::start("serve-page.toml", THREE);
+    let page = service.get("/");
+    assert!(page.status == 200 && page.body.contains("page.js"), "{}", page.body);
+    let head =
+        String::from_utf8(service.raw(b"GET / HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n\r\n", true)).unwrap();
+    assert!(head.contains("content-security-policy: default-src 'none'; script-src 'self'"), "{head}");
+    for path in ["/page.js", "/page.css"] {
+        assert_eq!(service.get(path).status, 200, "{path}");
+    }
+    // What the page asks beside samples.
+    let asked = "GET /v1/scenario HTTP/1.1\r\nHost: falaj\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
+    let answer = String::from_utf8(service.raw(asked.as_bytes(), true)).unwrap();
+    let scenario: Value = serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(scenario["link"]["uplink"]["flow"]["calm"]["weight"], 2);
+    service.send("calm", 1_000, 1_000, 200).wait().unwrap();
+    service.until("all was sent", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(200));
+    let delays = service.get("/v1/adapters/calm/delays").json();
+    let counted: u64 = delays[0]["up"].as_array().unwrap().iter().map(|pair| pair[1].as_u64().unwrap()).sum();
+    assert!(counted >= 200, "{delays}");
+    let turns = service.get("/v1/turns").json();
+    let (up, turn) = (&turns[0], &turns[0]["turns"][0]);
+    assert_eq!((up["way"].as_str(), turn["flow"].as_str()), (Some("up"), Some("calm")), "{turns}");
+    assert!(turn["end_ns"].as_u64() > turn["begin_ns"].as_u64(), "{turns}");
+    service.end();
 }

@@ -55,6 +55,8 @@ pub struct Counts {
     pub not_taken: u64,
     /// Time of the link's thread that went into reading from it and writing to it.
     pub spent: Duration,
+    /// It is not read from, and gets nothing.
+    pub paused: bool,
 }
 
 struct Adapter {
@@ -110,9 +112,10 @@ impl Shared {
         }
     }
 
-    /// The next adapter, from this one on, that is there.
+    /// The next adapter, from this one on, that is there and not paused.
     fn next_from(&self, n: u16) -> Option<u16> {
-        let there = |n: &usize| self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.gone);
+        let there =
+            |n: &usize| self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.gone && !adapter.counts.paused);
         (usize::from(n)..self.adapters.len()).find(there).map(|n| n as u16)
     }
 }
@@ -180,6 +183,28 @@ impl Adapters {
         }
     }
 
+    /// Pauses one, or lets it go on: meanwhile it is not read from, and what is for it is not taken. Says whether there is one of that name.
+    ///
+    /// # Errors
+    /// The kernel does not watch its port any more.
+    pub fn pause(&self, name: &str, paused: bool) -> io::Result<bool> {
+        let mut shared = self.shared.borrow_mut();
+        let named = |adapter: &Option<Adapter>| adapter.as_ref().is_some_and(|adapter| adapter.name == name);
+        let Some(n) = shared.adapters.iter().position(named) else { return Ok(false) };
+        if let Some(adapter) = shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused) {
+            // Without any events it would still be told of as hung up, again and again.
+            match (adapter.gone, paused) {
+                (true, _) => {}
+                (false, true) => self.epoll.delete(adapter.port.readable())?,
+                (false, false) => {
+                    self.epoll.add(adapter.port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n as u64))?;
+                }
+            }
+            adapter.counts.paused = paused;
+        }
+        Ok(true)
+    }
+
     /// Those that are there, with what they did.
     pub fn counts(&self) -> Vec<(String, Counts)> {
         let shared = self.shared.borrow();
@@ -239,7 +264,7 @@ impl Port for Near {
                 shared.ready.push_front(n);
                 break;
             }
-            let Some(adapter) = shared.adapter(n) else { continue };
+            let Some(adapter) = shared.adapter(n).filter(|adapter| !adapter.counts.paused) else { continue };
             let began = Instant::now();
             let received = adapter.port.receive(buffer);
             adapter.counts.spent += began.elapsed();
@@ -277,7 +302,7 @@ impl Port for Near {
         let shared = &mut *self.shared.borrow_mut();
         let Some(adapter) = shared.noted(unit).and_then(|n| shared.adapter(n)) else { return Ok(false) };
         let began = Instant::now();
-        let taken = adapter.port.transmit(unit);
+        let taken = if adapter.counts.paused { Ok(false) } else { adapter.port.transmit(unit) };
         adapter.counts.spent += began.elapsed();
         // One that is gone takes nothing, and ends nobody.
         let taken = taken.unwrap_or(false);

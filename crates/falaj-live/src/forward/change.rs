@@ -71,6 +71,7 @@ impl Forwarder {
         self.network.apply(engine, around, &known, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
+        self.turns.forget();
         for Flows { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
         }

@@ -17,22 +17,22 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Which link a command is about.
 #[derive(clap::Args)]
-pub(super) struct Which {
+pub(crate) struct Which {
     /// The control socket of the link [default: $FALAJ_CONTROL, or else the one that is running].
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
 }
 
 /// A connection to a link that is running.
-pub(super) struct Client {
+pub(crate) struct Client {
     lines: BufReader<UnixStream>,
-    pub(super) hello: Hello,
-    pub(super) path: PathBuf,
+    pub(crate) hello: Hello,
+    pub(crate) path: PathBuf,
 }
 
 impl Which {
     /// Finds the link and connects.
-    pub(super) fn connect(&self) -> Result<Client> {
+    pub(crate) fn connect(&self) -> Result<Client> {
         if let Some(path) = &self.control {
             return Client::connect(path).with_context(|| format!("--control {}", path.display()));
         }
@@ -77,7 +77,7 @@ impl Client {
     }
 
     /// Asks for something; `fields` are those of its request.
-    pub(super) fn ask<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<Result<T, Refusal>> {
+    pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<Result<T, Refusal>> {
         let mut request = fields;
         request["do"] = what.into();
         self.lines.get_mut().write_all(format!("{request}\n").as_bytes()).context("the link is gone")?;
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// The same for what cannot well be refused.
-    pub(super) fn must<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<T> {
+    pub(crate) fn must<T: DeserializeOwned>(&mut self, what: &str, fields: Json) -> Result<T> {
         self.ask(what, fields)?.map_err(|refusal| anyhow!("{}", refusal.what))
     }
 

@@ -15,7 +15,7 @@ use falaj_engine::Unfit;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms};
+use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms, Turn};
 use falaj_scenario::edit::{apply, parse_set_or_unset};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;
@@ -36,6 +36,15 @@ pub(crate) enum Ask {
     Measured {
         from: usize,
     },
+    /// Who held the links when.
+    #[cfg(feature = "serve")]
+    Turns,
+    /// An adapter is to pause, or to go on.
+    #[cfg(feature = "serve")]
+    Pause {
+        name: String,
+        paused: bool,
+    },
     /// The change, if the engine's is one; what is running then; and what flows are held to.
     Change(Option<Box<Change>>, Box<Scenario>, Option<Vec<Vec<Terms>>>),
 }
@@ -45,6 +54,10 @@ pub(crate) enum Told {
     Places(Places),
     Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
     Measured(Vec<LiveFlow>),
+    #[cfg(feature = "serve")]
+    Turns(Vec<Vec<Turn>>),
+    #[cfg(feature = "serve")]
+    Paused(Result<(), String>),
     Changed(Result<Changed, Unfit>),
     Refused(String),
 }
@@ -208,6 +221,37 @@ impl Desk {
         let (snapshot, measured, adapters) = self.measured()?;
         let (scenario, standings) = (self.running.scenario.clone(), self.running.standings.clone());
         Ok(Look { scenario, standings: standings.unwrap_or_default(), snapshot, measured, adapters })
+    }
+
+    /// By pipe, which are those of each link up and down: who held it when.
+    #[cfg(feature = "serve")]
+    pub(crate) fn turns(&mut self) -> Result<Vec<Vec<(String, Turn)>>, Refusal> {
+        let Told::Turns(turns) = self.ask(Ask::Turns)? else {
+            return Err(Refusal::new("another answer than one about turns"));
+        };
+        let links = &self.running.scenario.links;
+        let ways = links.iter().flat_map(|link| WAYS.iter().map(|(towards, _)| link.direction(*towards)));
+        let name =
+            |direction: &Direction, turn: &Turn| direction.flows.get(turn.flow.index()).map(|flow| flow.name.clone());
+        let of = |(direction, turns): (&Direction, Vec<Turn>)| {
+            turns.into_iter().filter_map(|turn| Some((name(direction, &turn)?, turn))).collect()
+        };
+        Ok(ways.zip(turns).map(of).collect())
+    }
+
+    /// Pauses an adapter, or lets it go on.
+    #[cfg(feature = "serve")]
+    pub(crate) fn pause(&mut self, name: &str, paused: bool) -> Result<(), Refusal> {
+        match self.ask(Ask::Pause { name: name.to_owned(), paused })? {
+            Told::Paused(done) => done.map_err(Refusal::new),
+            _ => Err(Refusal::new("another answer than one to a pause")),
+        }
+    }
+
+    /// The names of its links.
+    #[cfg(feature = "serve")]
+    pub(crate) fn links(&self) -> Vec<String> {
+        self.running.scenario.links.iter().map(|link| link.name.clone()).collect()
     }
 
     /// The text of what is running.

@@ -15,7 +15,7 @@
 //! asks through a channel, and wakes it by a descriptor that the forwarder watches beside its ports in any case: while
 //! nobody asks, no packet costs more than without a socket.
 
-mod client;
+pub(crate) mod client;
 pub(crate) mod desk;
 mod difference;
 pub(crate) mod netconfig;
@@ -94,6 +94,11 @@ pub(crate) trait Beside {
     fn prepare(&mut self, then: &Scenario) -> Result<(), String>;
     /// It is to be so from now on; or, if not, what was prepared is not wanted.
     fn settle(&mut self, made: bool);
+    /// Pauses an adapter, or lets it go on.
+    ///
+    /// # Errors
+    /// Why it cannot, in words.
+    fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
     /// What each adapter did.
     fn counts(&self) -> Vec<(String, Counts)>;
 }
@@ -199,8 +204,18 @@ impl Control {
                     let counts = self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
                     desk::Told::Snapshot(Box::new(forwarder.snapshot()), counts)
                 }
+                #[cfg(feature = "serve")]
+                Ask::Pause { name, paused } => {
+                    let none = Err("this link has no adapters".into());
+                    desk::Told::Paused(self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)))
+                }
                 Ask::Places => desk::Told::Places(forwarder.places()),
                 Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
+                #[cfg(feature = "serve")]
+                Ask::Turns => {
+                    forwarder.settle();
+                    desk::Told::Turns(forwarder.turns())
+                }
                 Ask::Change(change, scenario, terms) => {
                     let beside = self.beside.as_mut();
                     match beside.map_or(Ok(()), |beside| beside.prepare(&scenario)) {

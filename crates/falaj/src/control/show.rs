@@ -117,7 +117,7 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
 }
 
 /// Says how fast each flow was since another look.
-fn add_rates(report: &mut Report, before: &Report) {
+pub(crate) fn add_rates(report: &mut Report, before: &Report) {
     let elapsed = report.elapsed_ns.saturating_sub(before.elapsed_ns);
     for rule in &mut report.rules {
         let old = before.rules.iter().find(|old| old.rule == rule.rule).map_or(0, |old| old.bytes);

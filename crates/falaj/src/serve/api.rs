@@ -1,17 +1,18 @@
 //! The API over HTTP: what the watch published last is read without asking the link; what changes goes by the desk of the
 //! control socket, which reads, checks and admits it as it does any other change.
 
-use super::metrics;
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
+    Turn, Turns, Window,
 };
 use super::watch::Published;
+use super::{metrics, page};
 use crate::control::desk::Desk;
 use crate::control::lock;
 use crate::control::protocol::{self, Refusal, SetAnswer, SetRequest};
 use anyhow::{Context, Result, ensure};
 use axum::extract::{Path, Query, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -73,6 +74,13 @@ pub(super) struct Listeners {
     tcp: Option<TcpListener>,
 }
 
+impl Listeners {
+    /// The address over TCP, with the port that it got.
+    pub(super) fn tcp(&self) -> Option<SocketAddr> {
+        self.tcp.as_ref().and_then(|tcp| tcp.local_addr().ok())
+    }
+}
+
 /// Listens there, at the socket for this user alone.
 pub(super) fn listen(path: &std::path::Path, tcp: Option<SocketAddr>) -> Result<Listeners> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
@@ -109,12 +117,14 @@ impl Serving {
             .context("no runtime for the API")?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = async move {
-            let router = router(Arc::clone(&app));
+            let router = router(Arc::clone(&app)).merge(page::router());
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
                 tokio::spawn(async { axum::serve(unix, router).await });
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
+                // The page itself holds nothing that is not known; it asks for the token.
+                let guarded = guarded.merge(page::router());
                 tokio::spawn(async { axum::serve(tcp, guarded).await });
             }
             let _ = stopped.await;
@@ -152,8 +162,8 @@ async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Res
         description = "Virtual adapters with promises. Times are in nanoseconds, rates in bits per second."
     ),
     components(schemas(
-        Adapter, Breach, Breaches, Bucket, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
-        Window
+        Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
+        Total, Turn, Turns, Window
     ))
 )]
 struct Described;
@@ -163,7 +173,10 @@ fn router(app: Arc<App>) -> Router {
         .routes(routes!(service))
         .routes(routes!(adapters))
         .routes(routes!(adapter, add, change, remove))
+        .routes(routes!(delays))
+        .routes(routes!(pause))
         .routes(routes!(breaches))
+        .routes(routes!(turns))
         .routes(routes!(events))
         .routes(routes!(scenario, replace))
         .routes(routes!(openmetrics))
@@ -284,6 +297,51 @@ async fn remove(
     set(app, vec![set_to_nothing], meant).await
 }
 
+/// How long packets of an adapter stayed, by flow: the whole distribution since the start.
+#[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
+    responses((status = 200, body = Vec<Delays>), (status = 404, body = Problem)))]
+async fn delays(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Vec<Delays>>, No> {
+    let sample = app.published.sample();
+    let found = sample.adapters.iter().find(|adapter| adapter.name == name);
+    Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
+}
+
+/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new start of the service forgets it.
+#[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)), request_body = bool,
+    responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
+async fn pause(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    Json(paused): Json<bool>,
+) -> Result<Json<bool>, No> {
+    link_of(&app, &name)?;
+    let pause = move || {
+        lock(&app.desk).pause(&name, paused)?;
+        app.published.pauses(&name, paused);
+        Ok::<_, Refusal>(())
+    };
+    blocking(pause).await?.map_err(No::from)?;
+    Ok(Json(paused))
+}
+
+/// Who held the link when, in each direction: the last turns, since flows changed last.
+#[utoipa::path(get, path = "/v1/turns", responses((status = 200, body = Vec<Turns>), (status = 409, body = Problem)))]
+async fn turns(State(app): State<Arc<App>>) -> Result<Json<Vec<Turns>>, No> {
+    let look = move || {
+        let mut desk = lock(&app.desk);
+        let turns = desk.turns()?;
+        Ok::<_, Refusal>((desk.links(), turns))
+    };
+    let (links, turns) = blocking(look).await?.map_err(No::from)?;
+    let ways = links.into_iter().flat_map(|link| ["up", "down"].map(|way| (link.clone(), way.to_owned())));
+    let turn = |(flow, turn): (String, falaj_live::forward::Turn)| {
+        let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
+        Turn { flow, begin_ns, end_ns, packets: turn.packets }
+    };
+    let of = |((link, way), turns): (_, Vec<_>)| Turns { link, way, turns: turns.into_iter().map(turn).collect() };
+    Ok(Json(ways.zip(turns).map(of).collect()))
+}
+
 /// The last packets that stayed longer than promised, the oldest first.
 #[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
 async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
@@ -299,10 +357,17 @@ async fn events(State(app): State<Arc<App>>) -> Sse<impl Stream<Item = Result<Ev
     Sse::new(samples.filter_map(event)).keep_alive(KeepAlive::default())
 }
 
-/// The scenario as it is now, as TOML.
-#[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content_type = "application/toml", body = String)))]
-async fn scenario(State(app): State<Arc<App>>) -> Result<Response, No> {
+/// The scenario as it is now, as TOML; or, who accepts `application/json` alone, as that.
+#[utoipa::path(get, path = "/v1/scenario", responses((status = 200, content(
+    (String = "application/toml"), (Object = "application/json")))))]
+async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Response, No> {
     let text = blocking(move || lock(&app.desk).text().to_owned()).await?;
+    if headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json") {
+        // What is running was read before.
+        let read: Map<String, Value> =
+            ::toml::from_str(&text).map_err(|error| No(StatusCode::CONFLICT, problem(error.to_string())))?;
+        return Ok(Json(read).into_response());
+    }
     Ok(([(header::CONTENT_TYPE, "application/toml")], text).into_response())
 }
 

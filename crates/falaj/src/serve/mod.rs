@@ -7,6 +7,8 @@
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
 //! | [`metrics`] | the same as OpenMetrics |
+//! | [`top`] | the terminal screen, another program that asks the API |
+//! | [`page`] | the dashboard, which asks the API |
 //!
 //! The link's thread has the forwarder and nothing else to do. The watch and the API have a thread each, and ask for what they want at
 //! the desk of the control socket: a packet never waits for them.
@@ -14,7 +16,9 @@
 mod api;
 mod metrics;
 mod model;
+mod page;
 mod ports;
+pub(crate) mod top;
 mod watch;
 
 use crate::control::protocol::SetRequest;
@@ -107,6 +111,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
     let mut opened = ports::open(&scenario)?;
     let listeners = api::listen(&http, args.tcp)?;
+    let tcp = listeners.tcp();
 
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
@@ -130,12 +135,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let told = model::Service::new(&args.file, opened.processes());
     let published = watch::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
-    let serving = api::Serving::begin(listeners, api::App::new(Arc::clone(&desk), published, told, token))?;
+    let serving = api::Serving::begin(listeners, api::App::new(Arc::clone(&desk), published, told, token.clone()))?;
     let reload = reloader(desk, args.file.clone())?;
     priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();
+    forwarder.remember_turns();
     opened.tell();
     note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
+    if let Some(address) = tcp {
+        page::tell(address, token.as_deref());
+    }
     loop {
         let others = [signals.as_fd(), opened.changes()];
         let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();

@@ -1,12 +1,12 @@
 //! What the API says, as JSON. Times are nanoseconds, rates bits per second, both as numbers.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 use utoipa::ToSchema;
 
 /// The service.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Service {
     /// The version of the program.
     pub(super) release: String,
@@ -26,7 +26,7 @@ impl Service {
 }
 
 /// All adapters, once a second.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Sample {
     /// When, since the service began.
     pub(super) at_ns: u64,
@@ -36,7 +36,7 @@ pub(super) struct Sample {
 }
 
 /// A virtual adapter.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Adapter {
     pub(super) name: String,
     /// Where its packets enter and leave, as the file has it.
@@ -52,6 +52,8 @@ pub(super) struct Adapter {
     pub(super) malformed: u64,
     /// Units that it did not take.
     pub(super) not_taken: u64,
+    /// It is not read from, and gets nothing.
+    pub(super) paused: bool,
     /// Time of the link's thread that reading from it and writing to it took.
     pub(super) spent_ns: u64,
     /// The same in the window, as a share of one processor.
@@ -59,7 +61,7 @@ pub(super) struct Adapter {
 }
 
 /// A flow of an adapter in one direction.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Flow {
     pub(super) flow: String,
     pub(super) promise: Promise,
@@ -73,7 +75,7 @@ pub(super) struct Flow {
 }
 
 /// What a flow is promised.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Promise {
     /// At least this, while packets wait.
     pub(super) rate: Option<u64>,
@@ -91,14 +93,14 @@ pub(super) struct Promise {
 }
 
 /// A token bucket.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Bucket {
     pub(super) rate: u64,
     pub(super) burst_bytes: u64,
 }
 
 /// What a flow did in a window of a second or so.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Window {
     pub(super) over_ns: u64,
     pub(super) offered: f64,
@@ -111,7 +113,7 @@ pub(super) struct Window {
 }
 
 /// Delays of packets, to three digits.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Quantiles {
     pub(super) packets: u64,
     pub(super) p50_ns: Option<u64>,
@@ -120,7 +122,7 @@ pub(super) struct Quantiles {
 }
 
 /// What a flow did since it began.
-#[derive(Clone, Debug, Default, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 pub(super) struct Total {
     pub(super) offered: u64,
     pub(super) offered_bytes: u64,
@@ -135,7 +137,7 @@ pub(super) struct Total {
 }
 
 /// Packets that stayed longer than promised, by what caused it; and windows with less than the promised rate.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(super) struct Breaches {
     /// It had sent more than its envelope.
     pub(super) own_burst: u64,
@@ -148,7 +150,7 @@ pub(super) struct Breaches {
 }
 
 /// A packet that stayed longer than promised.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Breach {
     pub(super) number: u64,
     /// Link, direction and flow.
@@ -162,8 +164,36 @@ pub(super) struct Breach {
     pub(super) handed_over_ns: Option<u64>,
 }
 
+/// How long packets of a flow stayed since it began: each delay, to three digits, and how many packets were as long.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
+pub(super) struct Delays {
+    pub(super) flow: String,
+    pub(super) up: Vec<[u64; 2]>,
+    pub(super) down: Vec<[u64; 2]>,
+}
+
+/// Who held a link when, in one direction.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Turns {
+    pub(super) link: String,
+    /// `up` or `down`.
+    pub(super) way: String,
+    /// The newest last.
+    pub(super) turns: Vec<Turn>,
+}
+
+/// Packets of a flow, one behind the other on the link.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct Turn {
+    pub(super) flow: String,
+    /// First bit of the first, last bit of the last, since the service began.
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) packets: u32,
+}
+
 /// A change that was made, or could be.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Made {
     /// The directions that are another way now.
     pub(super) changed: Vec<String>,
@@ -175,14 +205,14 @@ pub(super) struct Made {
 }
 
 /// Why something was not done.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Problem {
     pub(super) what: String,
     pub(super) remarks: Vec<Remark>,
 }
 
 /// What is wrong or unlikely, and what to write.
-#[derive(Clone, Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 pub(super) struct Remark {
     /// `error` or `warning`.
     pub(super) severity: String,

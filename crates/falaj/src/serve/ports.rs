@@ -316,6 +316,14 @@ impl Beside for Fleet {
         self.known = then;
     }
 
+    fn pause(&self, name: &str, paused: bool) -> Result<(), String> {
+        match self.adapters.pause(name, paused) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(format!("{} is not there now", called(name))),
+            Err(error) => Err(format!("{}: {error}", called(name))),
+        }
+    }
+
     fn counts(&self) -> Vec<(String, Counts)> {
         self.adapters.counts()
     }

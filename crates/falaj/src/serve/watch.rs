@@ -1,6 +1,6 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
-use super::model::{Adapter, Breach, Breaches, Bucket, Flow, Promise, Quantiles, Sample, Total, Window};
+use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, Total, Window};
 use crate::control::desk::{Desk, Look};
 use crate::control::lock;
 use crate::plan::Standing;
@@ -31,6 +31,8 @@ const BEHIND: usize = 4;
 pub(super) struct Published {
     sample: RwLock<Arc<Sample>>,
     breaches: RwLock<VecDeque<Breach>>,
+    /// What flows were at the last look.
+    flows: RwLock<Arc<Looked>>,
     pub(super) news: broadcast::Sender<Arc<Sample>>,
 }
 
@@ -39,6 +41,7 @@ impl Published {
         Arc::new(Published {
             sample: RwLock::default(),
             breaches: RwLock::default(),
+            flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
         })
     }
@@ -53,8 +56,32 @@ impl Published {
         self.breaches.read().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    fn publish(&self, sample: Sample, late: impl Iterator<Item = Breach>) {
+    /// That one pauses, or goes on, is known at once.
+    pub(super) fn pauses(&self, name: &str, paused: bool) {
+        let mut sample = self.sample.write().unwrap_or_else(PoisonError::into_inner);
+        let found = Arc::make_mut(&mut sample).adapters.iter_mut().find(|adapter| adapter.name == name);
+        found.into_iter().for_each(|adapter| adapter.paused = paused);
+    }
+
+    /// How long packets of an adapter stayed.
+    pub(super) fn delays(&self, adapter: &Adapter) -> Vec<Delays> {
+        let flows = Arc::clone(&self.flows.read().unwrap_or_else(PoisonError::into_inner));
+        let of = |way: &str, flow: &str| match flows.get(&name(&adapter.link, way, flow)) {
+            Some(looked) => looked.measured.delay.counts().map(|(delay, times)| [delay.0, times]).collect(),
+            None => Vec::new(),
+        };
+        let mut names: Vec<&str> = adapter.up.iter().chain(&adapter.down).map(|flow| flow.flow.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+            .into_iter()
+            .map(|flow| Delays { flow: flow.to_owned(), up: of("up", flow), down: of("down", flow) })
+            .collect()
+    }
+
+    fn publish(&self, sample: Sample, flows: &Arc<Looked>, late: impl Iterator<Item = Breach>) {
         let sample = Arc::new(sample);
+        *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(flows);
         *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
         breaches.extend(late);
@@ -82,7 +109,7 @@ impl Watching {
                 let Ok(look) = looked else { return };
                 let (sample, late) = watch.sample(look);
                 tell(&late);
-                published.publish(sample, late.iter().map(breach));
+                published.publish(sample, &watch.before, late.iter().map(breach));
                 // After a stall no window is too short to say anything.
                 next = (next + STEP).max(Instant::now() + STEP / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -141,13 +168,19 @@ struct Before {
     measured: LiveFlow,
 }
 
+/// By link, direction and flow.
+type Looked = BTreeMap<String, Before>;
+
+fn name(link: &str, way: &str, flow: &str) -> String {
+    format!("{link} {way} {flow}")
+}
+
 /// What is remembered from one look to the next.
 #[derive(Default)]
 struct Watch {
     /// When the last look was.
     at: u64,
-    /// By link, direction and flow.
-    before: BTreeMap<String, Before>,
+    before: Arc<Looked>,
     spent: BTreeMap<String, Duration>,
     /// Windows below the promised rate.
     slow: BTreeMap<String, u64>,
@@ -160,7 +193,8 @@ impl Watch {
     fn sample(&mut self, look: Look) -> (Sample, Vec<Late>) {
         let Look { scenario, standings, snapshot, measured, adapters } = look;
         let over = snapshot.at.0.saturating_sub(self.at);
-        let (mut before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
+        let (before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
+        let mut looked = Looked::new();
         let mut measured = measured.into_iter();
         let mut spent = BTreeMap::new();
         let mut all: Vec<Adapter> = Vec::new();
@@ -178,6 +212,7 @@ impl Watch {
                 foreign: counts.foreign,
                 malformed: counts.malformed,
                 not_taken: counts.not_taken,
+                paused: counts.paused,
                 spent_ns: u64::try_from(counts.spent.as_nanos()).unwrap_or(u64::MAX),
                 processor: share,
                 ..Adapter::default()
@@ -195,10 +230,10 @@ impl Watch {
                     continue;
                 };
                 let kept = snapshot.kept.get(pipe).and_then(|of| of.get(f)).copied().unwrap_or_default();
-                let name = format!("{} {way} {}", link.name, flow.name);
+                let name = name(&link.name, way, &flow.name);
                 let now = Before { counted: *counted, kept, measured };
                 let mut windows_below = slow.remove(&name).unwrap_or(0);
-                let window = before.remove(&name).map(|before| window(&before, &now, over));
+                let window = before.get(&name).map(|before| window(before, &now, over));
                 if window.as_ref().is_some_and(|window| is_below(window, standing, direction)) {
                     windows_below += 1;
                     note!("{name}: less than the promised rate was sent in the last second");
@@ -212,12 +247,12 @@ impl Watch {
                     flows.push(told);
                 }
                 self.slow.insert(name.clone(), windows_below);
-                self.before.insert(name, now);
+                looked.insert(name, now);
             }
         }
         let late: Vec<Late> = snapshot.late.into_iter().filter(|late| late.number > self.seen).collect();
         self.seen = late.last().map_or(self.seen, |late| late.number);
-        (self.at, self.spent) = (snapshot.at.0, spent);
+        (self.at, self.spent, self.before) = (snapshot.at.0, spent, Arc::new(looked));
         let losses = snapshot.losses.by_reason().into_iter().map(|(count, why)| (why.to_owned(), count)).collect();
         (Sample { at_ns: snapshot.at.0, adapters: all, losses }, late)
     }

@@ -1,0 +1,99 @@
+//! Who held a link when: what of it is remembered, for those who look.
+
+use super::Forwarder;
+use falaj_engine::PipeId;
+use falaj_engine::engine::Emit;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+use std::collections::VecDeque;
+
+/// So many turns of each pipe are remembered.
+const REMEMBERED: usize = 2048;
+
+/// Packets of a flow, one behind the other on the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// Whose.
+    pub flow: FlowId,
+    /// First bit of the first.
+    pub begin: Time,
+    /// Last bit of the last.
+    pub end: Time,
+    /// How many.
+    pub packets: u32,
+}
+
+/// The last turns, by pipe; none where nobody asked.
+#[derive(Default)]
+pub(super) struct Turns(Option<Vec<VecDeque<Turn>>>);
+
+impl Turns {
+    /// A packet leaves its queue.
+    pub(super) fn emitted(&mut self, emit: &Emit) {
+        let Some(pipes) = &mut self.0 else { return };
+        let place = emit.pipe.0 as usize;
+        if place >= pipes.len() {
+            pipes.resize_with(place + 1, VecDeque::new);
+        }
+        let turns = &mut pipes[place];
+        let &Emit { flow, start: begin, end, .. } = emit;
+        match turns.back_mut() {
+            Some(last) if last.flow == flow && last.end == begin => {
+                last.end = end;
+                last.packets = last.packets.saturating_add(1);
+            }
+            _ => {
+                if turns.len() == REMEMBERED {
+                    turns.pop_front();
+                }
+                turns.push_back(Turn { flow, begin, end, packets: 1 });
+            }
+        }
+    }
+
+    /// Flows have other numbers now.
+    pub(super) fn forget(&mut self) {
+        self.0.iter_mut().flatten().for_each(VecDeque::clear);
+    }
+}
+
+impl Forwarder {
+    /// From now on it is remembered who held the links when.
+    pub fn remember_turns(&mut self) {
+        self.turns.0.get_or_insert_default();
+    }
+
+    /// Who held the links when, since flows changed last: by pipe, the newest last.
+    pub fn turns(&self) -> Vec<Vec<Turn>> {
+        let of = |pipe: &PipeId| self.turns.0.as_ref().and_then(|pipes| pipes.get(pipe.0 as usize));
+        self.order.iter().map(|pipe| of(pipe).into_iter().flatten().copied().collect()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn emit(flow: u32, start: u64, end: u64) -> Emit {
+        let (start, end) = (Time(start), Time(end));
+        Emit { pipe: PipeId(1), flow: FlowId(flow), handle: 0, bytes: 1, arrival: start, start, end, due: end }
+    }
+
+    #[test]
+    fn packets_one_behind_the_other_are_a_turn() {
+        let mut turns = Turns::default();
+        turns.emitted(&emit(0, 0, 10));
+        assert!(turns.0.is_none(), "nobody asked");
+        turns.0 = Some(Vec::new());
+        for (flow, start, end) in [(0, 0, 10), (0, 10, 20), (1, 20, 25), (0, 25, 30), (0, 31, 40)] {
+            turns.emitted(&emit(flow, start, end));
+        }
+        let all: Vec<_> =
+            turns.0.iter().flatten().flatten().map(|t| (t.flow.0, t.begin.0, t.end.0, t.packets)).collect();
+        assert_eq!(all, [(0, 0, 20, 2), (1, 20, 25, 1), (0, 25, 30, 1), (0, 31, 40, 1)]);
+        (0..2 * REMEMBERED as u64).for_each(|n| turns.emitted(&emit(0, 100 + 10 * n, 105 + 10 * n)));
+        assert_eq!(turns.0.as_ref().map(|pipes| pipes[1].len()), Some(REMEMBERED));
+        turns.forget();
+        assert_eq!(turns.0.iter().flatten().flatten().count(), 0);
+    }
+}

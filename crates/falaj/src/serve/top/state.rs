@@ -1,0 +1,185 @@
+//! What was chosen and typed, and what was before.
+
+use super::seen::{Row, Seen, Way, cap_key};
+use std::collections::{BTreeMap, VecDeque};
+
+/// So many rates of each flow are remembered, for its line.
+pub(super) const BEFORE: usize = 60;
+
+/// A change that somebody wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    pub(super) link: String,
+    pub(super) flow: String,
+    pub(super) adapter: Option<String>,
+    pub(super) key: &'static str,
+    /// None: the key goes.
+    pub(super) value: Option<String>,
+}
+
+/// A value that is being typed.
+#[derive(Clone, Debug)]
+struct Typing {
+    key: &'static str,
+    text: String,
+}
+
+pub(super) struct State {
+    pub(super) seen: Seen,
+    pub(super) way: Way,
+    pub(super) chosen: usize,
+    pub(super) held: bool,
+    /// What was said last.
+    pub(super) said: Option<String>,
+    pub(super) coloured: bool,
+    typing: Option<Typing>,
+    /// By direction and flow: rates, and packets that were dropped until the look before.
+    rates: BTreeMap<(bool, String), VecDeque<u64>>,
+    dropped: BTreeMap<(bool, String), u64>,
+    /// Dropped since the look before.
+    new: BTreeMap<(bool, String), u64>,
+}
+
+fn key(row: &Row) -> (bool, String) {
+    (row.up, format!("{} {}", row.link, row.flow))
+}
+
+impl State {
+    pub(super) fn new(way: Way) -> State {
+        State {
+            seen: Seen::default(),
+            way,
+            chosen: 0,
+            held: false,
+            said: None,
+            coloured: false,
+            typing: None,
+            rates: BTreeMap::new(),
+            dropped: BTreeMap::new(),
+            new: BTreeMap::new(),
+        }
+    }
+
+    /// Takes a look.
+    pub(super) fn take(&mut self, seen: Seen) {
+        // A service that publishes once a second may be asked twice in between.
+        let again = seen.at == self.seen.at && !self.seen.rows.is_empty();
+        let (mut rates, mut dropped, mut new) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for row in &seen.rows {
+            let key = key(row);
+            let mut before = self.rates.remove(&key).unwrap_or_default();
+            if !again && let Some(rate) = row.rate {
+                before.push_back(rate as u64);
+                before.drain(..before.len().saturating_sub(BEFORE));
+            }
+            let since = self.dropped.get(&key).map_or(0, |was| row.dropped.saturating_sub(*was));
+            new.insert(key.clone(), if again { self.new.get(&key).copied().unwrap_or(0) } else { since });
+            dropped.insert(key.clone(), row.dropped);
+            rates.insert(key, before);
+        }
+        (self.rates, self.dropped, self.new) = (rates, dropped, new);
+        if !self.held || self.seen.rows.is_empty() {
+            self.seen = seen;
+        }
+        self.step(0);
+    }
+
+    /// The flows of the direction that is shown.
+    pub(super) fn rows(&self) -> Vec<&Row> {
+        self.seen.rows.iter().filter(|row| row.up == (self.way == Way::Up)).collect()
+    }
+
+    pub(super) fn rates(&self, row: &Row) -> Vec<u64> {
+        self.rates.get(&key(row)).into_iter().flatten().copied().collect()
+    }
+
+    pub(super) fn dropped(&self, row: &Row) -> u64 {
+        self.new.get(&key(row)).copied().unwrap_or(0)
+    }
+
+    pub(super) fn step(&mut self, by: isize) {
+        let last = self.rows().len().saturating_sub(1);
+        self.chosen = self.chosen.saturating_add_signed(by).min(last);
+    }
+
+    pub(super) fn turn(&mut self) {
+        self.way = if self.way == Way::Up { Way::Down } else { Way::Up };
+        self.step(0);
+    }
+
+    pub(super) fn hold(&mut self) {
+        self.held = !self.held;
+    }
+
+    pub(super) fn say(&mut self, what: String) {
+        self.said = Some(what);
+    }
+
+    pub(super) fn row(&self) -> Option<&Row> {
+        self.rows().get(self.chosen).copied()
+    }
+
+    /// Is something being typed?
+    pub(super) fn types(&self) -> bool {
+        self.typing.is_some()
+    }
+
+    /// What is asked for, and what was typed of it.
+    pub(super) fn typing(&self) -> Option<(&'static str, &str)> {
+        self.typing.as_ref().map(|typing| (typing.key, typing.text.as_str()))
+    }
+
+    pub(super) fn write(&mut self, c: char) {
+        if let Some(typing) = &mut self.typing {
+            typing.text.push(c);
+        }
+    }
+
+    pub(super) fn erase(&mut self) {
+        if let Some(typing) = &mut self.typing {
+            typing.text.pop();
+        }
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.typing = None;
+    }
+
+    pub(super) fn ask_weight(&mut self) {
+        match self.row().map(|row| (row.weight, row.kind.clone())) {
+            Some((Some(weight), _)) => self.typing = Some(Typing { key: "weight", text: weight.to_string() }),
+            Some((None, kind)) => self.say(format!("flows of `{kind}` have no weight")),
+            None => {}
+        }
+    }
+
+    pub(super) fn ask_cap(&mut self) {
+        let Some((kind, cap)) = self.row().map(|row| (row.kind.clone(), row.cap.clone())) else { return };
+        match cap_key(&kind) {
+            Some(key) => self.typing = Some(Typing { key, text: cap.unwrap_or_default() }),
+            None => self.say(format!("flows of `{kind}` have no cap; those of mclock, hfsc, htb and shaper have one")),
+        }
+    }
+
+    fn wanted(&self, key: &'static str, value: Option<String>) -> Option<Wanted> {
+        let Row { link, flow, adapter, .. } = self.row()?.clone();
+        Some(Wanted { link, flow, adapter, key, value })
+    }
+
+    /// What was typed, as a change.
+    pub(super) fn typed(&mut self) -> Option<Wanted> {
+        let Typing { key, text } = self.typing.take()?;
+        let text = text.trim();
+        self.wanted(key, (!text.is_empty()).then(|| text.to_owned()))
+    }
+
+    /// Another weight.
+    pub(super) fn weight_by(&mut self, by: i64) -> Option<Wanted> {
+        let Some(weight) = self.row()?.weight else {
+            self.ask_weight();
+            return None;
+        };
+        let weight = weight.saturating_add_signed(by).clamp(1, 65536);
+        self.wanted("weight", Some(weight.to_string()))
+    }
+}

@@ -1,0 +1,109 @@
+// One adapter in one direction: lines over time, its delays, what was dropped, what broke, and what may be changed.
+
+import type { Api } from "./api";
+import { Chart, PROMISE, Tail, fill } from "./charts";
+import { h, say } from "./dom";
+import { count, rate, time, words } from "./format";
+import type { History, Lane } from "./history";
+import { Change } from "./change";
+import type { Breach } from "./model";
+import { verdict } from "./verdict";
+
+const SHOWN = 12;
+const CAUSES: Record<string, string> = {
+  "own-burst": "it had sent more than its envelope",
+  host: "this host handed it over late",
+  promise: "the promise was not kept",
+};
+
+export class Details {
+  readonly element: HTMLElement;
+  readonly change: Change;
+  private readonly title = h("h2", { id: "chosen", tabindex: "-1" });
+  private readonly verdict = h("p", { class: "verdict" });
+  private readonly terms = h("p", { class: "terms" });
+  private readonly throughput = new Chart({
+    title: "Throughput",
+    format: rate,
+    lines: [{ label: "offered", colour: "offered", dash: [2, 3] }, { label: "sent", colour: "sent", width: 2, fill: true }, PROMISE],
+    promise: 2,
+  });
+  private readonly delay = new Chart({
+    title: "Delay",
+    format: time,
+    lines: [{ label: "p50", colour: "offered" }, { label: "p99", colour: "sent", width: 2 }, { label: "largest", colour: "largest" }, PROMISE],
+    promise: 3,
+    held: 2,
+  });
+  private readonly backlog = new Chart({ title: "Packets that wait", format: count, lines: [{ label: "packets", colour: "sent", fill: true }], whole: true });
+  private readonly reasons = h("table", { class: "small" });
+  private readonly drops = new Chart(
+    { title: "Drops by reason, each second", format: count, lines: [{ label: "all reasons", colour: "largest", fill: true }], whole: true },
+    this.reasons,
+  );
+  private readonly tail = new Tail(time);
+  private readonly breaches = h("table", { class: "small breaches" });
+  private readonly noBreach = h("p", { class: "quiet" }, "No packet stayed longer than promised.");
+
+  constructor(api: Api) {
+    this.change = new Change(api);
+    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Packets that stayed longer than promised"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
+    this.element = h(
+      "section",
+      { "aria-labelledby": "chosen", class: "details" },
+      h("div", { class: "bar" }, this.title, this.verdict),
+      this.terms,
+      h("div", { class: "grid" }, this.throughput.element, this.delay.element, this.backlog.element, this.drops.element, this.tail.element, this.change.element, breaches),
+    );
+  }
+
+  focus(): void {
+    this.title.focus({ preventScroll: true });
+    this.element.scrollIntoView({ block: "nearest" });
+  }
+
+  show({ key, way, adapter, flow }: Lane, history: History): void {
+    const track = history.track(key);
+    if (track === undefined) return;
+    const part = flow.flow === adapter.name ? "" : ` · ${flow.flow}`;
+    say(this.title, `${adapter.name}${part} ${way === "up" ? "sends" : "receives"}`);
+    const judged = verdict(flow, adapter);
+    this.verdict.className = `verdict ${judged.level}`;
+    say(this.verdict, `${judged.sign} ${judged.word}: ${judged.why}`);
+    const { promise } = flow;
+    const envelope = promise.envelope.map((bucket) => `${rate(bucket.rate)} and ${count(bucket.burst_bytes)} B at once`).join(", ");
+    const terms = [
+      promise.rate === null ? "no rate is promised" : `at least ${rate(promise.rate)} while packets wait`,
+      promise.delay_ns === null ? `no delay is promised${promise.none ? ` (${promise.none})` : ""}` : `at most ${time(promise.delay_ns)}${promise.formula ? ` by ${promise.formula}` : ""}`,
+      ...(envelope ? [`as long as it sends at most ${envelope}${flow.total.beyond > 0 ? ` (${count(flow.total.beyond)} packets were beyond)` : ""}`] : []),
+    ];
+    say(this.terms, `Promised: ${terms.join("; ")}.`);
+    this.throughput.show(track.at, [track.offered, track.sent, track.promisedRate]);
+    this.delay.show(track.at, [track.p50, track.p99, track.max, track.promisedDelay], track.broken);
+    this.backlog.show(track.at, [track.backlog]);
+    const dropped = track.at.map((_, n) => [...track.dropped.values()].reduce((sum, column) => sum + (column[n] ?? 0), 0));
+    this.drops.show(track.at, [dropped]);
+    const reasons = Object.entries(flow.total.dropped)
+      .filter(([, total]) => total > 0)
+      .map(([why, total]) => [words(why), count(track.dropped.get(why)?.at(-1) ?? 0), count(total)]);
+    fill(this.reasons, ["Reason", "last second", "since the start"], reasons.length > 0 ? reasons : [["nothing was dropped", "0", "0"]]);
+  }
+
+  showDelays(counts: [number, number][], promised: number | null): void {
+    this.tail.show(counts, promised);
+  }
+
+  /** The newest of those of this flow first. */
+  showBreaches(all: Breach[], name: string, began: number): void {
+    const own = all.filter((breach) => breach.flow === name).slice(-SHOWN).reverse();
+    this.noBreach.hidden = own.length > 0;
+    const rows = own.map((breach) => [
+      new Date((began + breach.arrival_ns / 1e9) * 1000).toLocaleTimeString("en-GB"),
+      time((breach.handed_over_ns ?? breach.end_ns) - breach.arrival_ns),
+      time(breach.bound_ns),
+      CAUSES[breach.cause] ?? breach.cause,
+    ]);
+    if (own.length === 0) this.breaches.replaceChildren();
+    else fill(this.breaches, ["Came at", "stayed", "promised", "because"], rows);
+  }
+}

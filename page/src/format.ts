@@ -1,0 +1,61 @@
+// Numbers as people read them.
+
+/** Three digits. */
+function digits(value: number): string {
+  const whole = Math.abs(value);
+  return value.toFixed(whole >= 99.95 || whole === 0 ? 0 : whole >= 9.995 ? 1 : 2);
+}
+
+function scaled(value: number, steps: [number, string][]): string {
+  const [by, unit] = steps.find(([by]) => Math.abs(value) >= by * 0.9995) ?? steps[steps.length - 1]!;
+  return `${digits(value / by)} ${unit}`;
+}
+
+export function rate(bits: number | null | undefined): string {
+  if (bits == null) return "—";
+  return scaled(bits, [
+    [1e9, "Gbit/s"],
+    [1e6, "Mbit/s"],
+    [1e3, "kbit/s"],
+    [1, "bit/s"],
+  ]);
+}
+
+export function time(nanos: number | null | undefined): string {
+  if (nanos == null) return "—";
+  return scaled(nanos, [
+    [1e9, "s"],
+    [1e6, "ms"],
+    [1e3, "µs"],
+    [1, "ns"],
+  ]);
+}
+
+export function count(n: number | null | undefined): string {
+  return n == null ? "—" : n.toLocaleString("en-US");
+}
+
+export function percent(share: number | null | undefined): string {
+  return share == null ? "—" : `${(share * 100).toFixed(share < 0.0995 ? 1 : 0)} %`;
+}
+
+/** A reason or a cause as words. */
+export function words(name: string): string {
+  return name.replaceAll(/[_-]/g, " ");
+}
+
+const UNITS: Record<string, number> = { bit: 1, kbit: 1e3, mbit: 1e6, gbit: 1e9 };
+
+/** A rate as scenarios write it, in bits per second. */
+export function readRate(text: string | undefined): number | null {
+  const read = /^\s*([\d.]+)\s*(bit|kbit|mbit|gbit)(?:ps|\/s)?\s*$/i.exec(text ?? "");
+  return read ? Number(read[1]) * UNITS[read[2]!.toLowerCase()]! : null;
+}
+
+const TIMES: Record<string, number> = { ns: 1, us: 1e3, ms: 1e6, s: 1e9 };
+
+/** A time as scenarios write it, in nanoseconds. */
+export function readTime(text: unknown): number | null {
+  const read = /^\s*([\d.]+)\s*(ns|us|ms|s)\s*$/.exec(typeof text === "string" ? text : "");
+  return read ? Number(read[1]) * TIMES[read[2]!]! : null;
+}

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { History, KEPT, lanes } from "./history";
+import type { Flow, Sample } from "./model";
+
+function flow(sent: number, dropped: number, broken = 0): Flow {
+  const delay = { packets: 1, p50_ns: 1, p99_ns: 2, max_ns: 3 };
+  return {
+    flow: "calm",
+    promise: { rate: 10, delay_ns: 5, formula: null, envelope: [], need_rate: null, need_delay_ns: null, none: null },
+    window: { over_ns: 1e9, offered: sent + 1, sent, demanded: false, dropped: 0, delay },
+    total: { offered: 0, sent: 0, dropped: { queue_full: dropped }, delay, beyond: 0 },
+    backlog: 4,
+    backlog_bytes: 400,
+    breaches: { own_burst: 9, host: 9, promise: broken, rate: 0 },
+  };
+}
+
+function sample(second: number, up: Flow): Sample {
+  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null };
+  return { at_ns: second * 1e9, adapters: [adapter], losses: {} };
+}
+
+test("totals become what was in each second", () => {
+  const history = new History();
+  history.push(sample(1, flow(7, 5)), 101);
+  history.push(sample(2, flow(8, 25, 2)), 102);
+  // Asked again in between.
+  history.push(sample(2, flow(8, 25, 2)), 102.5);
+  history.push(sample(3, flow(9, 25, 2)), 103);
+  const track = history.track("up calm calm")!;
+  expect([track.at, track.sent, track.offered, track.promisedRate]).toEqual([[101, 102, 103], [7, 8, 9], [8, 9, 10], [10, 10, 10]]);
+  expect(track.dropped.get("queue_full")).toEqual([null, 20, 0]);
+  expect(track.broken).toEqual([null, 2, 0]);
+  expect(history.began).toBe(100);
+});
+
+test("a while is kept, of each column as much", () => {
+  const history = new History();
+  for (let second = 0; second < KEPT + 40; second++) history.push(sample(second, flow(second, 0)), second);
+  const track = history.track("up calm calm")!;
+  expect([track.at[0], track.sent[0], track.at.length]).toEqual([40, 40, KEPT]);
+  expect([track.promisedDelay, track.max, track.broken, track.dropped.get("queue_full")!].map((column) => column.length)).toEqual(Array(4).fill(KEPT));
+});
+
+test("another service begins anew, and who is gone is forgotten", () => {
+  const history = new History();
+  history.push(sample(50, flow(1, 0)), 150);
+  history.push(sample(1, flow(2, 0)), 160);
+  expect(history.track("up calm calm")!.sent).toEqual([2]);
+  history.push({ at_ns: 2e9, adapters: [], losses: {} }, 161);
+  expect(history.track("up calm calm")).toBeUndefined();
+});
+
+test("a lane for each flow of the direction", () => {
+  expect(lanes(sample(1, flow(1, 0)), "down").map((lane) => lane.key)).toEqual(["down calm calm"]);
+});

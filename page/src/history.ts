@@ -1,0 +1,102 @@
+// What was in the last minutes, by flow and direction.
+
+import type { Adapter, Flow, Sample, Way } from "./model";
+
+/** So many samples are kept: five minutes. */
+export const KEPT = 300;
+
+/** A number for each sample; none where there was none. */
+export type Column = (number | null)[];
+
+export class Track {
+  at: number[] = [];
+  offered: Column = [];
+  sent: Column = [];
+  promisedRate: Column = [];
+  p50: Column = [];
+  p99: Column = [];
+  max: Column = [];
+  promisedDelay: Column = [];
+  backlog: Column = [];
+  /** Packets of each second, by reason. */
+  dropped = new Map<string, Column>();
+  /** Promises that were broken, of each second: whatever went beyond for other reasons is none. */
+  broken: Column = [];
+  last: Flow | null = null;
+
+  push(at: number, flow: Flow): void {
+    const { window, promise } = flow;
+    this.at.push(at);
+    this.offered.push(window?.offered ?? null);
+    this.sent.push(window?.sent ?? null);
+    this.promisedRate.push(promise.rate);
+    this.p50.push(window?.delay.p50_ns ?? null);
+    this.p99.push(window?.delay.p99_ns ?? null);
+    this.max.push(window?.delay.max_ns ?? null);
+    this.promisedDelay.push(promise.delay_ns);
+    this.backlog.push(flow.backlog);
+    for (const [why, total] of Object.entries(flow.total.dropped)) {
+      const column = this.dropped.get(why) ?? Array<number | null>(this.at.length - 1).fill(null);
+      column.push(this.last === null ? null : total - (this.last.total.dropped[why] ?? 0));
+      this.dropped.set(why, column);
+    }
+    this.broken.push(this.last === null ? null : broken(flow) - broken(this.last));
+    this.last = flow;
+    if (this.at.length > KEPT) this.columns().forEach((column) => column.shift());
+  }
+
+  private columns(): unknown[][] {
+    const { at, offered, sent, promisedRate, p50, p99, max, promisedDelay, backlog, broken } = this;
+    return [at, offered, sent, promisedRate, p50, p99, max, promisedDelay, backlog, broken, ...this.dropped.values()];
+  }
+}
+
+function broken({ breaches }: Flow): number {
+  return breaches.promise + breaches.rate;
+}
+
+/** A flow of an adapter in one direction. */
+export interface Lane {
+  key: string;
+  way: Way;
+  adapter: Adapter;
+  flow: Flow;
+}
+
+export function lanes(sample: Sample, way: Way): Lane[] {
+  return sample.adapters.flatMap((adapter) =>
+    adapter[way].map((flow) => ({ key: `${way} ${adapter.name} ${flow.flow}`, way, adapter, flow })),
+  );
+}
+
+export class History {
+  private tracks = new Map<string, Track>();
+  sample: Sample | null = null;
+  /** The clock's time at which the service began, in seconds. */
+  began = 0;
+
+  /** Takes a sample that came at that time, in seconds. */
+  push(sample: Sample, now: number): void {
+    if (sample.at_ns === this.sample?.at_ns) return;
+    // The first, or another service under the same address.
+    if (this.sample === null || sample.at_ns < this.sample.at_ns) {
+      this.tracks.clear();
+      this.began = now - sample.at_ns / 1e9;
+    }
+    this.sample = sample;
+    const there = new Set<string>();
+    for (const way of ["up", "down"] as const) {
+      for (const { key, flow } of lanes(sample, way)) {
+        there.add(key);
+        const track = this.tracks.get(key) ?? new Track();
+        this.tracks.set(key, track);
+        track.push(this.began + sample.at_ns / 1e9, flow);
+      }
+    }
+    for (const key of this.tracks.keys()) if (!there.has(key)) this.tracks.delete(key);
+  }
+
+  track(key: string): Track | undefined {
+    return this.tracks.get(key);
+  }
+}

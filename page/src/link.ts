@@ -1,0 +1,108 @@
+// The link: who stands where on it, and who held it when.
+
+import { fill } from "./charts";
+import { h, say, svg } from "./dom";
+import { percent, rate, time } from "./format";
+import type { Lane } from "./history";
+import type { Link, Turn, Way } from "./model";
+import { timeline } from "./timeline";
+import { verdict } from "./verdict";
+
+/** So many adapters are drawn. */
+const DRAWN = 24;
+const [ROW, TOP] = [34, 8];
+
+export class Topology {
+  readonly element: HTMLElement;
+  private readonly drawing = svg("svg", { class: "topology", role: "img" });
+  private readonly more = h("p", { class: "quiet" });
+
+  constructor() {
+    this.element = h("section", { class: "figure" }, h("h3", {}, "Topology"), this.drawing, this.more);
+  }
+
+  show(name: string, link: Link | undefined, lanes: Lane[], way: Way): void {
+    const drawn = lanes.slice(0, DRAWN);
+    const height = Math.max(2, drawn.length) * ROW + 2 * TOP;
+    const middle = height / 2;
+    const all = lanes.reduce((sum, lane) => sum + (lane.flow.window?.sent ?? 0), 0);
+    this.drawing.setAttribute("viewBox", `0 0 640 ${height}`);
+    const of = lanes.length === 1 ? "one adapter" : `${lanes.length} adapters`;
+    this.drawing.setAttribute("aria-label", `${of} on link ${name}, to ${link?.uplink ?? "the uplink"}; together ${rate(all)}`);
+    const ends = drawn.map((lane, n) => {
+      const y = TOP + ROW * n + ROW / 2;
+      const sent = lane.flow.window?.sent ?? 0;
+      const wide = 1 + 7 * Math.sqrt(all > 0 ? sent / all : 0);
+      const judged = verdict(lane.flow, lane.adapter);
+      const part = lane.flow.flow === lane.adapter.name ? "" : ` · ${lane.flow.flow}`;
+      return svg(
+        "g",
+        { class: judged.level },
+        svg("path", { class: "wire", d: `M236 ${y} C 290 ${y}, 290 ${middle}, 336 ${middle}`, "stroke-width": wide.toFixed(1) }),
+        svg("rect", { class: "node", x: 4, y: y - 14, width: 232, height: 28, rx: 5 }),
+        svg("text", { x: 14, y: y + 4 }, `${judged.sign} ${short(lane.adapter.name + part, 15)}`),
+        svg("text", { x: 226, y: y + 4, class: "value" }, rate(sent)),
+      );
+    });
+    const box = (x: number, width: number, first: string, second: string) => [
+      svg("rect", { class: "node", x, y: middle - 22, width, height: 44, rx: 5 }),
+      svg("text", { x: x + width / 2, y: middle - 3, class: "centre strong" }, first),
+      svg("text", { x: x + width / 2, y: middle + 14, class: "centre quiet" }, second),
+    ];
+    this.drawing.replaceChildren(
+      ...ends,
+      svg("path", { class: "wire", d: `M486 ${middle} H 530`, "stroke-width": 5 }),
+      ...box(336, 150, short(`${name}, ${link?.rate ?? ""}`, 20), link?.scheduler?.kind ?? "fifo"),
+      ...box(530, 106, way === "up" ? "uplink →" : "← uplink", short(link?.uplink ?? "", 14)),
+    );
+    say(this.more, lanes.length > DRAWN ? `and ${lanes.length - DRAWN} more` : "");
+  }
+}
+
+export class Cycles {
+  readonly element: HTMLElement;
+  private readonly rows = h("div", { class: "cycles", role: "img" });
+  private readonly about = h("p", { class: "quiet" });
+  private readonly table = h("table", { class: "small" });
+
+  constructor() {
+    this.element = h(
+      "section",
+      { class: "figure" },
+      h("h3", {}, "Who held the link when"),
+      this.about,
+      this.rows,
+      h("details", {}, h("summary", {}, "As a table"), this.table),
+    );
+  }
+
+  show(link: Link, turns: Turn[]): void {
+    if (turns.length === 0) {
+      say(this.about, "No packet has left yet.");
+      this.rows.replaceChildren();
+      return;
+    }
+    const { begin, length, cycle, rows } = timeline(link, turns);
+    const marks: number[] = [];
+    if (cycle !== null && link.scheduler?.kind === "tas") for (let at = 0; at <= length; at += cycle) marks.push(at);
+    const x = (nanos: number) => ((nanos / length) * 1000).toFixed(2);
+    const bars = rows.slice(0, DRAWN).map(({ flow, held, open, share }) => {
+      const strip = svg("svg", { viewBox: "0 0 1000 20", preserveAspectRatio: "none", "aria-hidden": "true" });
+      strip.append(
+        ...open.map(([from, wide]) => svg("rect", { class: "open", x: x(from), width: x(wide), y: 0, height: 20 })),
+        ...held.map(([from, wide]) => svg("rect", { class: "held", x: x(from), width: x(wide), y: 3, height: 14 })),
+        ...marks.map((at) => svg("path", { class: "mark", d: `M${x(at)} 0 V20` })),
+      );
+      return h("div", { class: "cycle" }, h("span", {}, flow), strip, h("span", { class: "number" }, percent(share)));
+    });
+    const every = cycle === null ? "" : `; a cycle is ${time(cycle)}${link.scheduler?.kind === "tas" ? ", open gates are shaded" : ", when every phase is used"}`;
+    say(this.about, `${time(length)} from ${time(begin)} after the start on${every}`);
+    this.rows.setAttribute("aria-label", `Shares of ${time(length)}: ${rows.map(({ flow, share }) => `${flow} ${percent(share)}`).join(", ")}`);
+    this.rows.replaceChildren(...bars);
+    fill(this.table, ["Flow", "held the link", "times", "of the time"], rows.map(({ flow, held, share }) => [flow, time(held.reduce((sum, [, wide]) => sum + wide, 0)), String(held.length), percent(share)]));
+  }
+}
+
+function short(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most - 1)}…`;
+}

@@ -1,0 +1,223 @@
+// The dashboard of `falaj serve`: samples as they come, and what is asked now and then.
+
+import { Api, Unauthorized } from "./api";
+import { Details } from "./details";
+import { h, say } from "./dom";
+import { time } from "./format";
+import { History, type Lane, lanes } from "./history";
+import { Cycles, Topology } from "./link";
+import type { Sample, Scenario, Service, Way } from "./model";
+import { Overview } from "./overview";
+import "./style.css";
+import { type Theme, choose, theme } from "./theme";
+import { forget, keep, token } from "./token";
+import { verdict } from "./verdict";
+
+/** After so long without a service it is looked for again. */
+const AGAIN = 2000;
+
+class Page {
+  private readonly history = new History();
+  private readonly overview = new Overview((key) => this.pick(key), () => this.draw());
+  private readonly details: Details;
+  private readonly topology = new Topology();
+  private readonly cycles = new Cycles();
+  private readonly about = h("p", { class: "about" });
+  private readonly state = h("p", { class: "state", role: "status" });
+  private readonly alarm = h("div", { class: "alarm", role: "alert", hidden: true });
+  private readonly hold: HTMLButtonElement;
+  private way: Way = "up";
+  private chosen: string | null = null;
+  private scenario: Scenario | null = null;
+  private held = false;
+
+  constructor(private readonly api: Api) {
+    this.details = new Details(api);
+    this.details.change.made = () => void this.refresh();
+    this.hold = h("button", { type: "button", "aria-pressed": "false", click: () => this.toggle() }, "Hold");
+    const main = h(
+      "main",
+      { id: "main", tabindex: "-1" },
+      this.alarm,
+      this.overview.element,
+      this.details.element,
+      h("section", { "aria-labelledby": "link" }, h("div", { class: "bar" }, h("h2", { id: "link" }, "The link")), h("div", { class: "grid" }, this.topology.element, this.cycles.element)),
+    );
+    document.body.replaceChildren(h("a", { href: "#main", class: "skip" }, "To the adapters"), this.header(), main);
+  }
+
+  private header(): HTMLElement {
+    const way = (value: Way, text: string) => {
+      const input = h("input", { type: "radio", name: "way", value, change: () => this.turn(value) });
+      input.checked = value === this.way;
+      return h("label", {}, input, h("span", {}, text));
+    };
+    const look = h("select", { id: "look", change: () => choose(look.value as Theme) }, ...["auto", "light", "dark"].map((name) => h("option", { value: name }, name)));
+    look.value = theme();
+    return h(
+      "header",
+      {},
+      h("h1", {}, "falaj"),
+      this.about,
+      this.state,
+      h("fieldset", { class: "ways" }, h("legend", { class: "hidden" }, "Direction"), way("up", "they send"), way("down", "they receive")),
+      h("label", { for: "look" }, h("span", { class: "hidden" }, "Colours"), look),
+      this.hold,
+    );
+  }
+
+  private toggle(): void {
+    this.held = !this.held;
+    this.hold.setAttribute("aria-pressed", String(this.held));
+    if (!this.held) this.draw();
+  }
+
+  private turn(way: Way): void {
+    // The same flow the other way.
+    this.chosen = this.chosen === null ? null : `${way} ${this.chosen.split(" ").slice(1).join(" ")}`;
+    this.way = way;
+    this.draw();
+    void this.ask();
+  }
+
+  private pick(key: string): void {
+    this.chosen = key;
+    this.draw();
+    void this.ask();
+  }
+
+  private lane(): Lane | undefined {
+    const all = this.history.sample === null ? [] : lanes(this.history.sample, this.way);
+    return all.find((lane) => lane.key === this.chosen) ?? all[0];
+  }
+
+  private draw(): void {
+    const { sample } = this.history;
+    if (sample === null) return;
+    const all = lanes(sample, this.way);
+    const lane = this.lane();
+    this.chosen = lane?.key ?? null;
+    this.overview.show(all, this.history, this.chosen);
+    if (lane !== undefined) {
+      this.details.show(lane, this.history);
+      const { link, name, paused } = lane.adapter;
+      this.details.change.showPaused(paused);
+      if (this.scenario !== null) this.details.change.show(this.scenario, link, name);
+      this.topology.show(link, this.scenario?.link[link], all, this.way);
+    }
+    this.details.element.hidden = lane === undefined;
+    this.warn(sample);
+  }
+
+  private warn(sample: Sample): void {
+    const broken = (["up", "down"] as const).flatMap((way) => lanes(sample, way)).filter((lane) => verdict(lane.flow, lane.adapter).level === "broken");
+    this.alarm.hidden = broken.length === 0;
+    const line = (lane: Lane) => `${lane.adapter.name} (${lane.way === "up" ? "sends" : "receives"}): ${verdict(lane.flow, lane.adapter).why}`;
+    const text = broken.slice(0, 3).map(line).join(" — ");
+    say(this.alarm, broken.length === 0 ? "" : `✖ PROMISE BROKEN — ${text}${broken.length > 3 ? ` — and ${broken.length - 3} more` : ""}`);
+  }
+
+  private take(sample: Sample): void {
+    this.history.push(sample, Date.now() / 1000);
+    say(this.state, `● live, ${time(Math.floor(sample.at_ns / 1e9) * 1e9)} after the start`);
+    this.state.className = "state live";
+    if (this.held) return;
+    this.draw();
+    void this.ask();
+  }
+
+  /** What no sample has: delays of the flow that is chosen, breaches, turns. */
+  private async ask(): Promise<void> {
+    const lane = this.lane();
+    if (lane === undefined) return;
+    const { key, way, adapter, flow } = lane;
+    const [delays, breaches, turns] = await Promise.allSettled([this.api.delays(adapter.name), this.api.breaches(), this.api.turns()]);
+    // Another was chosen meanwhile.
+    if (key !== this.chosen) return;
+    if (delays.status === "fulfilled") {
+      const own = delays.value.find((one) => one.flow === flow.flow);
+      this.details.showDelays(own?.[way] ?? [], flow.promise.delay_ns);
+    }
+    if (breaches.status === "fulfilled") {
+      this.details.showBreaches(breaches.value, `${adapter.link} ${way} ${flow.flow}`, this.history.began);
+    }
+    const link = this.scenario?.link[adapter.link];
+    if (turns.status === "fulfilled" && link !== undefined) {
+      this.cycles.show(link, turns.value.find((one) => one.way === way)?.turns ?? []);
+    }
+  }
+
+  private async refresh(): Promise<void> {
+    this.scenario = await this.api.scenario();
+    this.draw();
+  }
+
+  /** Follows the service for as long as it is there, and then looks for it again. */
+  async run(service: Service): Promise<never> {
+    for (;;) {
+      const quiet = new AbortController();
+      let last = Date.now();
+      // One that is there and says nothing is as one that is gone.
+      const watch = window.setInterval(() => Date.now() - last > 20_000 && quiet.abort(), 1000);
+      try {
+        service = await this.api.service();
+        const name = service.file.split("/").at(-1) ?? service.file;
+        say(this.about, name);
+        this.about.title = `${service.file}, falaj ${service.release}, process ${service.pid}`;
+        document.title = `${name} – falaj`;
+        await this.refresh();
+        this.take(await this.api.sample());
+        const every = 10;
+        let n = 0;
+        await this.api.follow((sample) => {
+          last = Date.now();
+          this.take(sample);
+          // Others may change it too.
+          if (++n % every === 0) void this.refresh();
+        }, quiet.signal);
+      } catch (error) {
+        if (error instanceof Unauthorized) {
+          forget();
+          location.reload();
+        }
+      } finally {
+        clearInterval(watch);
+      }
+      this.state.className = "state lost";
+      say(this.state, "✖ the service does not answer: what is shown is old");
+      await new Promise((done) => setTimeout(done, AGAIN));
+    }
+  }
+}
+
+/** Asks for the token. */
+function enter(wrong: boolean): void {
+  const input = h("input", { id: "token", type: "password", autocomplete: "off", required: true });
+  const submit = (event: Event) => {
+    event.preventDefault();
+    keep(input.value.trim());
+    void start();
+  };
+  const hint = wrong ? "That is not the token of this service. It is what the file of --token-file holds." : "It is what the file of --token-file holds.";
+  const form = h("form", { class: "enter", submit }, h("h1", {}, "falaj"), h("label", { for: "token" }, "Token"), input, h("p", { role: wrong ? "alert" : "note" }, hint), h("button", { type: "submit", class: "primary" }, "Enter"));
+  document.body.replaceChildren(h("main", {}, form));
+  input.focus();
+}
+
+async function start(): Promise<void> {
+  const known = token();
+  const api = new Api(known);
+  try {
+    const service = await api.service();
+    await new Page(api).run(service);
+  } catch (error) {
+    if (error instanceof Unauthorized) {
+      forget();
+      return enter(known !== null);
+    }
+    document.body.replaceChildren(h("main", {}, h("p", { role: "alert", class: "enter" }, "The service does not answer. Is `falaj serve` running? This page looks again.")));
+    setTimeout(() => void start(), AGAIN);
+  }
+}
+
+void start();

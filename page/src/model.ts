@@ -1,0 +1,152 @@
+// What the API says. Times are nanoseconds, rates bits per second.
+
+export interface Service {
+  release: string;
+  pid: number;
+  file: string;
+}
+
+export interface Sample {
+  at_ns: number;
+  adapters: Adapter[];
+  losses: Record<string, number>;
+}
+
+export interface Adapter {
+  name: string;
+  port: string;
+  link: string;
+  up: Flow[];
+  down: Flow[];
+  foreign: number;
+  malformed: number;
+  not_taken: number;
+  paused: boolean;
+  spent_ns: number;
+  processor: number | null;
+}
+
+export interface Flow {
+  flow: string;
+  promise: Promised;
+  window: Window | null;
+  total: Total;
+  backlog: number;
+  backlog_bytes: number;
+  breaches: Breaches;
+}
+
+export interface Promised {
+  rate: number | null;
+  delay_ns: number | null;
+  formula: string | null;
+  envelope: { rate: number; burst_bytes: number }[];
+  need_rate: number | null;
+  need_delay_ns: number | null;
+  none: string | null;
+}
+
+export interface Window {
+  over_ns: number;
+  offered: number;
+  sent: number;
+  demanded: boolean;
+  dropped: number;
+  delay: Quantiles;
+}
+
+export interface Quantiles {
+  packets: number;
+  p50_ns: number | null;
+  p99_ns: number | null;
+  max_ns: number | null;
+}
+
+export interface Total {
+  offered: number;
+  sent: number;
+  dropped: Record<string, number>;
+  delay: Quantiles;
+  beyond: number;
+}
+
+export interface Breaches {
+  own_burst: number;
+  host: number;
+  promise: number;
+  rate: number;
+}
+
+export interface Breach {
+  number: number;
+  flow: string;
+  cause: string;
+  bound_ns: number;
+  arrival_ns: number;
+  end_ns: number;
+  handed_over_ns: number | null;
+}
+
+/** Delays of a flow since it began: each, and how many packets stayed as long. */
+export interface Delays {
+  flow: string;
+  up: [number, number][];
+  down: [number, number][];
+}
+
+/** Who held the link when, the newest last. */
+export interface Turns {
+  way: Way;
+  turns: Turn[];
+}
+
+export interface Turn {
+  flow: string;
+  begin_ns: number;
+  end_ns: number;
+  packets: number;
+}
+
+export interface Remark {
+  severity: string;
+  title: string;
+  help: string[];
+}
+
+export interface Made {
+  changed: string[];
+  at_ns: number | null;
+  dropped: number;
+  remarks: Remark[];
+}
+
+export interface Problem {
+  what: string;
+  remarks: Remark[];
+}
+
+export type Way = "up" | "down";
+
+/** A scenario, as far as the page looks into it. */
+export interface Scenario {
+  link: Record<string, Link>;
+}
+
+export interface Link {
+  rate?: string;
+  uplink?: string;
+  scheduler?: Scheduler;
+  flow?: Record<string, FlowKeys>;
+}
+
+export interface Scheduler {
+  kind: string;
+  [key: string]: unknown;
+}
+
+export interface FlowKeys {
+  adapter?: string;
+  scheduler?: Scheduler;
+  flow?: Record<string, FlowKeys>;
+  [key: string]: unknown;
+}

@@ -1,0 +1,109 @@
+// All adapters at a glance: a row each, chosen by a button in it.
+
+import { h, say } from "./dom";
+import { count, percent, rate, time } from "./format";
+import type { History, Lane, Track } from "./history";
+import { verdict } from "./verdict";
+
+/** So many rows are shown; others are found by their names. */
+const ROWS = 200;
+
+interface Row {
+  row: HTMLTableRowElement;
+  choose: HTMLButtonElement;
+  cells: HTMLTableCellElement[];
+}
+
+/** What stands above a column, and what it is called to those who do not see what stands above that. */
+const HEAD: [text: string, said?: string][] = [
+  ["Adapter"],
+  ["Promise"],
+  ["now", "Rate now"],
+  ["promised", "Rate promised"],
+  ["p99", "Delay p99"],
+  ["largest", "Largest delay"],
+  ["promised", "Delay promised"],
+  ["Waiting"],
+  ["Drops/s"],
+  ["CPU"],
+];
+const GROUPS: [string, number][] = [["", 2], ["Rate", 2], ["Delay", 3], ["", 3]];
+
+export class Overview {
+  readonly element: HTMLElement;
+  private readonly body = h("tbody");
+  private readonly more = h("p", { class: "quiet" });
+  private readonly filter: HTMLInputElement;
+  private rows = new Map<string, Row>();
+
+  constructor(private readonly chosen: (key: string) => void, private readonly again: () => void) {
+    this.filter = h("input", { type: "search", id: "filter", placeholder: "name", input: () => this.again() });
+    const group = ([text, span]: [string, number]) => h("td", { colspan: String(span), "aria-hidden": "true" }, text);
+    const head = h("thead", {}, h("tr", { class: "groups" }, ...GROUPS.map(group)), h("tr", {}, ...HEAD.map(headed)));
+    const caption = h("caption", { class: "hidden" }, "Adapters: what they got in the last second beside what they are promised");
+    this.element = h(
+      "section",
+      { "aria-labelledby": "adapters" },
+      h("div", { class: "bar" }, h("h2", { id: "adapters" }, "Adapters"), h("label", { for: "filter", class: "filter" }, "Filter ", this.filter)),
+      h("div", { class: "scrolled wide", tabindex: "0", role: "region", "aria-label": "Table of adapters" }, h("table", { class: "adapters" }, caption, head, this.body)),
+      this.more,
+    );
+  }
+
+  show(lanes: Lane[], history: History, chosen: string | null): void {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const fitting = lanes.filter((lane) => lane.adapter.name.toLowerCase().includes(wanted));
+    const shown = fitting.slice(0, ROWS);
+    const rows = new Map<string, Row>();
+    for (const lane of shown) {
+      const row = this.rows.get(lane.key) ?? this.row(lane.key);
+      rows.set(lane.key, row);
+      update(row, lane, history.track(lane.key), lane.key === chosen);
+    }
+    const order = [...rows.values()].map(({ row }) => row);
+    if (order.length !== this.body.children.length || order.some((row, n) => this.body.children[n] !== row)) {
+      this.body.replaceChildren(...order);
+    }
+    this.rows = rows;
+    const hidden = fitting.length - shown.length;
+    say(this.more, hidden > 0 ? `${count(hidden)} more: filter by name` : fitting.length === 0 ? "no adapter of that name" : "");
+  }
+
+  private row(key: string): Row {
+    const choose = h("button", { type: "button", class: "choose", click: () => this.chosen(key) });
+    const cells = HEAD.slice(1).map((_, n) => h("td", { class: n === 0 ? "verdict" : "number" }));
+    const row = h("tr", { click: () => this.chosen(key) }, h("th", { scope: "row" }, choose), ...cells);
+    return { row, choose, cells };
+  }
+}
+
+function headed([text, said]: [string, string?], n: number): HTMLElement {
+  return h("th", { scope: "col", class: n < 2 ? "" : "number", ...(said !== undefined && { "aria-label": said }) }, text);
+}
+
+function update(row: Row, { adapter, flow }: Lane, track: Track | undefined, chosen: boolean): void {
+  const { window, promise } = flow;
+  const name = flow.flow === adapter.name ? adapter.name : `${adapter.name} · ${flow.flow}`;
+  say(row.choose, name);
+  row.choose.setAttribute("aria-pressed", String(chosen));
+  row.row.classList.toggle("chosen", chosen);
+  const late = window?.delay.max_ns != null && promise.delay_ns != null && window.delay.max_ns > promise.delay_ns;
+  const judged = verdict(flow, adapter);
+  const dropped = [...(track?.dropped.values() ?? [])].reduce((sum, column) => sum + (column.at(-1) ?? 0), 0);
+  const texts = [
+    `${judged.sign} ${judged.word}`,
+    rate(window?.sent),
+    promise.rate === null ? "—" : `≥ ${rate(promise.rate)}`,
+    time(window?.delay.p99_ns),
+    `${late ? (judged.level === "broken" ? "✖ " : "▲ ") : ""}${time(window?.delay.max_ns)}`,
+    promise.delay_ns === null ? "—" : `≤ ${time(promise.delay_ns)}`,
+    count(flow.backlog),
+    count(dropped),
+    percent(adapter.processor),
+  ];
+  texts.forEach((text, n) => say(row.cells[n]!, text));
+  row.cells[4]!.className = `number ${late ? `late ${judged.level}` : ""}`;
+  const promised = row.cells[0]!;
+  promised.className = `verdict ${judged.level}`;
+  promised.title = judged.why;
+}

@@ -1,0 +1,38 @@
+import { expect, test } from "vitest";
+import type { Scenario } from "./model";
+import { changes, knobs, most } from "./settings";
+
+const SCENARIO: Scenario = {
+  link: {
+    uplink: {
+      rate: "20mbit",
+      scheduler: { kind: "mclock" },
+      flow: {
+        calm: { adapter: "namespace", weight: 2, limit: "5mbit", need: { rate: "1mbit" } },
+        tenant: { scheduler: { kind: "drr" }, flow: { web: { adapter: "tap:web", envelope: [{ rate: "1mbit", burst: "3kB" }] } } },
+      },
+    },
+  },
+};
+
+test("the keys of the discipline that a flow stands under, with their values", () => {
+  const calm = knobs(SCENARIO, "uplink", "calm");
+  expect(calm.map(({ key, value }) => `${key}=${value}`)).toEqual([
+    "weight=2", "reservation=", "limit=5mbit", "need.rate=1mbit", "need.delay=", "envelope.rate=", "envelope.burst=", "queue=",
+  ]);
+  expect(knobs(SCENARIO, "uplink", "tenant/web").map(({ key }) => key)).toEqual(["quantum", "need.rate", "need.delay", "queue"]);
+  expect(knobs(SCENARIO, "uplink", "nobody")).toEqual([]);
+});
+
+test("only what was changed is sent; what was emptied goes", () => {
+  const calm = knobs(SCENARIO, "uplink", "calm");
+  const now = (values: Record<string, string>) => changes(calm, new Map(Object.entries(values)));
+  expect(now({ weight: "2", limit: " 5mbit " })).toEqual({});
+  expect(now({ weight: "3", limit: "", "need.delay": "4ms" })).toEqual({ weight: 3, limit: null, "need.delay": "4ms" });
+  // What it means is the service's to say.
+  expect(now({ weight: "heavy" })).toEqual({ weight: "heavy" });
+});
+
+test("a slider has room", () => {
+  expect([1, 4, 5, 1000, 65536].map(most)).toEqual([16, 16, 32, 4096, 65536]);
+});

@@ -1,0 +1,26 @@
+// Server-sent events out of a stream of text: the browser's own EventSource cannot send a token.
+
+export interface Event {
+  name: string;
+  data: string;
+}
+
+/** Takes text as it comes, and gives the events that are whole. */
+export class Events {
+  private rest = "";
+
+  take(text: string): Event[] {
+    const blocks = (this.rest + text.replaceAll("\r\n", "\n")).split("\n\n");
+    this.rest = blocks.pop() ?? "";
+    return blocks.map(event).filter((event) => event.data !== "");
+  }
+}
+
+function event(block: string): Event {
+  const of = (field: string) =>
+    block
+      .split("\n")
+      .filter((line) => line.startsWith(`${field}:`))
+      .map((line) => line.slice(field.length + 1).replace(/^ /, ""));
+  return { name: of("event").at(-1) ?? "message", data: of("data").join("\n") };
+}

@@ -1,0 +1,46 @@
+// Dark and light: as the system has it, or as was chosen.
+
+const KEPT = "falaj theme";
+const THEMES = ["auto", "light", "dark"] as const;
+export type Theme = (typeof THEMES)[number];
+
+const probe = document.createElement("span");
+probe.hidden = true;
+let known = new Map<string, string>();
+const told: (() => void)[] = [];
+
+export function theme(): Theme {
+  const kept = localStorage.getItem(KEPT);
+  return THEMES.find((theme) => theme === kept) ?? "auto";
+}
+
+export function choose(theme: Theme): void {
+  localStorage.setItem(KEPT, theme);
+  apply();
+}
+
+/** Calls this whenever colours are others. */
+export function onTheme(then: () => void): void {
+  told.push(then);
+}
+
+/** A colour of the style sheet, for what is drawn. */
+export function colour(name: string): string {
+  let value = known.get(name);
+  if (value === undefined) {
+    if (!probe.isConnected) document.body.append(probe);
+    probe.style.color = `var(--${name})`;
+    value = getComputedStyle(probe).color;
+    known.set(name, value);
+  }
+  return value;
+}
+
+function apply(): void {
+  document.documentElement.dataset.theme = theme();
+  known = new Map();
+  told.forEach((then) => then());
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", apply);
+apply();

@@ -1,0 +1,26 @@
+// The token: from the address's fragment, which no request carries; kept for as long as the tab is open.
+
+const KEPT = "falaj token";
+
+/** The token of `#token=…`, if there is one. */
+export function ofFragment(hash: string): string | null {
+  return new URLSearchParams(hash.replace(/^#/, "")).get("token") || null;
+}
+
+/** The token, which is taken out of the address. */
+export function token(): string | null {
+  const given = ofFragment(location.hash);
+  if (given !== null) {
+    history.replaceState(null, "", location.pathname + location.search);
+    keep(given);
+  }
+  return sessionStorage.getItem(KEPT);
+}
+
+export function keep(token: string): void {
+  sessionStorage.setItem(KEPT, token);
+}
+
+export function forget(): void {
+  sessionStorage.removeItem(KEPT);
+}

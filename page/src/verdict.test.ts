@@ -1,0 +1,19 @@
+import { expect, test } from "vitest";
+import type { Flow } from "./model";
+import { verdict } from "./verdict";
+
+function judged(breaches: Partial<Flow["breaches"]>, rate: number | null = 1, paused = false) {
+  const promise = { rate, delay_ns: null, none: "its queue takes all" };
+  return verdict({ promise, breaches: { own_burst: 0, host: 0, promise: 0, rate: 0, ...breaches } } as Flow, { paused });
+}
+
+test("the worst is told, with a sign and a word of its own", () => {
+  const all = [judged({}, null), judged({}), judged({ own_burst: 1 }), judged({ own_burst: 1, host: 2 }), judged({ host: 2, promise: 3, rate: 1 })];
+  expect(all.map(({ level }) => level)).toEqual(["none", "kept", "own", "host", "broken"]);
+  expect(new Set(all.map(({ sign }) => sign)).size).toBe(all.length);
+  expect(all.at(-1)!.word).toBe("BROKEN ×4");
+  expect(all.at(-1)!.why).toBe("packets stayed longer than promised, 3 times; less than the promised rate was sent, once");
+  expect(judged({ host: 1 }, 1, true).word).toBe("paused");
+  expect(judged({ promise: 1 }, 1, true).level).toBe("broken");
+  expect(all[0]!.why).toBe("its queue takes all");
+});

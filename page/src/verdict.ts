@@ -1,0 +1,36 @@
+// Is the promise kept? In words and a sign, so that nobody has to see colours.
+
+import type { Adapter, Flow } from "./model";
+
+export type Level = "none" | "paused" | "kept" | "own" | "host" | "broken";
+
+export interface Verdict {
+  level: Level;
+  sign: string;
+  word: string;
+  /** What happened, in a sentence. */
+  why: string;
+}
+
+export function verdict({ promise, breaches }: Flow, { paused }: Pick<Adapter, "paused">): Verdict {
+  const broken = breaches.promise + breaches.rate;
+  const times = (n: number) => (n === 1 ? "once" : `${n.toLocaleString("en-US")} times`);
+  if (broken > 0) {
+    const late = breaches.promise > 0 ? [`packets stayed longer than promised, ${times(breaches.promise)}`] : [];
+    const slow = breaches.rate > 0 ? [`less than the promised rate was sent, ${times(breaches.rate)}`] : [];
+    return { level: "broken", sign: "✖", word: `BROKEN ×${broken}`, why: [...late, ...slow].join("; ") };
+  }
+  if (paused) return { level: "paused", sign: "‖", word: "paused", why: "it is not read from, and gets nothing" };
+  if (breaches.host > 0) {
+    const why = `this host handed packets over late, ${times(breaches.host)}; they had left their queue in time`;
+    return { level: "host", sign: "◐", word: `host late ×${breaches.host}`, why };
+  }
+  if (breaches.own_burst > 0) {
+    const why = `packets stayed longer, ${times(breaches.own_burst)}, when it had sent more than its envelope`;
+    return { level: "own", sign: "◇", word: `own burst ×${breaches.own_burst}`, why };
+  }
+  if (promise.rate === null && promise.delay_ns === null) {
+    return { level: "none", sign: "–", word: "no promise", why: promise.none ?? "nothing is promised" };
+  }
+  return { level: "kept", sign: "✓", word: "kept", why: "every packet and every second so far" };
+}

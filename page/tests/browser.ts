@@ -1,0 +1,55 @@
+// A browser without a window, and what is asked of every page in it.
+
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { type Browser, type Page, chromium } from "playwright-core";
+
+const ARGUMENTS = [
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  // Its own sandbox does not run as root.
+  ...(process.getuid?.() === 0 ? ["--no-sandbox"] : []),
+];
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const PICTURES = process.env.PICTURES ?? "pictures";
+
+export function launch(): Promise<Browser> {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ARGUMENTS });
+}
+
+/** What went wrong in a page, or went elsewhere than to the service. */
+export function watched(page: Page, address: string): string[] {
+  const wrong: string[] = [];
+  page.on("pageerror", (error) => wrong.push(error.message));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(address) && !url.startsWith("data:")) wrong.push(`it asks ${url}`);
+    if (url.includes("token")) wrong.push(`the token is in ${url}`);
+  });
+  page.on("console", (message) => {
+    // That a change was refused, the page says itself.
+    const refused = /status of (401|409)/.test(message.text());
+    if (message.type() === "error" && !refused) wrong.push(message.text());
+  });
+  return wrong;
+}
+
+/** What keeps somebody from using the page. */
+export async function obstacles(page: Page): Promise<string[]> {
+  await page.evaluate(AXE);
+  return page.evaluate(async () => {
+    const axe = (window as unknown as { axe: { run: () => Promise<{ violations: { id: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+    const { violations } = await axe.run();
+    return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.html.slice(0, 200)}: ${node.failureSummary}`));
+  });
+}
+
+export async function picture(page: Page, name: string): Promise<void> {
+  mkdirSync(PICTURES, { recursive: true });
+  await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: true });
+}

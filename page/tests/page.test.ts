@@ -1,0 +1,251 @@
+// The dashboard in a browser, against a service with real packets.
+
+import type { ChildProcess } from "node:child_process";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import type { Sample } from "../src/model";
+import { launch, obstacles, picture, watched } from "./browser";
+import { Service, TOKEN, possible } from "./service";
+
+const THREE = `
+[link.uplink]
+rate = "20mbit"
+uplink = "namespace"
+scheduler = { kind = "wf2q+" }
+
+[link.uplink.flow.calm]
+adapter = "namespace"
+weight = 2
+need = { rate = "9mbit", delay = "8ms" }
+envelope = { rate = "4mbit", burst = "3kB" }
+queue = "100p"
+
+[link.uplink.flow.greedy]
+adapter = "namespace"
+need = { rate = "3.5mbit" }
+
+[link.uplink.flow.wild]
+adapter = "namespace"
+`;
+
+const GATES = `
+[link.uplink]
+rate = "10mbit"
+uplink = "namespace"
+scheduler = { kind = "tas", cycle = "20ms" }
+
+[link.uplink.flow.early]
+adapter = "namespace"
+opens = "0ms"
+open = "8ms"
+
+[link.uplink.flow.late]
+adapter = "namespace"
+opens = "8ms"
+open = "12ms"
+`;
+
+/** How long the slowest machine may take. */
+const PATIENCE = 30_000;
+const WIDE = { width: 1400, height: 900 };
+const NARROW = { width: 390, height: 844 };
+
+describe.skipIf(!possible)("a service with real packets", () => {
+  let browser: Browser;
+  let service: Service;
+  let senders: ChildProcess[] = [];
+
+  beforeAll(async () => {
+    [browser, service] = await Promise.all([launch(), Service.start(THREE)]);
+    senders = await Promise.all([service.send("calm", 8, 2, 1000), service.send("greedy", 10, 10, 1400), service.send("wild", 10, 25, 1400)]);
+  }, 90_000);
+
+  afterAll(async () => {
+    senders.forEach((sender) => sender.kill());
+    await browser?.close();
+    await service?.end();
+  });
+
+  async function open(options: BrowserContextOptions = {}): Promise<[Page, string[]]> {
+    const context = await browser.newContext({ viewport: WIDE, locale: "en-GB", ...options });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE);
+    const wrong = watched(page, service.address);
+    await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
+    await page.getByRole("button", { name: "calm" }).waitFor();
+    return [page, wrong];
+  }
+
+  test("a page without a token asks for it, and nobody else learns it", async () => {
+    const context = await browser.newContext({ viewport: NARROW });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE);
+    const wrong = watched(page, service.address);
+    await page.goto(service.address);
+    await page.getByLabel("Token").fill("not this one, and long");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").getByText("not the token").waitFor();
+    expect(await obstacles(page)).toEqual([]);
+    await page.getByLabel("Token").fill(TOKEN);
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "calm" }).waitFor();
+    expect(wrong).toEqual([]);
+    expect(service.said()).not.toContain(TOKEN);
+    await context.close();
+  });
+
+  test("it shows what each adapter gets beside what it is promised", async () => {
+    const [page, wrong] = await open();
+    expect(page.url()).toBe(service.address);
+    const row = page.getByRole("row", { name: /^greedy/ });
+    await row.getByText("≥ 5.00 Mbit/s").waitFor();
+    await row.getByText(/^[345]\.\d+ Mbit\/s$/).waitFor();
+    await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*promised 10\.0 Mbit\/s/ }).waitFor();
+    await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, promised [\d.]+ ms/ }).waitFor();
+    await page.getByRole("img", { name: /^Delays of [1-9]\d* packets/ }).waitFor();
+    await page.getByRole("img", { name: /^3 adapters on link uplink, to namespace/ }).waitFor();
+    await page.getByRole("img", { name: /^Shares of .*greedy \d+ %/ }).waitFor();
+    const figure = page.locator("figure").filter({ has: page.getByRole("heading", { name: "Throughput" }) });
+    await figure.getByText("As a table").click();
+    await figure.getByRole("rowheader").first().waitFor();
+    expect(await figure.getByRole("row").count()).toBeGreaterThan(1);
+    // The line of the promise is drawn in the colour that no other line has.
+    const drawn = await figure.locator("canvas").evaluate((canvas: HTMLCanvasElement) => {
+      const { data } = canvas.getContext("2d")!.getImageData(0, 0, canvas.width, canvas.height);
+      let dark = 0;
+      for (let n = 0; n < data.length; n += 4) if (data[n]! < 40 && data[n + 1]! < 40 && data[n + 2]! < 50 && data[n + 3]! > 200) dark++;
+      return dark;
+    });
+    expect(drawn).toBeGreaterThan(50);
+    expect(wrong).toEqual([]);
+    await page.context().close();
+  });
+
+  test("a change is asked about, refused in the service's words, and made", async () => {
+    const [page, wrong] = await open();
+    await page.getByRole("button", { name: "wild" }).press("Enter");
+    await page.getByRole("heading", { name: "wild sends" }).waitFor();
+    const slider = page.getByRole("slider", { name: "Weight" });
+    await slider.press("End");
+    await page.getByText("that does not fit").waitFor();
+    await page.getByText(/calm needs/).waitFor();
+    await page.getByText(/would fit/).first().waitFor();
+    await picture(page, "refused");
+    // Nothing was changed by the question; what is refused is not done either.
+    await page.getByRole("button", { name: "Apply" }).click();
+    await page.getByText("that does not fit").waitFor();
+    expect(await service.scenario()).toBe(THREE);
+    await page.getByRole("button", { name: "As it is" }).click();
+    expect(await slider.inputValue()).toBe("1");
+    await page.getByRole("button", { name: "greedy" }).click();
+    await page.getByLabel("Queue").fill("60p");
+    await page.getByText("✓ queue 60p: that would fit.").waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByText("✓ queue 60p: done.").waitFor();
+    expect(await service.scenario()).toContain('queue = "60p"');
+    await page.getByRole("button", { name: "Pause" }).click();
+    await page.getByRole("row", { name: /^greedy/ }).getByText("‖ paused").waitFor();
+    await page.getByRole("button", { name: "Pause", pressed: true }).click();
+    await page.getByRole("row", { name: /^greedy/ }).getByText("‖ paused").waitFor({ state: "detached" });
+    expect(wrong).toEqual([]);
+    await page.context().close();
+  });
+
+  test("a broken promise is told in words and signs", async () => {
+    const context = await browser.newContext({ viewport: WIDE, locale: "en-GB" });
+    const page = await context.newPage();
+    page.setDefaultTimeout(PATIENCE);
+    const real = await service.ask<Sample>("v1/adapters");
+    let n = 0;
+    const broken = () => {
+      const sample = structuredClone(real);
+      sample.at_ns += n * 1e9;
+      const flow = sample.adapters[0]!.up[0]!;
+      const late = n % 5 === 4;
+      flow.breaches.promise = Math.floor((n + 1) / 5) * 2;
+      flow.window!.delay.max_ns = flow.promise.delay_ns! * (late ? 1.4 : 0.5 + 0.1 * (n % 3));
+      n++;
+      return sample;
+    };
+    const events = Array.from({ length: 40 }, () => `event: sample\ndata: ${JSON.stringify(broken())}\n\n`).join("");
+    await page.route("**/v1/adapters", (route) => route.fulfill({ json: real }));
+    await page.route("**/v1/events", (route) => route.fulfill({ contentType: "text/event-stream", body: events }));
+    await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
+    await page.getByRole("alert").getByText("✖ PROMISE BROKEN — calm (sends): packets stayed longer than promised, 16 times").waitFor();
+    await page.getByRole("row", { name: /^calm/ }).getByText("✖ BROKEN ×16").waitFor();
+    await picture(page, "broken");
+    expect(await obstacles(page)).toEqual([]);
+    await context.close();
+  });
+
+  test("all of it by the keyboard", async () => {
+    const [page] = await open();
+    const focused = () => page.evaluate(() => document.activeElement?.textContent?.trim() || document.activeElement?.getAttribute("name") || "");
+    await page.keyboard.press("Tab");
+    expect(await focused()).toBe("To the adapters");
+    const seen: string[] = [];
+    for (let n = 0; n < 40 && !seen.includes("queue"); n++) {
+      await page.keyboard.press("Tab");
+      seen.push(await focused());
+      if (seen.at(-1) === "greedy") await page.keyboard.press("Space");
+    }
+    expect(seen).toEqual(expect.arrayContaining(["way", "Hold", "calm", "greedy", "wild", "As a table", "weight", "queue"]));
+    await page.getByRole("heading", { name: "greedy sends" }).waitFor();
+    await page.getByRole("radio", { name: "they send" }).press("ArrowRight");
+    await page.getByRole("heading", { name: "greedy receives" }).waitFor();
+    await page.context().close();
+  });
+
+  const LOOKS: [string, BrowserContextOptions][] = [
+    ["wide-light", { colorScheme: "light" }],
+    ["wide-dark", { colorScheme: "dark", reducedMotion: "reduce" }],
+    ["narrow-light", { colorScheme: "light", viewport: NARROW }],
+    ["narrow-dark", { colorScheme: "dark", viewport: NARROW }],
+  ];
+  test.each(LOOKS)("nothing is in anybody's way: %s", async (name, options) => {
+    const [page, wrong] = await open(options);
+    await page.waitForTimeout(2_500);
+    expect(await obstacles(page)).toEqual([]);
+    const beyond = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+    expect(beyond, "it is wider than the window").toBeLessThanOrEqual(0);
+    await picture(page, name);
+    expect(wrong).toEqual([]);
+    await page.context().close();
+  });
+
+  test("a service that is gone is told", async () => {
+    const [page] = await open();
+    await page.getByText("● live").waitFor();
+    senders.forEach((sender) => sender.kill());
+    await service.end();
+    await page.getByText("the service does not answer: what is shown is old").waitFor();
+    await page.context().close();
+  });
+});
+
+test.skipIf(!possible)("the cycle of gates is drawn beside who held the link", async () => {
+  const [browser, service] = await Promise.all([launch(), Service.start(GATES)]);
+  const senders = await Promise.all([service.send("early", 10, 20, 1400), service.send("late", 10, 20, 1400)]);
+  try {
+    const page = await browser.newPage({ viewport: WIDE, colorScheme: "light" });
+    page.setDefaultTimeout(PATIENCE);
+    await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
+    await page.getByText(/a cycle is 20\.0 ms, open gates are shaded/).waitFor();
+    await page.getByRole("img", { name: /early [34]\d %, late [456]\d %/ }).waitFor();
+    expect(await page.locator(".cycle rect.open").count()).toBeGreaterThanOrEqual(8);
+    // Who holds the link has an open gate.
+    const outside = await page.locator(".cycle svg").evaluateAll((rows) =>
+      rows.flatMap((row) => {
+        const spans = (kind: string) => [...row.querySelectorAll(`.${kind}`)].map((rect) => [Number(rect.getAttribute("x")), Number(rect.getAttribute("width"))] as const);
+        const open = spans("open");
+        return spans("held").filter(([from, wide]) => !open.some(([gate, length]) => from >= gate - 1 && from + wide <= gate + length + 1));
+      }),
+    );
+    expect(outside).toEqual([]);
+    await picture(page, "gates");
+  } finally {
+    senders.forEach((sender) => sender.kill());
+    await browser.close();
+    await service.end();
+  }
+}, 90_000);

@@ -1,0 +1,77 @@
+// A service that runs, with adapters in namespaces and what sends in them.
+
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const FALAJ = process.env.FALAJ ?? "falaj";
+export const TOKEN = "not-to-be-guessed/+=";
+
+/** Are namespaces allowed here? */
+export const possible = spawnSync("unshare", ["-Urn", "true"]).status === 0;
+
+export class Service {
+  private constructor(
+    private readonly child: ChildProcess,
+    private readonly directory: string,
+    readonly address: string,
+    readonly said: () => string,
+  ) {}
+
+  static async start(scenario: string): Promise<Service> {
+    const directory = mkdtempSync(join(tmpdir(), "falaj-page-"));
+    const [file, token] = [join(directory, "service.toml"), join(directory, "token")];
+    writeFileSync(file, scenario);
+    writeFileSync(token, TOKEN);
+    const words = ["serve", file, "--tcp", "127.0.0.1:0", "--token-file", token, "--control", join(directory, "control.sock")];
+    const child = spawn(FALAJ, words, { stdio: ["ignore", "ignore", "pipe"] });
+    let said = "";
+    child.stderr.on("data", (text: Buffer) => (said += text.toString()));
+    child.on("error", (error) => (said += `${FALAJ}: ${error.message}`));
+    for (let n = 0; n < 600; n++) {
+      const address = /dashboard at (http:\S+)/.exec(said)?.[1];
+      if (address !== undefined) return new Service(child, directory, address, () => said);
+      if (child.exitCode !== null) break;
+      await new Promise((done) => setTimeout(done, 100));
+    }
+    throw new Error(`the service does not begin: ${said}`);
+  }
+
+  private get(path: string): Promise<Response> {
+    return fetch(`${this.address}${path}`, { headers: { Authorization: `Bearer ${TOKEN}` } });
+  }
+
+  async ask<T>(path: string): Promise<T> {
+    return (await (await this.get(path)).json()) as T;
+  }
+
+  /** Its scenario as it is now. */
+  async scenario(): Promise<string> {
+    return (await this.get("v1/scenario")).text();
+  }
+
+  /** Sends datagrams from an adapter's namespace to the uplink's, one in so many milliseconds, several at once. */
+  async send(adapter: string, gap: number, burst: number, size: number): Promise<ChildProcess> {
+    const { processes } = await this.ask<{ processes: Record<string, number> }>("v1");
+    const routes = readFileSync(`/proc/${processes[""]}/net/fib_trie`, "utf8");
+    const to = /10\.77\.\d+\.1(?=\s)/.exec(routes)?.[0];
+    if (to === undefined) throw new Error(`the uplink has no address: ${routes}`);
+    const owner = process.getuid?.() === 0 ? [] : ["--user", "--preserve-credentials"];
+    const program = `
+      const socket = require("node:dgram").createSocket("udp4");
+      const packet = Buffer.alloc(${size});
+      setInterval(() => { for (let n = 0; n < ${burst}; n++) socket.send(packet, 9, "${to}", () => {}); }, ${gap});`;
+    const words = ["--target", String(processes[adapter]), "--net", ...owner, process.execPath, "-e", program];
+    return spawn("nsenter", words, { stdio: "ignore" });
+  }
+
+  async end(): Promise<void> {
+    const ended = new Promise((done) => this.child.once("exit", done));
+    if (this.child.exitCode === null) {
+      this.child.kill("SIGTERM");
+      await ended;
+    }
+    rmSync(this.directory, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,19 @@
+import { defineConfig } from "vite";
+
+// What is built goes where the program takes it from, under names that do not change.
+const into = process.env.PAGE_OUT ?? "../crates/falaj/src/serve/page";
+
+export default defineConfig({
+  base: "./",
+  build: {
+    outDir: into,
+    emptyOutDir: true,
+    target: "es2023",
+    modulePreload: false,
+    rollupOptions: {
+      output: { entryFileNames: "page.js", assetFileNames: "page[extname]", codeSplitting: false },
+    },
+  },
+  // `FALAJ=http://127.0.0.1:7700 npm run dev`: the page from here, the service from there.
+  server: { proxy: { "/v1": process.env.FALAJ ?? "http://127.0.0.1:7700" } },
+});
