@@ -113,6 +113,7 @@ export class Chart {
     }
     const values = held === undefined ? [] : (this.data[held + 1] as Column);
     ctx.lineWidth = 2 * ratio;
+    ctx.setLineDash([]);
     for (const [n, value] of values.entries()) {
       const bound = promised[n];
       if (value == null || bound == null || value <= bound) continue;

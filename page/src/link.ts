@@ -18,7 +18,7 @@ export class Topology {
   private readonly more = h("p", { class: "quiet" });
 
   constructor() {
-    this.element = h("section", { class: "figure" }, h("h3", {}, "Topology"), this.drawing, this.more);
+    this.element = h("section", { class: "figure" }, h("h3", {}, "Topology"), h("div", { class: "across", tabindex: "0", role: "region", "aria-label": "Topology" }, this.drawing), this.more);
   }
 
   show(name: string, link: Link | undefined, lanes: Lane[], way: Way): void {

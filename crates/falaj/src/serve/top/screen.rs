@@ -248,7 +248,13 @@ mod tests {
         for second in 1..=8 {
             state.take(seen(second, second as f64 * 250_000.0, 0));
         }
-        expect![[""]].assert_eq(&text(&mut state, 130));
+        expect![[r#"
+            falaj serve service.toml (pid 4711): what adapters send, 8.00 s after the start
+              Flow                 Rate    at least                            p99    largest   at most  waits  drops weight promise
+            > calm          2.00 Mbit/s 10.0 Mbit/s             ▁▂▃▄▅▆▇█   1.25 ms    2.50 ms   4.22 ms     12      0      2 ✓ kept
+              wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no promise
+            calm: under mclock of link uplink, capped at 12mbit; its delay is promised by WF2Q+
+        "#]].assert_eq(&text(&mut state, 130));
         state.turn();
         assert!(text(&mut state, 130).contains("what adapters receive"));
     }
