@@ -27,7 +27,7 @@ export class Api {
   breaches = () => this.get<Breach[]>("v1/breaches");
   scenario = () => this.get<Scenario>("v1/scenario");
   delays = (adapter: string) => this.get<Delays[]>(`v1/adapters/${encodeURIComponent(adapter)}/delays`);
-  turns = () => this.get<Turns[]>("v1/turns");
+  turns = () => this.get<Turns[]>("v1/turns?last=512");
 
   /** Changes keys of an adapter, or asks whether that could be. */
   change(adapter: Adapter["name"], keys: Record<string, unknown>, check: boolean): Promise<Made | Problem> {

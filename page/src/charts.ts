@@ -261,7 +261,7 @@ function superscript(n: number): string {
 
 function decades(least: number, most: number): [number, number] {
   if (!(least > 0) || !Number.isFinite(most)) return [1e3, 1e9];
-  return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 1.01))];
+  return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 2.5))];
 }
 
 function isDecade(value: number): boolean {

@@ -43,6 +43,7 @@ class Page {
       this.details.element,
       h("section", { "aria-labelledby": "link" }, h("div", { class: "bar" }, h("h2", { id: "link" }, "The link")), h("div", { class: "grid" }, this.topology.element, this.cycles.element)),
     );
+    document.addEventListener("visibilitychange", () => this.held || this.draw());
     document.body.replaceChildren(h("a", { href: "#main", class: "skip" }, "To the adapters"), this.header(), main);
   }
 
@@ -121,7 +122,7 @@ class Page {
     this.history.push(sample, Date.now() / 1000);
     say(this.state, `● live, ${time(Math.floor(sample.at_ns / 1e9) * 1e9)} after the start`);
     this.state.className = "state live";
-    if (this.held) return;
+    if (this.held || document.hidden) return;
     this.draw();
     void this.ask();
   }

@@ -27,7 +27,7 @@ const OF: Record<string, Kind[]> = {
   "xen-wrr": [WEIGHT, ["min-rate", "Minimum rate", "none"]],
   netback: [["credit", "Cap: bytes in a period", "none"]],
   "virtual-links": [["phase", "Phase", "required"], ["kind", "Kind", "required"]],
-  tas: [["opens", "Gate opens at", "0s"], ["open", "Gate open for", "the rest"]],
+  tas: [["opens", "Gate opens at", "0s"], ["open", "Gate open for", "the rest"], ["every", "Gate opens every", "cycle"]],
   mgfq: [["deadline", "Deadline", "required"]],
   edf: [["deadline", "Deadline", "required"]],
   shaper: [RATE, BURST],

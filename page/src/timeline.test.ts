@@ -32,6 +32,12 @@ test("gates are shown beside who held the link", () => {
   expect([one!.share, two!.share]).toEqual([0.4, 0.5]);
 });
 
+test("a gate may open several times in a cycle", () => {
+  const often: Link = { scheduler: { kind: "tas", cycle: "10us" }, flow: { one: { opens: "1us", open: "2us", every: "5us" } } };
+  const { rows } = timeline(often, turns(["one", 0, 1_000], ["one", 6_000, 10_000]));
+  expect(rows[0]!.open).toEqual([[1_000, 2_000], [6_000, 2_000]]);
+});
+
 test("what reaches beyond is cut, and who was silent has a row all the same", () => {
   const { begin, length, rows } = timeline(PHASES, turns(["one", 0, 50_000], ["one", 90_000, 100_000]));
   expect([begin, length]).toEqual([20_000, 80_000]);

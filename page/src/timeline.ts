@@ -42,8 +42,9 @@ export function cycle(link: Link): number | null {
 }
 
 function gates(link: Link, flow: string, begin: number, length: number): [number, number][] {
-  const every = readTime(link.scheduler?.cycle);
   const keys = link.flow?.[flow];
+  // A gate may open several times in a cycle.
+  const every = readTime(keys?.every) ?? readTime(link.scheduler?.cycle);
   if (link.scheduler?.kind !== "tas" || every === null || keys === undefined) return [];
   const opens = readTime(keys.opens) ?? 0;
   const open = readTime(keys.open) ?? every - opens;

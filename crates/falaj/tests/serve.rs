@@ -589,5 +589,23 @@ fn page() {
     let (up, turn) = (&turns[0], &turns[0]["turns"][0]);
     assert_eq!((up["way"].as_str(), turn["flow"].as_str()), (Some("up"), Some("calm")), "{turns}");
     assert!(turn["end_ns"].as_u64() > turn["begin_ns"].as_u64(), "{turns}");
+
+    // Each number that the dashboard for Grafana asks for is there, with the labels that it asks by.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grafana/falaj.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let metrics = service.get("/metrics").body;
+    let mut asked = 0;
+    let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap());
+    for expression in targets.map(|target| target["expr"].as_str().unwrap()) {
+        let (before, behind) = expression.split_once('{').expect("a selector");
+        let name = before.rsplit(|c: char| !c.is_ascii_lowercase() && c != '_').next().unwrap();
+        let labels: Vec<&str> = behind.split('}').next().unwrap().split(", ").collect();
+        let labels = labels.iter().map(|label| label.split(['=', '~']).next().unwrap());
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        let line = line.unwrap_or_else(|| panic!("{expression}: there is no {name}: {metrics}"));
+        labels.for_each(|label| assert!(line.contains(&format!("{label}=\"")), "{expression}: {line}"));
+        asked += 1;
+    }
+    assert!(asked >= 10);
     service.end();
 }

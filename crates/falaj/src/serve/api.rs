@@ -230,6 +230,13 @@ struct Meant {
     drop: bool,
 }
 
+/// How much of it.
+#[derive(Deserialize, utoipa::IntoParams)]
+struct Newest {
+    /// So many turns of each direction at most, the newest; else all that are remembered.
+    last: Option<usize>,
+}
+
 /// The service itself.
 #[utoipa::path(get, path = "/v1", responses((status = 200, body = Service)))]
 async fn service(State(app): State<Arc<App>>) -> Json<Service> {
@@ -325,8 +332,8 @@ async fn pause(
 }
 
 /// Who held the link when, in each direction: the last turns, since flows changed last.
-#[utoipa::path(get, path = "/v1/turns", responses((status = 200, body = Vec<Turns>), (status = 409, body = Problem)))]
-async fn turns(State(app): State<Arc<App>>) -> Result<Json<Vec<Turns>>, No> {
+#[utoipa::path(get, path = "/v1/turns", params(Newest), responses((status = 200, body = Vec<Turns>), (status = 409, body = Problem)))]
+async fn turns(State(app): State<Arc<App>>, Query(newest): Query<Newest>) -> Result<Json<Vec<Turns>>, No> {
     let look = move || {
         let mut desk = lock(&app.desk);
         let turns = desk.turns()?;
@@ -338,7 +345,10 @@ async fn turns(State(app): State<Arc<App>>) -> Result<Json<Vec<Turns>>, No> {
         let (begin_ns, end_ns) = (turn.begin.0, turn.end.0);
         Turn { flow, begin_ns, end_ns, packets: turn.packets }
     };
-    let of = |((link, way), turns): (_, Vec<_>)| Turns { link, way, turns: turns.into_iter().map(turn).collect() };
+    let of = |((link, way), turns): (_, Vec<_>)| {
+        let beyond = newest.last.map_or(0, |last| turns.len().saturating_sub(last));
+        Turns { link, way, turns: turns.into_iter().skip(beyond).map(turn).collect() }
+    };
     Ok(Json(ways.zip(turns).map(of).collect()))
 }
 
