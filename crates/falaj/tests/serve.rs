@@ -559,6 +559,20 @@ fn top() {
     let said = left_alone.ended();
     assert!(said.contains("the service at"), "{said:?}");
 
+    // Any link, by its control socket: what it does, without promises.
+    let socket = control.with_extension("run.sock");
+    let words = ["run", "--rate", "10mbit", "--control", socket.to_str().unwrap(), "--", "sleep", "60"];
+    let mut run = program(&words).spawn().unwrap();
+    let began = Instant::now();
+    while !socket.exists() {
+        assert!(began.elapsed() < Duration::from_secs(30), "the link does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let screen = once(&["--control", socket.to_str().unwrap()]);
+    assert!(screen.starts_with("falaj run ") && row(&screen, "> ").contains("no promise"), "{screen}");
+    signal("TERM", run.id());
+    run.wait().unwrap();
+
     let mut alone = program(&["top", "--once"]);
     let output = alone.env("XDG_RUNTIME_DIR", directory().join("nothing-runs-here")).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();

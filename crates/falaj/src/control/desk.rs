@@ -15,7 +15,9 @@ use falaj_engine::Unfit;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms, Turn};
+#[cfg(feature = "serve")]
+use falaj_live::forward::Turn;
+use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms};
 use falaj_scenario::edit::{apply, parse_set_or_unset};
 use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;

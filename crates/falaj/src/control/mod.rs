@@ -98,6 +98,7 @@ pub(crate) trait Beside {
     ///
     /// # Errors
     /// Why it cannot, in words.
+    #[cfg(feature = "serve")]
     fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
     /// What each adapter did.
     fn counts(&self) -> Vec<(String, Counts)>;
