@@ -173,6 +173,11 @@ impl Key {
         }
     }
 
+    /// The same addresses and ports in a segment of TCP that acknowledges.
+    pub fn of_tcp(self) -> Key {
+        Key { protocol: Some(Protocol::TCP), tcp: Some(TCP_ACK), ..self }
+    }
+
     fn ip4(&mut self, packet: &[u8]) {
         let Some((head, _)) = packet.split_first_chunk::<20>() else { return };
         let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);

@@ -104,8 +104,14 @@ pub enum TrafficModel {
     Recorded(Recording),
 }
 
-impl From<SourceSpec> for Traffic {
-    fn from(spec: SourceSpec) -> Traffic {
+/// Why a source is no train of datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed;
+
+impl TryFrom<SourceSpec> for Traffic {
+    type Error = Closed;
+
+    fn try_from(spec: SourceSpec) -> Result<Traffic, Closed> {
         let model = match spec.model {
             Model::Poisson => TrafficModel::Poisson,
             Model::Cbr => TrafficModel::Cbr,
@@ -120,9 +126,10 @@ impl From<SourceSpec> for Traffic {
             Model::Video(frames) => TrafficModel::Video(frames),
             Model::Greedy(envelope) => TrafficModel::Greedy(envelope),
             Model::Recorded(all) => TrafficModel::Recorded(Arc::unwrap_or_clone(all)),
+            Model::Tcp(_) => return Err(Closed),
         };
         let (rate, start, stop) = (spec.rate.0, spec.start.0, spec.stop.0);
-        Traffic { rate, sizes: spec.sizes, limit: spec.limit, start, stop, model }
+        Ok(Traffic { rate, sizes: spec.sizes, limit: spec.limit, start, stop, model })
     }
 }
 

@@ -56,6 +56,11 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
             let why = "`sources` of many addresses are simulated only; leave it out".to_owned();
             return Err(Unreachable { source: source.name.clone(), why });
         }
+        let traffic = source.spec().try_into().map_err(|datagrams::Closed| {
+            let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
+                       `falaj run FILE -- iperf3 …`, whose kernel has Reno, CUBIC and BBR of its own";
+            Unreachable { source: source.name.clone(), why: why.to_owned() }
+        })?;
         let (from, to) = match &source.key {
             Some(key) => of_headers(source, key)?,
             None => addresses(source, scenario, &rules, i as u16)?,
@@ -70,7 +75,7 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
             headers,
             from,
             to,
-            traffic: source.spec().into(),
+            traffic,
             tos: tos(source),
         });
         plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });

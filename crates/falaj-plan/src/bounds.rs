@@ -146,6 +146,7 @@ impl Envelope {
         if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
             let what = match random.source.model {
                 Model::Poisson => "Poisson, whose bursts have no limit",
+                Model::Tcp(_) => "TCP, which sends as much as arrives and a little more",
                 Model::Recorded(_) => "a capture's, which says nothing of what another one has",
                 _ => "random, whose bursts have no limit",
             };

@@ -6,6 +6,7 @@ use crate::envelopes;
 use crate::keys::STATE;
 use crate::model::Direction;
 use crate::read::{Datum, Fields, Got, fields, get};
+use crate::tcp;
 use crate::traffic::STAMP;
 use crate::units::quoted;
 use falaj_sched::params::{Value, Values};
@@ -16,11 +17,12 @@ use falaj_traffic::source::chain::Chain;
 use falaj_traffic::source::frames::{Frame, Frames, Law};
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Lasting, Model};
+use falaj_traffic::tcp::Tcp;
 use std::ops::Range;
 use std::path::Path;
 
 /// What each model takes besides its size, and cannot do without.
-const MODELS: [(&str, &[&str], &[&str]); 9] = [
+const MODELS: [(&str, &[&str], &[&str]); 10] = [
     ("poisson", &["rate"], &["rate"]),
     ("cbr", &["rate"], &["rate"]),
     ("on-off", &["rate", "on", "off"], &["rate", "on", "off"]),
@@ -30,12 +32,13 @@ const MODELS: [(&str, &[&str], &[&str]); 9] = [
     ("mpeg", &["rate", "pattern", "frames"], &["rate"]),
     ("greedy", &["allowed", "offset"], &["allowed"]),
     ("replay", &["capture", "select", "speed", "scale", "repeat", "offset"], &["capture"]),
+    ("tcp", &["congestion", "return", "bytes", "pause", "initial-window", "window", "acknowledge"], &[]),
 ];
 
 /// All keys that only some models take.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 23] = [
     "rate", "on", "off", "shape", "states", "d0", "d1", "pattern", "frames", "allowed", "offset", "capture", "select",
-    "speed", "scale", "repeat",
+    "speed", "scale", "repeat", "congestion", "return", "bytes", "pause", "initial-window", "window", "acknowledge",
 ];
 
 /// How a key is written.
@@ -66,12 +69,23 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// The same as this direction accounts it.
-    pub(crate) fn on(self, direction: &Direction, fields: &Fields<'_>, problems: &mut Vec<Problem>) -> Sends {
+    /// The same as this direction accounts it; acknowledgements come back on the other one.
+    pub(crate) fn on(
+        self,
+        (direction, other): (&Direction, &Direction),
+        fields: &Fields<'_>,
+        problems: &mut Vec<Problem>,
+    ) -> Sends {
         match &self.model {
             Model::Recorded(recording) => {
                 let recording = captured::fit(recording, direction, self.sizes.most(), fields, problems);
                 Sends { rate: recording.rate(), model: Model::Recorded(recording.into()), ..self }
+            }
+            Model::Tcp(tcp) => {
+                let back = if fields.means("return") { tcp.back } else { other.delay };
+                let tcp = Tcp { back, base: direction.delay + back, ..tcp.clone() };
+                tcp::judge(&self.sizes, direction, fields, problems);
+                Sends { model: Model::Tcp(tcp), ..self }
             }
             _ => self,
         }
@@ -174,6 +188,7 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems
             let recording = captured::recording(fields, given, beside, problems)?;
             (Model::Recorded(recording.into()), Rate(1), at("capture"))
         }
+        "tcp" => (Model::Tcp(tcp::connection(fields, given, problems)?), Rate(0), at("model")),
         _ => {
             let pattern = match datum("pattern") {
                 Some(Datum::Name(text)) => text,
@@ -188,7 +203,7 @@ pub(crate) fn sends(fields: &Fields<'_>, given: &Values, beside: &Path, problems
             (Model::Video(Frames { pattern: frames, law, largest: sizes.most() }), rate?, at("rate"))
         }
     };
-    if rate.0 == 0 {
+    if rate.0 == 0 && kind != "tcp" {
         problems.push(
             Problem::error(at, format!("{} sends less than a bit in a second", fields.what)).help("write higher rates"),
         );

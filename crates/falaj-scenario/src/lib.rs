@@ -84,6 +84,7 @@ mod rules;
 mod schema;
 mod syntax;
 mod tables;
+mod tcp;
 mod trace;
 mod traffic;
 mod units;

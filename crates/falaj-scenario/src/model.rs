@@ -206,6 +206,16 @@ pub enum Towards {
     Down,
 }
 
+impl Towards {
+    /// The other one.
+    pub fn back(self) -> Towards {
+        match self {
+            Towards::Up => Towards::Down,
+            Towards::Down => Towards::Up,
+        }
+    }
+}
+
 /// A source of traffic.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
@@ -222,7 +232,7 @@ pub struct Source {
     pub key: Option<Key>,
     /// The gaps between packets.
     pub model: Model,
-    /// Mean rate, of [`Model::OnOff`] while on; finite. Counted as the link accounts.
+    /// Mean rate, of [`Model::OnOff`] while on, and zero of [`Model::Tcp`]; finite. Counted as the link accounts.
     pub rate: Rate,
     /// Sizes of its packets as the link accounts them; UDP datagrams over IPv4
     /// of these sizes exist, fit the link, and hold [`crate::STAMP`] bytes. Of video the largest counts alone.
@@ -240,7 +250,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// What all of them send in the long run.
+    /// What all of them send in the long run; zero of [`Model::Tcp`], which sends what arrives.
     pub fn mean_rate(&self) -> Rate {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
     }

@@ -78,12 +78,15 @@ pub(crate) fn source<'a>(
         return None;
     }
     if link_name.is_none() && !rules?.is_empty() {
-        let way = way_of_rules(rules?, headers.as_deref(), towards, (links, &fields), problems)?;
-        let direction = way.direction(links, towards)?;
+        let protocol = if given.choice("model") == Some("tcp") { Protocol::TCP } else { Protocol::UDP };
+        let ends = (towards, protocol);
+        let way = way_of_rules(rules?, headers.as_deref(), ends, (links, &fields), problems)?;
+        let directions = way.directions(links, towards)?;
+        let direction = directions.0;
         if !arrivals::fit(direction, &links[way.link].name, &fields, video, problems) {
             return None;
         }
-        let sends = sends?.on(direction, &fields, problems);
+        let sends = sends?.on(directions, &fields, problems);
         let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
         let (start, stop) = times?;
         let length = direction.account.to_ip(sends.sizes.most());
@@ -123,8 +126,9 @@ pub(crate) fn source<'a>(
     let flow = pick("flow", flow_name, names.iter().map(String::as_str), &of, &fields, problems)?;
 
     let sources = given.count("sources").and_then(|n| u32::try_from(n).ok())?;
-    let direction = known.link.as_ref()?.direction(towards);
-    let sends = sends?.on(direction, &fields, problems);
+    let link_read = known.link.as_ref()?;
+    let directions = (link_read.direction(towards), link_read.direction(towards.back()));
+    let sends = sends?.on(directions, &fields, problems);
     let ((start, stop), Sends { model, rate, sizes, limit, offset, at }) = (times?, sends);
     let start = start + offset;
     let ecn = ecn(&given);
@@ -149,8 +153,10 @@ struct Way {
 }
 
 impl Way {
-    fn direction<'k>(&self, links: &'k [Known], towards: Towards) -> Option<&'k Direction> {
-        links[self.link].link.as_ref().map(|link| link.direction(towards))
+    /// This one, and the other.
+    fn directions<'k>(&self, links: &'k [Known], towards: Towards) -> Option<(&'k Direction, &'k Direction)> {
+        let link = links[self.link].link.as_ref()?;
+        Some((link.direction(towards), link.direction(towards.back())))
     }
 }
 
@@ -158,14 +164,14 @@ impl Way {
 fn way_of_rules(
     rules: &[RuleRead],
     headers: Option<&[Match]>,
-    towards: Towards,
+    (towards, protocol): (Towards, Protocol),
     (links, fields): (&[Known], &Fields<'_>),
     problems: &mut Vec<Problem>,
 ) -> Option<Way> {
     let at = fields.field("headers").map_or(fields.at.clone(), |f| f.at.clone());
     let key = match headers {
-        None => ordinary(&Match::ANY, towards),
-        Some([one]) => headers_of(one, towards),
+        None => ordinary(&Match::ANY, towards, protocol),
+        Some([one]) => headers_of(one, towards, protocol),
         Some(_) => Err("headers without `or` and lists"),
     };
     let key = match key {
@@ -196,7 +202,7 @@ fn way_of_rules(
 }
 
 /// A packet between the ends of a live link, with what these headers say.
-fn ordinary(headers: &Match, towards: Towards) -> Result<Key, &'static str> {
+fn ordinary(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key, &'static str> {
     let single = |net: Option<Net>| match net {
         Some(net) if net.len != net.bits() => Err("one address, and no prefix"),
         net => Ok(net.map(|net| net.addr)),
@@ -215,12 +221,12 @@ fn ordinary(headers: &Match, towards: Towards) -> Result<Key, &'static str> {
     let [src, dst] = if towards == Towards::Up { ends } else { [ends[1], ends[0]] };
     let from = SocketAddr::new(single(headers.src)?.unwrap_or(src), port(headers.sport, 20_000)?);
     let to = SocketAddr::new(single(headers.dst)?.unwrap_or(dst), port(headers.dport, 40_000)?);
-    Ok(Key::of_ordinary(headers.protocol.unwrap_or(Protocol::UDP), from, to, 0))
+    Ok(Key::of_ordinary(headers.protocol.unwrap_or(protocol), from, to, 0))
 }
 
 /// The key of packets with these headers.
-fn headers_of(headers: &Match, towards: Towards) -> Result<Key, &'static str> {
-    let mut key = ordinary(headers, towards)?;
+fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<Key, &'static str> {
+    let mut key = ordinary(headers, towards, protocol)?;
     for literal in &headers.more {
         let macs = key.macs.unwrap_or(Macs { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] });
         match literal {

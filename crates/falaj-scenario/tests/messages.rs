@@ -3642,6 +3642,56 @@ size = "74B-1514B"
     );
 }
 
+/// What a connection cannot have, and a link without a rate.
+#[test]
+fn connections_that_cannot_be() {
+    errors_of_link(
+        r#"[traffic.a]
+model = "tcp"
+size = "74B-1514B"
+rate = "1mbit"
+[traffic.b]
+model = "tcp"
+size = "1514B"
+pause = "1s"
+shaped = { rate = "2mbit", burst = "15kB" }
+[traffic.c]
+model = "tcp"
+size = "1514B"
+congestion = "vegas"
+[traffic.d]
+model = "tcp"
+size = "imix"
+[traffic.e]
+model = "poisson"
+rate = "1mbit"
+size = "500B"
+congestion = "reno"
+"#,
+        expect![[r#""#]],
+    );
+    errors(
+        "[link.a]\ndelay = \"1ms\"\n[traffic.a]\nmodel = \"tcp\"\nsize = \"1514B\"\n",
+        expect![[r#""#]],
+    );
+}
+
+/// Acknowledgements come back on the other direction, unless the source says how long they take.
+#[test]
+fn the_way_back_of_acknowledgements() {
+    use falaj_traffic::source::Model;
+    let back = |rest: &str| {
+        let text = format!(
+            "[link.a]\nrate = \"1mbit\"\n[link.a.up]\ndelay = \"3ms\"\n[link.a.down]\ndelay = \"9ms\"\n\
+             [traffic.x]\nmodel = \"tcp\"\nsize = \"1514B\"\n{rest}"
+        );
+        let (scenario, _) = falaj_scenario::parse(&text, "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        let Model::Tcp(tcp) = &scenario.traffic[0].model else { panic!("{:?}", scenario.traffic[0]) };
+        (tcp.back.0 / 1_000_000, tcp.base.0 / 1_000_000)
+    };
+    assert_eq!([back(""), back("direction = \"down\""), back("return = \"0s\"")], [(9, 12), (3, 12), (0, 3)]);
+}
+
 /// Every scenario of the how-to on traffic, on a link that carries it.
 #[test]
 fn the_sources_of_the_book() {
@@ -3649,11 +3699,12 @@ fn the_sources_of_the_book() {
     let files = page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next());
     // A capture is a file, which the page has not.
     let whole: Vec<&str> = files.filter(|text| text.starts_with("[traffic.") && !text.contains("capture = ")).collect();
-    assert_eq!(whole.len(), 6);
+    assert_eq!(whole.len(), 7);
     for text in whole {
         let flow = if text.contains("flow = \"voice\"") { "[link.a.flow.voice]\nmatch = \"any\"\n" } else { "" };
         let (scenario, _) = falaj_scenario::parse(&format!("{LINK}{flow}{text}"), "a.toml").unwrap();
-        assert!(scenario.traffic[0].mean_rate().0 > 0);
+        let source = &scenario.traffic[0];
+        assert!(source.mean_rate().0 > 0 || matches!(source.model, falaj_traffic::source::Model::Tcp(_)));
     }
 }
 

@@ -3,6 +3,7 @@
 
 use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
+use falaj_traffic::source::Model;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of the near end begin behind this one: 100.64.0.0/10, which is
@@ -20,8 +21,8 @@ pub fn key(source: &Source, number: usize, n: u32) -> Key {
     };
     match (source.key, source.towards) {
         (None, _) => {
-            let key = Key::of_ethernet(&frame(source, number, n));
-            Key { tos: Some(source.ecn as u8), ..key }
+            let key = Key { tos: Some(source.ecn as u8), ..Key::of_ethernet(&frame(source, number, n)) };
+            if matches!(source.model, Model::Tcp(_)) { key.of_tcp() } else { key }
         }
         (Some(key), Towards::Up) => Key { src: key.src.map(following), ..key },
         (Some(key), Towards::Down) => Key { dst: key.dst.map(following), ..key },

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+mod closed;
 pub mod cores;
 pub mod headers;
 pub mod measure;
@@ -33,5 +34,5 @@ pub use practice::{How, Practice, WarmUp, Warmed};
 pub use replicate::{Progress, replicate};
 pub use rows::{Row, rows};
 pub use simulate::{Experiment, Feed, FlowResult, Many, Run, simulate, simulate_watched};
-pub use study::{Gathered, Study};
+pub use study::{Connections, Gathered, Study};
 pub use sweep::{Axis, Results, Shard, Sweep, SweepError, Table};

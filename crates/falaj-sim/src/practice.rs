@@ -11,6 +11,8 @@ use falaj_engine::PipeId;
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::{Model, SourceSpec};
+use falaj_traffic::tcp::Tcp;
 use std::sync::atomic::Ordering;
 
 /// What comes before the steady state, and is not counted.
@@ -166,10 +168,12 @@ fn keep(studies: &mut [Study], runs: Vec<Vec<(usize, Run)>>) {
     }
 }
 
-/// Sources begin or end within it.
+/// Sources begin or end within it, or have sent all at some time.
 fn is_scheduled(experiment: &Experiment) -> bool {
     let end = Time::ZERO + experiment.duration;
-    experiment.feeds.iter().any(|feed| feed.source.start > Time::ZERO || feed.source.stop < end)
+    let ends = |model: &Model| matches!(model, Model::Tcp(Tcp { bytes: Some(_), pause: None, .. }));
+    let of = |source: &SourceSpec| source.start > Time::ZERO || source.stop < end || ends(&source.model);
+    experiment.feeds.iter().any(|feed| of(&feed.source))
 }
 
 /// How many replications there should be, where half an interval is this part of its estimate now, and should be that

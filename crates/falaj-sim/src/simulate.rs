@@ -1,5 +1,6 @@
 //! One simulated run.
 
+use crate::closed::{Closed, is_closed};
 use crate::series::Series;
 use falaj_engine::account::Account;
 use falaj_engine::calendar::Calendar;
@@ -16,6 +17,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::{Source, SourceSpec};
+use falaj_traffic::tcp::Transfers;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A source and the flow that it feeds.
@@ -63,6 +65,8 @@ pub struct Run {
     pub unmatched: u64,
     /// Where there are rules: by source of the scenario, from when packets came to the first link to when they left the last one.
     pub ways: Vec<Meter>,
+    /// By source of the scenario, what connections have done.
+    pub connections: Vec<(usize, Transfers)>,
     /// What masks made, from the beginning on.
     pub many: Vec<Many>,
     /// By pipe, how disciplines of libraries broke their contract, from the beginning on.
@@ -116,7 +120,7 @@ impl FlowResult {
     }
 }
 
-/// Packets between where they enter and where they leave, if there may be several links between.
+/// Packets between where they enter and where they leave, if there may be several links between, or their sources hear of them.
 struct Underway {
     follows: bool,
     /// By handle: whose it is, and when it came.
@@ -126,11 +130,11 @@ struct Underway {
 }
 
 impl Underway {
-    fn new(experiment: &Experiment) -> Underway {
-        let follows = !experiment.network.rules.is_empty();
+    fn new(experiment: &Experiment, closed: bool) -> Underway {
+        let rules = !experiment.network.rules.is_empty();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
-        let ways = vec![Meter::new(); if follows { sources } else { 0 }];
-        Underway { follows, packets: Vec::new(), free: Vec::new(), ways }
+        let ways = vec![Meter::new(); if rules { sources } else { 0 }];
+        Underway { follows: rules || closed, packets: Vec::new(), free: Vec::new(), ways }
     }
 
     /// A handle for a packet that enters.
@@ -152,7 +156,9 @@ impl Underway {
             return;
         }
         let (traffic, came) = self.packets[handle as usize];
-        due.into_iter().for_each(|due| self.ways[traffic].record(due - came));
+        if let (Some(due), Some(way)) = (due, self.ways.get_mut(traffic)) {
+            way.record(due - came);
+        }
         self.free.push(handle);
     }
 }
@@ -189,6 +195,21 @@ pub(crate) fn run(
     experiment: &Experiment,
     seed: u64,
     watch: &Watch<'_>,
+    series: Option<&mut Series>,
+    each: &mut impl FnMut(&Emit),
+) -> Result<Run, (PipeId, Refusals)> {
+    if is_closed(experiment) {
+        run_as::<true>(experiment, seed, watch, series, each)
+    } else {
+        run_as::<false>(experiment, seed, watch, series, each)
+    }
+}
+
+/// The same where sources hear what becomes of their packets (closed), or none does. That costs those who do not hear nothing.
+fn run_as<const CLOSED: bool>(
+    experiment: &Experiment,
+    seed: u64,
+    watch: &Watch<'_>,
     mut series: Option<&mut Series>,
     each: &mut impl FnMut(&Emit),
 ) -> Result<Run, (PipeId, Refusals)> {
@@ -198,8 +219,15 @@ pub(crate) fn run(
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
-    let mut underway = Underway::new(experiment);
-    let mut record = |network: &mut Network, underway: &mut Underway, out: &mut Vec<Output>, end: Time| {
+    let mut underway = Underway::new(experiment, CLOSED);
+    let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
+    let mut record = |network: &mut Network,
+                      (underway, closed): (&mut Underway, &mut Closed),
+                      out: &mut Vec<Output>,
+                      end: Time| {
+        if CLOSED {
+            out.iter().for_each(|output| closed.told(output));
+        }
         let left = out.drain(..).filter_map(|output| match output {
             Output::Emit(emit) => {
                 underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
@@ -237,7 +265,10 @@ pub(crate) fn run(
         None => arrivals.set(i, Time::NEVER),
     };
     for i in 0..experiment.feeds.len() {
-        advance(i, &mut arrivals, &mut sizes);
+        match closed.next(i) {
+            Some(at) => arrivals.set(i, at),
+            None => advance(i, &mut arrivals, &mut sizes),
+        }
     }
     // What the pipe accounts makes the source's size of it.
     let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
@@ -247,10 +278,19 @@ pub(crate) fn run(
     let mut before = Before::default();
     let warm = Time::ZERO + experiment.warm_up;
     for until in [warm, whole] {
-        while let Some((i, at)) = arrivals.first() {
-            if at >= until {
-                break;
+        loop {
+            let next = arrivals.first();
+            if CLOSED {
+                // What leaves may make somebody send before the next arrival that is known.
+                let event = network.next_event();
+                if event < until && next.is_none_or(|(_, at)| event <= at) {
+                    network.poll(event, &mut out);
+                    record(&mut network, (&mut underway, &mut closed), &mut out, whole);
+                    closed.wake(&mut arrivals);
+                    continue;
+                }
             }
+            let Some((i, at)) = next.filter(|(_, at)| *at < until) else { break };
             count += 1;
             if count.is_multiple_of(LOOK) {
                 (watch.gone)(at - told);
@@ -261,7 +301,16 @@ pub(crate) fn run(
                 }
             }
             let feed = &experiment.feeds[i];
-            let (key, length) = (&feed.key, accounts[i].to_ip(sizes[i]));
+            let segment = if CLOSED { closed.ask(i, at) } else { None };
+            let length = match segment {
+                None => accounts[i].to_ip(sizes[i]),
+                Some(Some(segment)) => segment.length,
+                Some(None) => {
+                    arrivals.set(i, closed.next(i).unwrap_or(Time::NEVER));
+                    continue;
+                }
+            };
+            let key = &feed.key;
             let entry = if feed.routed {
                 network.route(key, (feed.pipe.0 % 2) as usize, length, at)
             } else {
@@ -271,21 +320,34 @@ pub(crate) fn run(
                 Ok(entry) => {
                     let label = Label { ecn: feed.ecn, connection: feed.stream, ..Label::default() };
                     let handle = underway.enters(feed.traffic, at);
+                    if CLOSED {
+                        closed.enters(handle, i, segment.flatten());
+                    }
                     network.enter(entry, key, Packet { handle, length, label }, at, &mut out);
-                    record(&mut network, &mut underway, &mut out, whole);
+                    record(&mut network, (&mut underway, &mut closed), &mut out, whole);
                 }
                 Err(Refused::Dropped) => {}
                 Err(Refused::Unmatched) => unmatched += 1,
             }
-            advance(i, &mut arrivals, &mut sizes);
+            match segment {
+                Some(_) => arrivals.set(i, closed.next(i).unwrap_or(Time::NEVER)),
+                None => advance(i, &mut arrivals, &mut sizes),
+            }
+            if CLOSED {
+                closed.wake(&mut arrivals);
+            }
         }
         network.poll(until.min(end), &mut out);
-        record(&mut network, &mut underway, &mut out, end);
+        record(&mut network, (&mut underway, &mut closed), &mut out, end);
+        if CLOSED {
+            closed.wake(&mut arrivals);
+        }
         if end < whole {
             break;
         }
         if until == warm && warm > Time::ZERO {
             before = Before::of(&network, unmatched);
+            closed.count();
         }
     }
     (watch.gone)(end - told);
@@ -320,6 +382,7 @@ pub(crate) fn run(
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
         ways: underway.ways,
+        connections: closed.finish(end),
         duration: end - Time::ZERO,
         warm_up: experiment.warm_up.min(end - Time::ZERO),
         complete: end == whole,

@@ -10,6 +10,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
+use falaj_traffic::tcp::Transfers;
 use std::collections::BTreeMap;
 
 /// Of a quantile so many packets lie beyond it, in each replication, or its interval is not known.
@@ -27,6 +28,8 @@ pub struct Study {
     unmatched: u64,
     /// By source of the scenario, where there are rules.
     ways: Vec<Meter>,
+    /// By source of the scenario.
+    connections: BTreeMap<usize, Connections>,
     many: Option<(usize, Vec<Many>)>,
     breaches: Vec<Vec<Breach>>,
     replications: usize,
@@ -35,6 +38,22 @@ pub struct Study {
     times: Option<(Span, Span)>,
     /// Those that were stopped.
     stopped: Vec<(usize, Run)>,
+}
+
+/// What replications said of a source's connections.
+#[derive(Clone, Debug, Default)]
+pub struct Connections {
+    /// All of them together.
+    pub all: Transfers,
+    /// Bits of payload a second, by the number of the replication.
+    goodput: BTreeMap<usize, f64>,
+}
+
+impl Connections {
+    /// Bits of payload a second that arrived, each once, of all connections together.
+    pub fn goodput(&self) -> Option<Estimate> {
+        Estimate::of(&self.goodput.values().copied().collect::<Vec<_>>())
+    }
 }
 
 /// What replications said of a flow.
@@ -116,6 +135,11 @@ impl Study {
         self.unmatched += run.unmatched;
         self.ways.resize_with(run.ways.len().max(self.ways.len()), Meter::new);
         self.ways.iter_mut().zip(&run.ways).for_each(|(all, way)| all.add(way));
+        for (source, transfers) in &run.connections {
+            let all = self.connections.entry(*source).or_default();
+            all.all.add(transfers);
+            all.goodput.insert(number, transfers.bytes as f64 * 8.0 / counted.as_secs_f64());
+        }
         if self.many.as_ref().is_none_or(|(first, _)| number < *first) {
             self.many = Some((number, run.many));
             self.times = Some((run.duration, counted));
@@ -165,6 +189,11 @@ impl Study {
     /// Where there are rules: by source of the scenario, delays over all links that its packets passed, in all of them.
     pub fn ways(&self) -> &[Meter] {
         &self.ways
+    }
+
+    /// By source of the scenario, what connections have done, in all of them.
+    pub fn connections(&self) -> &BTreeMap<usize, Connections> {
+        &self.connections
     }
 
     /// What masks made, in the first of them.

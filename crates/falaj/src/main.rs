@@ -32,6 +32,7 @@ mod bench;
 mod bridge;
 mod check;
 mod compare;
+mod connections;
 mod control;
 mod demo;
 mod doctor;

@@ -4,7 +4,7 @@ use crate::asked::Asked;
 use crate::practice::{Plan, Practising, Simulation};
 use crate::show::say;
 use crate::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
-use crate::{each, file, show};
+use crate::{connections, each, file, show};
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
 use falaj_engine::each::Report;
@@ -16,7 +16,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
 use falaj_sim::measure::Measure;
 use falaj_sim::scenario::{all_flows, fed_flows, name_of, pipe_of};
-use falaj_sim::{Many, Study, WarmUp};
+use falaj_sim::{Connections, Many, Study, WarmUp};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -189,6 +189,11 @@ impl Replications {
         self.study().ways().iter().enumerate().filter(|(_, way)| way.count() > 0)
     }
 
+    /// The sources that are connections, and what these have done.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = (usize, &Connections)> {
+        self.study().connections().iter().map(|(source, of)| (*source, of))
+    }
+
     /// How plug-ins broke their contract, in all replications, and in which direction of which link.
     fn breaches(&self, scenario: &Scenario) -> Vec<(String, Breach)> {
         let mut out = Vec::new();
@@ -311,6 +316,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 "rules": rules.iter().map(|(name, taken)| rule_json(name, taken)).collect::<Vec<_>>(),
                 "unmatched": runs.study().unmatched(),
                 "ways": runs.ways().map(|(source, way)| way_json(&scenario.traffic[source].name, way)).collect::<Vec<_>>(),
+                "connections": runs.connections().map(|(source, of)| connections::json(&scenario.traffic[source], of)).collect::<Vec<_>>(),
                 "breaches": breaches.iter().map(|(way, breach)| breach_json(way, breach)).collect::<Vec<_>>(),
                 "each": runs.many(&scenario).iter().map(|(name, report)| each::json(name, report)).collect::<Vec<_>>(),
             }))?
@@ -320,6 +326,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("simulated: {}; means with 95 % intervals", runs.simulation.title(&scenario));
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
+    connections::tell(&scenario, &runs);
     runs.simulation.tell(&scenario);
     if !rules.is_empty() {
         say!("{}", show::table(&RULE_HEADER, rules.iter().map(|(name, taken)| rule_row(name, taken))));

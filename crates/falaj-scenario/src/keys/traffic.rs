@@ -41,16 +41,17 @@ pub const TRAFFIC: &[Key] = &[
             "mpeg",
             "greedy",
             "replay",
+            "tcp",
         ])),
         Required,
         "gaps between packets: exponential; constant; constant in bursts whose lengths and pauses are exponential, or Pareto's; \
-         as states with a rate each say, or as a Markovian process; frames of video; as much as is `allowed`; or as \
-         a `capture` has them",
+         as states with a rate each say, or as a Markovian process; frames of video; as much as is `allowed`; as \
+         a `capture` has them; or as much as arrives and a little more, which is simulated only",
     ),
     key(
         "rate",
         Holds::FiniteRate,
-        Otherwise("required but by `mmpp`, `map`, `greedy` and `replay`, which have rates of their own"),
+        Otherwise("required but by `mmpp`, `map`, `greedy`, `replay` and `tcp`, which have rates of their own"),
         "mean rate, as the link accounts bytes; of `on-off` and `pareto-on-off` the rate while on",
     ),
     key(
@@ -58,7 +59,7 @@ pub const TRAFFIC: &[Key] = &[
         Holds::Sizes,
         Required,
         "sizes of packets, as the link accounts bytes: all alike, a range, or a mix; of `mpeg` the largest packet, in which \
-         larger frames are divided, and of `replay` the largest, to which longer ones are cut",
+         larger frames are divided, of `replay` the largest, to which longer ones are cut, and of `tcp` a full segment with its headers",
     ),
     key("on", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean length of a burst"),
     key("off", Holds::PositiveSpan, Otherwise("required by `on-off` and `pareto-on-off`"), "mean pause between bursts"),
@@ -111,6 +112,48 @@ pub const TRAFFIC: &[Key] = &[
         "whether the capture begins anew when it has ended",
     ),
     key(
+        "congestion",
+        Holds::Value(Kind::Choice(&["reno", "cubic", "bbr"])),
+        Otherwise("cubic"),
+        "how `tcp` finds out how much may be under way: Reno (RFC 5681), CUBIC (RFC 9438), or as BBR does, by a model of the path",
+    ),
+    key(
+        "return",
+        Holds::Value(Kind::Span),
+        Otherwise("the delay of the link's other direction"),
+        "how long an acknowledgement of `tcp` takes back",
+    ),
+    key(
+        "bytes",
+        Holds::BytesIn { min: 1, max: TRANSFER_MAX },
+        Otherwise("without end"),
+        "a transfer of `tcp` has so many bytes of payload",
+    ),
+    key(
+        "pause",
+        Holds::PositiveSpan,
+        Otherwise("no other transfer"),
+        "mean time between a transfer of `tcp` and the next, exponential",
+    ),
+    key(
+        "initial-window",
+        Holds::Value(Kind::Count { min: 1, max: 1000 }),
+        Otherwise("10"),
+        "so many segments of `tcp` may be under way at the beginning (RFC 6928)",
+    ),
+    key(
+        "window",
+        Holds::BytesIn { min: 1, max: WINDOW_MAX },
+        Otherwise("16MiB"),
+        "so much payload of `tcp` may be under way at most: what its receiver takes",
+    ),
+    key(
+        "acknowledge",
+        Holds::Value(Kind::Choice(&["each", "second"])),
+        Otherwise("second"),
+        "whether each segment of `tcp` is acknowledged, or every second one, and one alone after 40 ms",
+    ),
+    key(
         "shaped",
         Holds::Table(BUCKET),
         Otherwise("none"),
@@ -132,6 +175,12 @@ pub const TRAFFIC: &[Key] = &[
         "whether its packets may be marked instead of dropped, and how they say so (RFC 3168)",
     ),
 ];
+
+/// The longest transfer.
+pub const TRANSFER_MAX: u64 = 1 << 50;
+
+/// The largest window of a connection: 1 GiB (RFC 7323).
+pub const WINDOW_MAX: u64 = 1 << 30;
 
 /// `shaped = { … }` of a source, and `policed`.
 pub const BUCKET: &[Key] = &[

@@ -9,6 +9,8 @@
 //! | [`greedy`] | the worst that an envelope allows |
 //! | [`recorded`] | packets of a capture, once more |
 //! | [`bucket`] | token buckets before a source: shapers and policers |
+//!
+//! TCP is none of them: what it sends depends on what arrives, and it stands in [`crate::tcp`].
 
 pub mod bucket;
 pub mod chain;
@@ -17,6 +19,7 @@ pub mod greedy;
 pub mod recorded;
 pub mod size;
 
+use crate::tcp::Tcp;
 use bucket::{Limit, Tokens};
 use chain::Chain;
 use falaj_engine::chance::Chance;
@@ -54,6 +57,9 @@ pub enum Model {
     Greedy(Envelope),
     /// As was recorded, lengths too; the rate is what that comes to.
     Recorded(Arc<Recording>),
+    /// As much as arrives, and a little more: a closed loop, of which [`Source`] sends nothing and [`crate::tcp::Connection`]
+    /// all; the rate is zero.
+    Tcp(Tcp),
 }
 
 /// How times on and off are drawn.
@@ -139,7 +145,7 @@ impl SourceSpec {
             Some((Rate(u64::try_from(rate).unwrap_or(u64::MAX)), each))
         };
         let own = match &self.model {
-            Model::Poisson | Model::Markovian(_) | Model::Recorded(_) => None,
+            Model::Poisson | Model::Markovian(_) | Model::Recorded(_) | Model::Tcp(_) => None,
             Model::Cbr | Model::OnOff { .. } => even(cost(self.sizes.most())),
             Model::Video(frames) => {
                 let pieces = frames.law.longest().div_ceil(frames.largest.max(1));
@@ -234,7 +240,7 @@ impl Source {
             spec,
         };
         match &source.spec.model {
-            Model::Cbr | Model::Video(_) | Model::Recorded(_) => {}
+            Model::Cbr | Model::Video(_) | Model::Recorded(_) | Model::Tcp(_) => {}
             Model::Greedy(envelope) => source.greedy = Some(Greedy::new(envelope.clone(), source.spec.start)),
             Model::Poisson => source.next = source.spec.start + source.random(source.mean_gap),
             &Model::OnOff { on, law, .. } => source.on_until = source.next + source.lasting(law, on),
@@ -328,6 +334,7 @@ impl Source {
                 next
             }
             Model::Markovian(_) => at + self.until_packet(),
+            Model::Tcp(_) => return None,
             Model::Video(_) => return Some(self.of_frame()),
             Model::Greedy(_) => {
                 let bytes = self.spec.sizes.draw(&mut self.lengths);
@@ -373,7 +380,7 @@ impl Iterator for Source {
 
 /// An exponential number of mean 1.
 #[inline]
-fn exponential(chance: &mut Chance) -> f64 {
+pub(crate) fn exponential(chance: &mut Chance) -> f64 {
     Exp1.sample(chance)
 }
 
@@ -385,7 +392,7 @@ fn unit(chance: &mut Chance) -> f64 {
 
 /// A whole number below `n`, each as often: exact to one part in 2^64 / `n`.
 #[inline]
-fn below(chance: &mut Chance, n: u64) -> u64 {
+pub(crate) fn below(chance: &mut Chance, n: u64) -> u64 {
     ((u128::from(chance.next_u64()) * u128::from(n)) >> 64) as u64
 }
 

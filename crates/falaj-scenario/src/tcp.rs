@@ -1,0 +1,64 @@
+//! Reads connections of TCP.
+
+use crate::diagnostics::Problem;
+use crate::model::Direction;
+use crate::read::Fields;
+use falaj_sched::params::Values;
+use falaj_sched::time::Span;
+use falaj_traffic::source::size::Sizes;
+use falaj_traffic::tcp::{Congestion, Tcp};
+
+/// So many segments may be under way at the beginning, as hosts have it (RFC 6928).
+const INITIAL: u32 = 10;
+/// And so many bytes at most.
+const WINDOW: u64 = 16 << 20;
+
+/// What the keys say; times on the way are the link's.
+pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec<Problem>) -> Option<Tcp> {
+    let mut whole = true;
+    let mut refused = |key: &str, why: &str, help: &str| {
+        if let Some(field) = fields.field(key) {
+            problems.push(Problem::error(field.name_at.clone(), format!("`{key}`: {why}")).help(help));
+            whole = false;
+        }
+    };
+    for key in ["shaped", "policed"] {
+        let help = "leave it away, or let the traffic pass a link with such a discipline, as `shaper`";
+        refused(key, "what a connection sends depends on what arrives, and no bucket stands before it", help);
+    }
+    if !fields.means("bytes") {
+        refused("pause", "there is no other transfer after one without end", "write `bytes = \"1MB\"` too");
+    }
+    let congestion = match given.choice("congestion") {
+        Some("reno") => Congestion::Reno,
+        Some("bbr") => Congestion::Bbr,
+        _ => Congestion::Cubic,
+    };
+    let tcp = Tcp {
+        congestion,
+        back: given.span("return").unwrap_or(Span::ZERO),
+        base: Span::ZERO,
+        bytes: given.bytes("bytes"),
+        pause: given.span("pause"),
+        initial_window: given.count("initial-window").and_then(|n| u32::try_from(n).ok()).unwrap_or(INITIAL),
+        window: given.bytes("window").unwrap_or(WINDOW),
+        delayed: given.choice("acknowledge") != Some("each"),
+    };
+    whole.then_some(tcp)
+}
+
+/// Says what of a connection cannot be on the link that it begins with.
+pub(crate) fn judge(sizes: &Sizes, direction: &Direction, fields: &Fields<'_>, problems: &mut Vec<Problem>) {
+    if !matches!(sizes, Sizes::Fixed(_)) {
+        let at = fields.field("size").map_or(fields.at.clone(), |field| field.at.clone());
+        problems.push(
+            Problem::error(at, "`size`: the segments of a connection are alike, but for the last one")
+                .help("write the size of a full one, as in `size = \"1514B\"`"),
+        );
+    }
+    if direction.setup.rate.is_unlimited() {
+        let why = format!("{} is held back by nothing: its link has no rate", fields.what);
+        let at = fields.field("model").map_or(fields.at.clone(), |field| field.at.clone());
+        problems.push(Problem::error(at, why).help("write a `rate` in the link's table"));
+    }
+}

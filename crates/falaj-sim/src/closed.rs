@@ -1,0 +1,130 @@
+//! Sources that hear what becomes of their packets.
+
+use crate::simulate::Experiment;
+use falaj_engine::Output;
+use falaj_engine::calendar::Calendar;
+use falaj_sched::label::Ecn;
+use falaj_sched::time::Time;
+use falaj_traffic::source::Model;
+use falaj_traffic::tcp::{Connection, Segment, Transfers};
+
+/// A segment in the network.
+#[derive(Clone, Copy)]
+struct Underway {
+    feed: usize,
+    segment: Segment,
+    marked: bool,
+    /// Not zero: bits were turned, and its checksum shows it.
+    turned: u64,
+}
+
+/// The connections of an experiment.
+#[derive(Default)]
+pub(crate) struct Closed {
+    /// By feed, and the source of the scenario that it is one of.
+    connections: Vec<Option<(Connection, usize)>>,
+    /// By handle.
+    packets: Vec<Option<Underway>>,
+    /// Those that something was told of a packet.
+    heard: Vec<usize>,
+    /// By source of the scenario.
+    told: Vec<Transfers>,
+}
+
+/// Does any source of the experiment hear what becomes of its packets?
+pub(crate) fn is_closed(experiment: &Experiment) -> bool {
+    experiment.feeds.iter().any(|feed| matches!(feed.source.model, Model::Tcp(_)))
+}
+
+impl Closed {
+    pub(crate) fn new(experiment: &Experiment, seed: u64) -> Closed {
+        let connection = |feed: &crate::Feed| match &feed.source.model {
+            Model::Tcp(tcp) => {
+                let account = experiment.network.places[feed.pipe.0 as usize].account;
+                let length = account.to_ip(feed.source.largest());
+                let (start, stop) = (feed.source.start, feed.source.stop);
+                Some((Connection::new(tcp.clone(), length, start, stop, (seed, feed.stream)), feed.traffic))
+            }
+            _ => None,
+        };
+        let connections: Vec<_> = experiment.feeds.iter().map(connection).collect();
+        let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
+        let mut closed = Closed { connections, packets: Vec::new(), heard: Vec::new(), told: Vec::new() };
+        closed.told = vec![Transfers::default(); sources];
+        closed.count();
+        closed
+    }
+
+    /// From here on it is counted.
+    pub(crate) fn count(&mut self) {
+        self.told.iter_mut().for_each(|told| *told = Transfers::default());
+        for (_, traffic) in self.connections.iter().flatten() {
+            self.told[*traffic].connections += 1;
+        }
+    }
+
+    /// When this feed wants to send, or to be asked; `None`: it is no connection.
+    pub(crate) fn next(&self, feed: usize) -> Option<Time> {
+        self.connections.get(feed)?.as_ref().map(|(connection, _)| connection.next())
+    }
+
+    /// What this feed sends now, if it is a connection: perhaps nothing.
+    pub(crate) fn ask(&mut self, feed: usize, now: Time) -> Option<Option<Segment>> {
+        let (connection, traffic) = self.connections[feed].as_mut()?;
+        Some(connection.ask(now, &mut self.told[*traffic]))
+    }
+
+    /// A packet enters the network; a segment, or of a source that does not hear of it.
+    pub(crate) fn enters(&mut self, handle: u32, feed: usize, segment: Option<Segment>) {
+        let handle = handle as usize;
+        if handle >= self.packets.len() {
+            self.packets.resize(handle + 1, None);
+        }
+        self.packets[handle] = segment.map(|segment| Underway { feed, segment, marked: false, turned: 0 });
+    }
+
+    /// What becomes of a packet.
+    pub(crate) fn told(&mut self, output: &Output) {
+        let handle = match output {
+            Output::Emit(emit) | Output::Copy(emit) => emit.handle,
+            Output::Drop(dropped) => dropped.handle,
+            Output::Mark(mark) => mark.handle,
+            Output::Corrupt(corrupt) => corrupt.handle,
+            Output::Early(_) => return,
+        };
+        let Some(place) = self.packets.get_mut(handle as usize) else { return };
+        let Some(packet) = place else { return };
+        match output {
+            Output::Emit(emit) | Output::Copy(emit) => {
+                if let (0, Some((connection, _))) = (packet.turned, &mut self.connections[packet.feed]) {
+                    connection.arrives(&packet.segment, emit.due, packet.marked);
+                    self.heard.push(packet.feed);
+                }
+            }
+            Output::Mark(mark) => packet.marked = mark.ecn == Ecn::Ce,
+            // The same bit once more is turned back, where a copy had it turned.
+            Output::Corrupt(corrupt) => packet.turned ^= corrupt.draw | 1,
+            Output::Drop(_) | Output::Early(_) => {}
+        }
+        if matches!(output, Output::Emit(_) | Output::Drop(_)) {
+            *place = None;
+        }
+    }
+
+    /// Those that have heard something may want to be asked sooner.
+    pub(crate) fn wake(&mut self, arrivals: &mut Calendar) {
+        for feed in self.heard.drain(..) {
+            if let Some((connection, _)) = &self.connections[feed] {
+                arrivals.set(feed, connection.next());
+            }
+        }
+    }
+
+    /// What all have done, by source of the scenario.
+    pub(crate) fn finish(mut self, end: Time) -> Vec<(usize, Transfers)> {
+        for (connection, traffic) in self.connections.iter().flatten() {
+            self.told[*traffic].unfinished += u64::from(connection.is_underway(end));
+        }
+        self.told.into_iter().enumerate().filter(|(_, told)| told.connections > 0).collect()
+    }
+}

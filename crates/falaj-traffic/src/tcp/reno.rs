@@ -1,0 +1,117 @@
+//! Reno: a segment more each round trip, half at a loss (RFC 5681; growth by what is acknowledged, RFC 3465).
+
+use super::Acked;
+
+/// No window is smaller after a loss.
+const LEAST: f64 = 2.0;
+
+/// The window of Reno.
+#[derive(Clone, Debug)]
+pub struct Reno {
+    window: f64,
+    /// Up to here it doubles each round trip.
+    threshold: f64,
+}
+
+impl Reno {
+    /// At the beginning.
+    pub fn new(initial: u32) -> Reno {
+        Reno { window: initial.into(), threshold: f64::INFINITY }
+    }
+
+    /// In segments.
+    pub fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// Segments have arrived.
+    pub fn acked(&mut self, acked: &Acked) {
+        if acked.recovering || !acked.limited {
+            return;
+        }
+        let segments = f64::from(acked.segments);
+        if self.window < self.threshold {
+            self.window = (self.window + segments).min(self.threshold);
+        } else {
+            self.window += segments / self.window;
+        }
+    }
+
+    /// Segments are lost, or marked.
+    pub fn congested(&mut self) {
+        self.threshold = (self.window / 2.0).max(LEAST);
+        self.window = self.threshold;
+    }
+
+    /// Nothing has arrived for long.
+    pub fn timed_out(&mut self, first: bool) {
+        if first {
+            self.threshold = (self.window / 2.0).max(LEAST);
+        }
+        self.window = 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::{ack, through};
+    use super::super::{Congestion, Tcp};
+    use super::*;
+    use falaj_sched::time::Span;
+
+    /// Ten segments are acknowledged in the first round trip, then twenty, then forty.
+    #[test]
+    fn slow_start_doubles() {
+        let mut reno = Reno::new(10);
+        for round in [20.0, 40.0, 80.0] {
+            (0..reno.window() as u32).for_each(|_| reno.acked(&ack(1)));
+            assert_eq!(reno.window(), round);
+        }
+    }
+
+    /// 20 segments, half of them after a loss, and 10 round trips until they are 20 again.
+    #[test]
+    fn a_segment_more_each_round_trip() {
+        let mut reno = Reno::new(20);
+        reno.congested();
+        assert_eq!(reno.window(), 10.0);
+        for more in 1..=10 {
+            (0..reno.window() as u32).for_each(|_| reno.acked(&ack(1)));
+            // Of a window that grows while a round lasts, each segment's share is a little less.
+            assert!((reno.window() - 10.0 - f64::from(more)).abs() < 0.6, "{more}: {}", reno.window());
+        }
+    }
+
+    #[test]
+    fn after_a_timeout_it_starts_slowly_up_to_half() {
+        let mut reno = Reno::new(20);
+        reno.timed_out(true);
+        reno.timed_out(false);
+        assert_eq!(reno.window(), 1.0);
+        (0..9).for_each(|_| reno.acked(&ack(1)));
+        assert_eq!(reno.window(), 10.0);
+        reno.acked(&ack(1));
+        assert_eq!(reno.window(), 10.1);
+    }
+
+    #[test]
+    fn what_does_not_fill_its_window_does_not_widen_it() {
+        let mut reno = Reno::new(10);
+        reno.acked(&Acked { limited: false, ..ack(1) });
+        reno.acked(&Acked { recovering: true, ..ack(1) });
+        assert_eq!(reno.window(), 10.0);
+    }
+
+    /// The sawtooth: where one segment of each 1/p is lost, the mean window is sqrt(3/2p) (Mathis and others 1997).
+    /// It is so for windows of many segments; with a few, a retransmission's round trip weighs more.
+    #[test]
+    fn the_mean_window_is_that_of_the_sawtooth() {
+        for (every, within) in [(1_000u64, 0.05), (10_000, 0.03)] {
+            let tcp = Tcp { congestion: Congestion::Reno, ..Tcp::without_end(Span::from_millis(50)) };
+            let sent = through(&tcp, Span::from_secs(2_000), |number| number % every == every - 1);
+            let mean = sent.arrived as f64 / 2_000.0 * 0.1;
+            let formula = (1.5 * every as f64).sqrt();
+            assert!((mean / formula - 1.0).abs() < within, "1 in {every}: {mean} beside {formula}");
+        }
+    }
+}
