@@ -1,7 +1,7 @@
 //! From a scenario's sources to datagrams that its own rules put in the right
 //! flows: which addresses and ports they must have.
 
-use crate::datagrams::{EndPlan, FlowKey, HEADER, Receiving, Sending};
+use crate::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending};
 use crate::sandbox::End;
 use falaj_engine::classifier::{Match, Protocol, Version};
 use falaj_engine::key::Key;

@@ -836,7 +836,7 @@ stop = "1s"
             14 | model = "possion"
                |         ^^^^^^^^^ did you mean `poisson`?
                |
-               = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`
+               = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`, `tcp`
 
             error: `rate`: `unlimited` is for links
               --> a.toml:15:8
@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `allowed`, `capture`, `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `link`, `model`, `off`, `offset`, `on`, `pattern`, `policed`, `rate`, `repeat`, `scale`, `select`, `shape`, `shaped`, `size`, `sources`, …
+              = help: allowed: `acknowledge`, `allowed`, `bytes`, `capture`, `congestion`, `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `initial-window`, `link`, `model`, `off`, `offset`, `on`, `pattern`, `pause`, `policed`, `rate`, `repeat`, `return`, …
         "#]],
     );
 }
@@ -2098,7 +2098,7 @@ model = "possion"
             6 | model = "possion"
               |         ^^^^^^^^^ did you mean `poisson`?
               |
-              = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`
+              = help: allowed: `poisson`, `cbr`, `on-off`, `pareto-on-off`, `mmpp`, `map`, `mpeg`, `greedy`, `replay`, `tcp`
         "#]],
     );
     errors_of_link(
@@ -3668,11 +3668,67 @@ rate = "1mbit"
 size = "500B"
 congestion = "reno"
 "#,
-        expect![[r#""#]],
+        expect![[r#"
+            error: `rate` is for `model = "poisson"`, `model = "cbr"`, `model = "on-off"`, `model = "pareto-on-off"`, `model = "mpeg"`, and this is `tcp`
+             --> a.toml:6:1
+              |
+            6 | rate = "1mbit"
+              | ^^^^
+              |
+              = help: leave `rate` away, or change the model
+
+            error: `pause`: there is no other transfer after one without end
+              --> a.toml:10:1
+               |
+            10 | pause = "1s"
+               | ^^^^^
+               |
+               = help: write `bytes = "1MB"` too
+
+            error: `shaped`: what a connection sends depends on what arrives, and no bucket stands before it
+              --> a.toml:11:1
+               |
+            11 | shaped = { rate = "2mbit", burst = "15kB" }
+               | ^^^^^^
+               |
+               = help: leave it away, or let the traffic pass a link with such a discipline, as `shaper`
+
+            error: `congestion`: `vegas` is not one of the words allowed
+              --> a.toml:15:14
+               |
+            15 | congestion = "vegas"
+               |              ^^^^^^^
+               |
+               = help: allowed: `reno`, `cubic`, `bbr`
+
+            error: `size`: the segments of a connection are alike, but for the last one
+              --> a.toml:18:8
+               |
+            18 | size = "imix"
+               |        ^^^^^^
+               |
+               = help: write the size of a full one, as in `size = "1514B"`
+
+            error: `congestion` is for `model = "tcp"`, and this is `poisson`
+              --> a.toml:23:1
+               |
+            23 | congestion = "reno"
+               | ^^^^^^^^^^
+               |
+               = help: leave `congestion` away, or change the model
+        "#]],
     );
     errors(
-        "[link.a]\ndelay = \"1ms\"\n[traffic.a]\nmodel = \"tcp\"\nsize = \"1514B\"\n",
-        expect![[r#""#]],
+        "[link.a]\nrate = \"unlimited\"\n[traffic.a]\nmodel = \"tcp\"\nsize = \"1514B\"\n",
+        expect![[r#"
+            error: traffic `a` is held back by nothing: its link has no rate
+             --> a.toml:4:9
+              |
+            4 | model = "tcp"
+              |         ^^^^^
+              |
+              = help: write a `rate` in the link's table
+        "#]],
     );
 }
 

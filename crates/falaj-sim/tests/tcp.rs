@@ -81,16 +81,15 @@ fn what_arrives_counts_once() {
     }
 }
 
-/// Mathis and others 1997, with loss at random: MSS / RTT sqrt(3 / 2p). A link of 100 Mbit/s is no limit there.
+/// Ott, Kemperman and Mathis 1996, with loss at random: MSS / RTT 1.31 / sqrt(p), a little more than with equal gaps. A link of 100 Mbit/s is no limit there.
 #[test]
 fn random_loss_limits_reno_as_the_formula_says() {
     let text = "[link.x]\nrate = \"100mbit\"\ndelay = \"50ms\"\nloss = \"0.1%\"\n".to_owned()
         + &source("a", "reno", "acknowledge = \"each\"\nsources = 8");
     let run = run(&text, 240, 1);
     let each = goodput(&run, 0) / 8.0;
-    let formula = 1_460.0 * 8.0 / 1e6 / 0.1 * (1.5f64 / 0.001).sqrt();
-    // At random it is a little less than with equal gaps.
-    assert!((0.85..1.02).contains(&(each / formula)), "{each} beside {formula}");
+    let formula = 1_460.0 * 8.0 / 1e6 / 0.1 * 1.31 / 0.001f64.sqrt();
+    assert!((0.93..1.03).contains(&(each / formula)), "{each} beside {formula}");
 }
 
 /// CUBIC through a queue of one product: all of them keep the link busy, and who manages its queue keeps it short.
@@ -138,18 +137,18 @@ fn who_has_the_shorter_round_trip_has_more() {
         let text = link.to_owned() + &source("a", "reno", "") + &source("b", "reno", &format!("return = \"{back}\""));
         let ratios = (1..=4).map(|seed| {
             let run = run(&text, 120, seed);
-            assert!(goodput(&run, 0) + goodput(&run, 1) > 0.9 * ALL);
+            assert!(goodput(&run, 0) + goodput(&run, 1) > 0.85 * ALL);
             (goodput(&run, 0) / goodput(&run, 1)).ln()
         });
         (ratios.sum::<f64>() / 4.0).exp()
     };
     let alike = of(&fifo(34), "20ms");
-    assert!((0.75..1.33).contains(&alike), "{alike}");
+    assert!((0.9..1.1).contains(&alike), "{alike}");
     let longer = of(&fifo(34), "120ms");
-    // 140 ms beside 40 ms, and a queue of 20 ms or so for both.
-    assert!((1.8..9.0).contains(&longer), "{longer}");
+    // 140 ms beside 40 ms, and a queue of 20 ms or so for both: where both lose at once, rates are as the squares of round trips.
+    assert!((4.0..9.0).contains(&longer), "{longer}");
     let apart = of(&link("scheduler = { kind = \"fq_codel\" }"), "120ms");
-    assert!((0.8..2.0).contains(&apart) && apart < longer, "{apart} beside {longer}");
+    assert!((0.9..1.5).contains(&apart), "{apart} beside {longer}");
 }
 
 /// BBR does not answer to losses: beside CUBIC in a short queue it has most of the link, and in a long one CUBIC has more.
@@ -182,7 +181,7 @@ fn over_two_links_there_is_one_round_trip() {
     let text = "[link.a]\nrate = \"10mbit\"\ndelay = \"10ms\"\n[link.b]\nrate = \"5mbit\"\ndelay = \"30ms\"\n\
                 [[rule]]\nto = [\"a\", \"b\"]\n"
         .to_owned()
-        + &source("x", "reno", "window = \"15kB\"");
+        + &source("x", "reno", "window = \"15kB\"\nacknowledge = \"each\"");
     let run = run(&text, 12, 1);
     let least = told(&run, 0).round_trip.min().unwrap();
     // 40 ms there, 10 ms back, 1.2 and 2.4 ms on the wires.

@@ -177,10 +177,10 @@ pub const TRAFFIC: &[Key] = &[
 ];
 
 /// The longest transfer.
-pub const TRANSFER_MAX: u64 = 1 << 50;
+const TRANSFER_MAX: u64 = 1 << 50;
 
 /// The largest window of a connection: 1 GiB (RFC 7323).
-pub const WINDOW_MAX: u64 = 1 << 30;
+const WINDOW_MAX: u64 = 1 << 30;
 
 /// `shaped = { … }` of a source, and `policed`.
 pub const BUCKET: &[Key] = &[

@@ -2,7 +2,7 @@
 
 use super::receiver::{Ack, Receiver};
 use super::sender::Sender;
-use super::{Control, HEADERS, Tcp};
+use super::{Congestion, Control, HEADERS, Tcp};
 use crate::meter::Meter;
 use crate::source::{below, exponential};
 use falaj_engine::chance::Chance;
@@ -131,9 +131,14 @@ impl Connection {
         event.min(sends).min(waits).max(self.now)
     }
 
-    /// What is due until `now` happens; a segment that is to be sent then, if there is one. [`Connection::next`] says when to ask again.
+    /// What is due happens, up to the next acknowledgement; a segment that is to be sent then, if there is one. [`Connection::next`] says
+    /// when to ask again: at once, where there is more.
     pub fn ask(&mut self, now: Time, told: &mut Transfers) -> Option<Segment> {
         self.now = now;
+        // What one acknowledgement lets go goes before the next one is looked at.
+        if let Some(segment) = self.sends(now, told) {
+            return Some(segment);
+        }
         while let Some(&Reverse((at, _, transfer, event))) = self.events.peek() {
             if at > now {
                 break;
@@ -142,13 +147,22 @@ impl Connection {
             if transfer == self.transfer && !self.complete {
                 self.happens(event, now, told);
             }
+            if matches!(event, Event::Back(_)) {
+                break;
+            }
         }
-        if self.complete || now < self.begins {
-            return None;
-        }
-        if self.sender.gives_up() <= now {
+        // Only if nothing has come at this very instant.
+        let waits = self.events.peek().is_none_or(|Reverse((at, ..))| *at > now);
+        if waits && !self.complete && self.sender.gives_up() <= now {
             self.sender.timed_out();
             told.timeouts += 1;
+        }
+        self.sends(now, told)
+    }
+
+    fn sends(&mut self, now: Time, told: &mut Transfers) -> Option<Segment> {
+        if self.complete || now < self.begins {
+            return None;
         }
         if now >= self.stop {
             self.sender.stop();
@@ -209,9 +223,13 @@ impl Connection {
     }
 
     /// An acknowledgement goes back. It takes a little longer at random, or connections would stay in step for ever: less than a
-    /// segment's share of the round trip, and than a hundredth of the shortest.
+    /// segment's share of the round trip, and than a hundredth of the shortest. Who is paced is not in step with others, and
+    /// measures rates by this.
     fn comes_back(&mut self, ack: Ack, now: Time) {
-        let share = self.sender.share().unwrap_or(Span::ZERO);
+        let share = match self.tcp.congestion {
+            Congestion::Bbr => Span::ZERO,
+            _ => self.sender.share().unwrap_or(Span::ZERO),
+        };
         let more = Span(below(&mut self.chance, share.0.min(self.tcp.base.0 / 100) + 1));
         self.back_at = self.back_at.max(now + self.tcp.back + more);
         self.later(self.back_at, self.transfer, Event::Back(ack));
@@ -253,7 +271,7 @@ fn ends(tcp: &Tcp, payload: u32, chance: &mut Chance) -> (Sender, Receiver) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::{Acked, Congestion};
+    use super::super::Acked;
     use super::*;
 
     impl Tcp {

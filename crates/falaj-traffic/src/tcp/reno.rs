@@ -69,17 +69,19 @@ mod tests {
         }
     }
 
-    /// 20 segments, half of them after a loss, and 10 round trips until they are 20 again.
+    /// 20 segments, half of them after a loss; then as many acknowledgements as the window has make it one more, which adds two
+    /// to its square with each.
     #[test]
     fn a_segment_more_each_round_trip() {
         let mut reno = Reno::new(20);
         reno.congested();
         assert_eq!(reno.window(), 10.0);
-        for more in 1..=10 {
-            (0..reno.window() as u32).for_each(|_| reno.acked(&ack(1)));
-            // Of a window that grows while a round lasts, each segment's share is a little less.
-            assert!((reno.window() - 10.0 - f64::from(more)).abs() < 0.6, "{more}: {}", reno.window());
+        for acks in 1..=150 {
+            reno.acked(&ack(1));
+            let window = (100.0 + 2.0 * f64::from(acks)).sqrt();
+            assert!((reno.window() - window).abs() < 0.05, "{acks}: {} beside {window}", reno.window());
         }
+        assert!((reno.window() - 20.0).abs() < 0.05, "{}", reno.window());
     }
 
     #[test]
@@ -108,8 +110,8 @@ mod tests {
     fn the_mean_window_is_that_of_the_sawtooth() {
         for (every, within) in [(1_000u64, 0.05), (10_000, 0.03)] {
             let tcp = Tcp { congestion: Congestion::Reno, ..Tcp::without_end(Span::from_millis(50)) };
-            let sent = through(&tcp, Span::from_secs(2_000), |number| number % every == every - 1);
-            let mean = sent.arrived as f64 / 2_000.0 * 0.1;
+            let sent = through(&tcp, Span::from_secs(600), |number| number % every == every - 1);
+            let mean = sent.arrived as f64 / 600.0 * 0.1;
             let formula = (1.5 * every as f64).sqrt();
             assert!((mean / formula - 1.0).abs() < within, "1 in {every}: {mean} beside {formula}");
         }

@@ -302,6 +302,9 @@ mod tests {
         assert_eq!(all(&mut sender, Time(1)), [(4, 0)]);
         sender.acked(Time(2), &ack(0, 1));
         sender.acked(Time(2), &ack(3, 4));
+        // The one that was sent again is under way still.
+        assert_eq!(all(&mut sender, Time(2)), []);
+        sender.acked(Time(3), &ack(4, 4));
         assert_eq!(all(&mut sender, Time(2)), [(5, 4)]);
     }
 
