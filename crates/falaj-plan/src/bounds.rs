@@ -219,6 +219,8 @@ pub struct Outlook {
     pub name: String,
     /// Bits per second that the scenario's sources offer it in the long run.
     pub offered: u64,
+    /// Connections of TCP send to it as well, as much as arrives.
+    pub connections: bool,
     /// What the discipline promises it.
     pub promise: Result<Promise, NoPromise>,
     /// The limit of the queue in which its packets stand.
@@ -318,6 +320,7 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
         let mut outlook = Outlook {
             name: direction.flows[f].name.clone(),
             many: many(direction, f),
+            connections: sources.iter().any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
             offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
             backlog: distances.as_ref().map(fit),
             assured: None,

@@ -20,7 +20,7 @@ fn points(curve: &Curve) -> Vec<Json> {
 
 fn flow_json(flow: &Outlook) -> Json {
     let bound = |b: &Bound| json!({ "delay_ns": b.delay.0, "formula": b.formula, "condition": b.condition });
-    let mut out = json!({ "flow": flow.name, "offered": flow.offered, "queue": flow.limit.to_string() });
+    let mut out = json!({ "flow": flow.name, "offered": flow.offered, "connections": flow.connections, "queue": flow.limit.to_string() });
     if let Some(many) = &flow.many {
         out["each"] = json!(many);
     }

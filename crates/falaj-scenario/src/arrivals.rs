@@ -37,8 +37,29 @@ const MODELS: [(&str, &[&str], &[&str]); 10] = [
 
 /// All keys that only some models take.
 const KEYS: [&str; 23] = [
-    "rate", "on", "off", "shape", "states", "d0", "d1", "pattern", "frames", "allowed", "offset", "capture", "select",
-    "speed", "scale", "repeat", "congestion", "return", "bytes", "pause", "initial-window", "window", "acknowledge",
+    "rate",
+    "on",
+    "off",
+    "shape",
+    "states",
+    "d0",
+    "d1",
+    "pattern",
+    "frames",
+    "allowed",
+    "offset",
+    "capture",
+    "select",
+    "speed",
+    "scale",
+    "repeat",
+    "congestion",
+    "return",
+    "bytes",
+    "pause",
+    "initial-window",
+    "window",
+    "acknowledge",
 ];
 
 /// How a key is written.

@@ -52,7 +52,8 @@ const ALL: f64 = 9.643;
 
 #[test]
 fn a_seed_decides_everything() {
-    let text = fifo(20) + &source("a", "cubic", "sources = 3") + &source("b", "bbr", "bytes = \"50kB\"\npause = \"300ms\"");
+    let text =
+        fifo(20) + &source("a", "cubic", "sources = 3") + &source("b", "bbr", "bytes = \"50kB\"\npause = \"300ms\"");
     let of = |seed| {
         let run = run(&text, 6, seed);
         (run.pipes[0][0].counters, [0, 1].map(|n| (told(&run, n).bytes, told(&run, n).completion.max())))
@@ -97,7 +98,8 @@ fn random_loss_limits_reno_as_the_formula_says() {
 fn managed_queues_are_short_and_the_link_is_busy() {
     let cubic = source("a", "cubic", "");
     let policy = |policy: &str| {
-        link("") + &format!("[link.x.flow.all]\nmatch = \"any\"\nqueue = {{ limit = \"1000p\", policy = \"{policy}\" }}\n")
+        link("")
+            + &format!("[link.x.flow.all]\nmatch = \"any\"\nqueue = {{ limit = \"1000p\", policy = \"{policy}\" }}\n")
     };
     let discipline = |kind: &str| link(&format!("scheduler = {{ kind = \"{kind}\" }}"));
     let of = |link: String| {
@@ -121,7 +123,8 @@ fn managed_queues_are_short_and_the_link_is_busy() {
 /// Marks do what losses do, and nothing is lost.
 #[test]
 fn marks_instead_of_losses() {
-    let policy = "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }\n";
+    let policy =
+        "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"codel\", ecn = \"yes\" }\n";
     let run = run(&(link("") + policy + &source("a", "reno", "ecn = \"ect0\"")), 60, 1);
     let (t, c) = (told(&run, 0), &run.pipes[0][0].counters);
     assert_eq!((t.retransmitted, c.dropped()), (0, 0));

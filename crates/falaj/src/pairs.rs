@@ -14,6 +14,7 @@ use falaj_sim::scenario::pipe_of;
 use falaj_sim::scenario::{all_flows, name_of};
 use falaj_sim::{Gathered, WarmUp};
 use falaj_traffic::interval::Estimate;
+use falaj_traffic::source::Model;
 use serde_json::{Value as Json, json};
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,6 +73,9 @@ pub(crate) fn main(what: &Measuring, other: Option<&Path>, sets: &[Set], practic
     }
     say!("simulated in pairs, under the same arrivals: {}; differences with 95 % intervals", simulation.title(&first));
     say!("first: {name}; other: {other_name}");
+    if first.traffic.iter().any(|source| matches!(source.model, Model::Tcp(_))) {
+        say!("what connections of TCP send depends on what arrives: their chances are the same, and their packets not");
+    }
     let mut rows = Vec::new();
     for (flow, a, b) in &pairs {
         for (n, (measure, called, _)) in MEASURES.into_iter().enumerate() {

@@ -57,6 +57,54 @@ fn what_comes_in_goes_out_or_is_dropped() {
     assert!(flow(&one["flows"], "b")["delay_mean_half_width_ns"].is_null(), "one value has no interval");
 }
 
+/// A connection that knows what arrives: its payload, round trips and transfers are told, in words and as JSON.
+#[test]
+fn connections_and_their_transfers_are_told() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
+    let args = |more: &[&'static str]| [&["sim", example, "--duration", "20s", "--replications", "2"], more].concat();
+    let ran = falaj(&args(&["--json"]));
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    assert_eq!(json["connections"].as_array().unwrap().len(), 2, "a call is no connection");
+    let [download, pages] = [&json["connections"][0], &json["connections"][1]];
+    assert_eq!((&download["traffic"], &download["congestion"]), (&"download".into(), &"cubic".into()));
+    // Payload and headers are what the link carried, less the call.
+    let goodput = number(&download["goodput"]) + number(&pages["goodput"]);
+    assert!((8.5e6..9.6e6).contains(&goodput), "{goodput}");
+    assert!(number(&download["goodput_half_width"]) > 0.0);
+    let least = number(&download["round_trip"]["min_ns"]);
+    assert!((41.2e6..60e6).contains(&least) && least < number(&download["round_trip"]["p50_ns"]), "{download}");
+    assert!(download["completion"].is_null() && number(&download["retransmitted"]) > 0.0, "{download}");
+    let done = &pages["completion"];
+    assert!(number(&done["complete"]) >= 10.0 && number(&done["not_complete"]) <= 2.0, "{pages}");
+    // 69 segments are three round trips at least, half of the last one there.
+    assert!(number(&done["min_ns"]) > 100e6 && number(&done["mean_ns"]) < number(&done["max_ns"]), "{pages}");
+
+    let told = falaj(&args(&[])).out;
+    for said in ["connections", "download (cubic)", "round trip least", "transfers", "pages (cubic)", "not complete"] {
+        assert!(told.contains(said), "{said}: {told}");
+    }
+}
+
+/// Where no closed loop can be, it is said what to do instead.
+#[test]
+fn connections_are_simulated_only() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
+    let ran = falaj(&["traffic", example]);
+    assert_eq!(ran.status, Some(1));
+    assert!(
+        ran.err
+            .contains("traffic `download` cannot be sent as real datagrams: `tcp` is simulated only, by `falaj sim`")
+    );
+    let plan = falaj(&["plan", example, "--json"]).json();
+    let none = &plan["directions"][0]["flows"][0]["envelope"]["none"];
+    assert_eq!(none, "none: traffic download is TCP, which sends as much as arrives and a little more");
+    let ran =
+        falaj(&["compare", example, "--what-if", "link.access.scheduler={ kind = \"fq_codel\" }", "--duration", "5s"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    assert!(ran.out.contains("their chances are the same, and their packets not"), "{}", ran.out);
+}
+
 /// What shards write is what one run writes, and the table has a line for each point and flow.
 #[test]
 fn a_sweep_in_shards_is_the_sweep() {

@@ -245,7 +245,8 @@ mod tests {
     fn what_was_not_seen_for_ten_seconds_is_looked_for() {
         let (mut bbr, now) = found();
         let later = now + Span::from_secs(11);
-        let seen = Acked { now: later, rate: Some(1_000.0), round_trip: Span::from_millis(80), in_flight: 90, ..ack(1) };
+        let seen =
+            Acked { now: later, rate: Some(1_000.0), round_trip: Span::from_millis(80), in_flight: 90, ..ack(1) };
         bbr.acked(&seen);
         assert_eq!((bbr.state, bbr.window()), (State::Looks(None), LEAST));
         bbr.acked(&Acked { in_flight: 4, ..seen });

@@ -126,7 +126,8 @@ impl Connection {
     pub fn next(&self) -> Time {
         let event = self.events.peek().map_or(Time::NEVER, |Reverse((at, ..))| *at);
         let begins = if self.begins >= self.stop { Time::NEVER } else { self.begins };
-        let sends = if self.complete { Time::NEVER } else { self.sender.ready().map_or(Time::NEVER, |at| at.max(begins)) };
+        let sends =
+            if self.complete { Time::NEVER } else { self.sender.ready().map_or(Time::NEVER, |at| at.max(begins)) };
         let waits = if self.complete { Time::NEVER } else { self.sender.gives_up() };
         event.min(sends).min(waits).max(self.now)
     }
@@ -251,7 +252,8 @@ impl Connection {
 
     /// Payload of a segment: the last one has what is left.
     fn payload_of(&self, segment: u64) -> u32 {
-        let left = self.tcp.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(segment.saturating_mul(self.payload.into())));
+        let left =
+            self.tcp.bytes.map_or(u64::MAX, |bytes| bytes.saturating_sub(segment.saturating_mul(self.payload.into())));
         u32::try_from(left).unwrap_or(u32::MAX).min(self.payload)
     }
 }
@@ -386,7 +388,8 @@ pub(crate) mod tests {
     fn acknowledgements_may_wait() {
         let tcp = Tcp { delayed: true, ..Tcp::without_end(Span::from_millis(50)) };
         let lost = |number: u64| number % 1_000 == 999;
-        let [each, second] = [false, true].map(|delayed| through(&Tcp { delayed, ..tcp.clone() }, Span::from_secs(200), lost));
+        let [each, second] =
+            [false, true].map(|delayed| through(&Tcp { delayed, ..tcp.clone() }, Span::from_secs(200), lost));
         let ratio = second.arrived as f64 / each.arrived as f64;
         assert!((0.9..1.1).contains(&ratio), "{ratio}");
     }

@@ -26,7 +26,12 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         compared(way, before);
     }
     let rows = way.flows.iter().map(|flow| {
-        let offered = if flow.offered == 0 { show::DASH.into() } else { show::rate(flow.offered as f64) };
+        let offered = match (flow.offered, flow.connections) {
+            (0, false) => show::DASH.into(),
+            (0, true) => "TCP".into(),
+            (offered, false) => show::rate(offered as f64),
+            (offered, true) => format!("{} and TCP", show::rate(offered as f64)),
+        };
         let (delay, by) = flow
             .assured
             .as_ref()
@@ -58,9 +63,10 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     if !direction.setup.rate.is_unlimited() && direction.masks.link.is_none() {
         let total: u64 = way.flows.iter().map(|f| f.offered).sum();
         say!(
-            "  utilisation: {} offered of {}",
+            "  utilisation: {} offered of {}{}",
             show::percent(total, direction.setup.rate.0),
-            show::link_rate(direction.setup.rate)
+            show::link_rate(direction.setup.rate),
+            if way.flows.iter().any(|f| f.connections) { ", and what TCP finds left of it" } else { "" }
         );
     }
     for flow in &way.flows {
