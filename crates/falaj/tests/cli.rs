@@ -91,7 +91,7 @@ fn connections_and_their_transfers_are_told() {
 fn connections_are_simulated_only() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
     let ran = falaj(&["traffic", example]);
-    assert_eq!(ran.status, Some(1));
+    assert_eq!(ran.status, Some(2));
     assert!(
         ran.err
             .contains("traffic `download` cannot be sent as real datagrams: `tcp` is simulated only, by `falaj sim`")

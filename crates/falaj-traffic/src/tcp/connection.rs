@@ -320,6 +320,12 @@ pub(crate) mod tests {
         over(tcp, time, |sent, now| (!lost(sent)).then(|| now + tcp.back))
     }
 
+    /// So many segments arrive in a round trip in the mean, behind slow start, which goes far where losses are rare.
+    pub(crate) fn mean_window(tcp: &Tcp, lost: impl Fn(u64) -> bool) -> f64 {
+        let [begins, all] = [100, 600].map(|time| through(tcp, Span::from_secs(time), &lost).arrived as f64);
+        (all - begins) / 500.0 * tcp.base.as_secs_f64()
+    }
+
     /// The same through a queue of so many packets, served one after the other; where it is full, packets are lost.
     pub(crate) fn queued(tcp: &Tcp, time: Span, (service, room): (Span, u64)) -> Ran {
         let mut free = Time::ZERO;

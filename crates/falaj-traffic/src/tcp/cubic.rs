@@ -104,7 +104,7 @@ impl Cubic {
 
 #[cfg(test)]
 mod tests {
-    use super::super::connection::tests::{ack, through};
+    use super::super::connection::tests::{ack, mean_window};
     use super::super::{Congestion, Tcp};
     use super::*;
     use falaj_sched::time::Span;
@@ -144,11 +144,11 @@ mod tests {
     }
 
     /// RFC 9438, 5.1: with deterministic loss the mean is 1.054 RTT^0.75 / p^0.75 segments; 187 for 100 ms and one in 10,000.
+    /// That is without fast convergence, which here takes each window that ends a segment below the one before it for a neighbour.
     #[test]
     fn the_mean_window_is_that_of_the_rfc() {
         let tcp = Tcp { congestion: Congestion::Cubic, ..Tcp::without_end(Span::from_millis(50)) };
-        let sent = through(&tcp, Span::from_secs(600), |number| number % 10_000 == 9_999);
-        let mean = sent.arrived as f64 / 600.0 * 0.1;
-        assert!((mean / 187.0 - 1.0).abs() < 0.05, "{mean}");
+        let mean = mean_window(&tcp, |number| number % 10_000 == 9_999);
+        assert!((0.88..1.0).contains(&(mean / 187.0)), "{mean}");
     }
 }
