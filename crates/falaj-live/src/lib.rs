@@ -22,7 +22,6 @@
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
 //! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
-//! | [`memory`] | large pieces of memory on large pages |
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -41,7 +40,6 @@ pub mod forward;
 pub mod gso;
 pub mod host;
 pub mod interface;
-pub mod memory;
 pub mod nfqueue;
 pub mod packet;
 mod poll;

@@ -22,10 +22,6 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
-/// Thousands of queues, and millions of packets, are larger than what the processor knows the places of.
-#[global_allocator]
-static MEMORY: falaj_live::memory::LargePages = falaj_live::memory::LargePages;
-
 mod aggregate;
 mod asked;
 mod bench;
