@@ -36,7 +36,7 @@ $(target)/python/tools: bindings/python/requirements.txt
 	touch $@
 
 # The program carries the page as it was built, so that nobody needs Node.js to build the program. With CI set another one is an
-# error; else it is taken over.
+# error; else it is taken over. The program is that of the other tests, so that it is not built twice.
 carried := crates/falaj/src/serve/page
 page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it in Chromium, against a service with real packets
 	@command -v chromium >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends chromium || \
@@ -45,7 +45,7 @@ page: cargo page/node_modules/.package-lock.json ## build the dashboard; test it
 	cd page && export NO_COLOR=1 && npm run --silent check && npm test --silent && \
 	PAGE_OUT=$(abspath $(target))/page/built npm run --silent build -- --logLevel warn
 	diff -rq $(carried) $(target)/page/built || { test -z "$$CI" && cp $(target)/page/built/* $(carried); }
-	cargo build -p falaj
+	cargo test --workspace --test serve --no-run
 	cd page && NO_COLOR=1 FALAJ=$(abspath $(target))/debug/falaj PICTURES=$(abspath $(target))/page/pictures npm run --silent browser
 
 page/node_modules/.package-lock.json: page/package-lock.json

@@ -223,14 +223,14 @@ export class Tail {
     ctx.lineTo(x, bbox.top + bbox.height);
     ctx.stroke();
     ctx.font = `600 ${12 * ratio}px system-ui, sans-serif`;
-    const text = `promised ${this.time(this.promised)}`;
-    const wide = ctx.measureText(text).width;
-    const left = x + wide + 12 * ratio > bbox.left + bbox.width ? x - wide - 8 * ratio : x + 6 * ratio;
+    const lines = ["promised", this.time(this.promised)];
+    const wide = Math.max(...lines.map((line) => ctx.measureText(line).width));
+    const left = x + 6 * ratio;
     ctx.fillStyle = colour("panel");
-    ctx.fillRect(left - 2 * ratio, bbox.top + 2 * ratio, wide + 4 * ratio, 16 * ratio);
+    ctx.fillRect(left - 2 * ratio, bbox.top + 2 * ratio, wide + 4 * ratio, 32 * ratio);
     ctx.fillStyle = colour("promise");
     ctx.textAlign = "left";
-    ctx.fillText(text, left, bbox.top + 14 * ratio);
+    lines.forEach((line, n) => ctx.fillText(line, left, bbox.top + (14 + 15 * n) * ratio));
     ctx.restore();
   }
 
@@ -261,7 +261,7 @@ function superscript(n: number): string {
 
 function decades(least: number, most: number): [number, number] {
   if (!(least > 0) || !Number.isFinite(most)) return [1e3, 1e9];
-  return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 2.5))];
+  return [10 ** Math.floor(Math.log10(least)), 10 ** Math.ceil(Math.log10(most * 10))];
 }
 
 function isDecade(value: number): boolean {

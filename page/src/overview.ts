@@ -53,7 +53,10 @@ export class Overview {
   show(lanes: Lane[], history: History, chosen: string | null): void {
     const wanted = this.filter.value.trim().toLowerCase();
     const fitting = lanes.filter((lane) => lane.adapter.name.toLowerCase().includes(wanted));
-    const shown = fitting.slice(0, ROWS);
+    const broken = (lane: Lane) => verdict(lane.flow, lane.adapter).level === "broken";
+    // Where not all are shown, those that matter are.
+    const ordered = fitting.length > ROWS ? [...fitting.filter(broken), ...fitting.filter((lane) => !broken(lane))] : fitting;
+    const shown = ordered.slice(0, ROWS);
     const rows = new Map<string, Row>();
     for (const lane of shown) {
       const row = this.rows.get(lane.key) ?? this.row(lane.key);

@@ -45,8 +45,8 @@ for (const kind of ["wrr", "scfq", "sfq", "wfq", "wf2q", "spfq", "mtr-ls", "qfq"
 const ALL: Kind[] = [
   ["need.rate", "Rate asked for", "none"],
   ["need.delay", "Delay asked for", "none"],
-  ["envelope.rate", "Envelope: rate", "not known"],
-  ["envelope.burst", "Envelope: burst", "not known"],
+  ["envelope.rate", "Envelope: rate", "unknown"],
+  ["envelope.burst", "Envelope: burst", "unknown"],
   ["queue", "Queue", "20p"],
 ];
 

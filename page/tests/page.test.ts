@@ -45,6 +45,23 @@ opens = "8ms"
 open = "12ms"
 `;
 
+const PHASES = `
+[link.uplink]
+rate = "10mbit"
+uplink = "namespace"
+scheduler = { kind = "virtual-links", serve = "phase-wise" }
+
+[link.uplink.flow.early]
+adapter = "namespace"
+kind = "A"
+phase = "8ms"
+
+[link.uplink.flow.late]
+adapter = "namespace"
+kind = "A"
+phase = "12ms"
+`;
+
 /** How long the slowest machine may take. */
 const PATIENCE = 30_000;
 const WIDE = { width: 1400, height: 900 };
@@ -223,15 +240,21 @@ describe.skipIf(!possible)("a service with real packets", () => {
   });
 });
 
-test.skipIf(!possible)("the cycle of gates is drawn beside who held the link", async () => {
-  const [browser, service] = await Promise.all([launch(), Service.start(GATES)]);
+const CYCLES = [
+  ["gates", GATES, /a cycle is 20\.0 ms, open gates are shaded/],
+  ["phases", PHASES, /a cycle is 20\.0 ms, when every phase is used/],
+] as const;
+test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: who held the link when", async (name, scenario, about) => {
+  const [browser, service] = await Promise.all([launch(), Service.start(scenario)]);
   const senders = await Promise.all([service.send("early", 10, 20, 1400), service.send("late", 10, 20, 1400)]);
   try {
     const page = await browser.newPage({ viewport: WIDE, colorScheme: "light" });
     page.setDefaultTimeout(PATIENCE);
     await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
-    await page.getByText(/a cycle is 20\.0 ms, open gates are shaded/).waitFor();
+    await page.getByText(about).waitFor();
     await page.getByRole("img", { name: /early [34]\d %, late [456]\d %/ }).waitFor();
+    await picture(page, name);
+    if (name !== "gates") return;
     expect(await page.locator(".cycle rect.open").count()).toBeGreaterThanOrEqual(8);
     // Who holds the link has an open gate.
     const outside = await page.locator(".cycle svg").evaluateAll((rows) =>
@@ -242,7 +265,6 @@ test.skipIf(!possible)("the cycle of gates is drawn beside who held the link", a
       }),
     );
     expect(outside).toEqual([]);
-    await picture(page, "gates");
   } finally {
     senders.forEach((sender) => sender.kill());
     await browser.close();
