@@ -47,6 +47,8 @@ pub struct EndPlan {
     pub sends: Vec<Sending>,
     /// What is received here.
     pub receives: Vec<Receiving>,
+    /// What is received is counted in windows of so many nanoseconds too; 0: it is not.
+    pub window: u64,
 }
 
 /// A source as datagrams.
@@ -182,6 +184,9 @@ pub struct EndReport {
     /// Datagrams that came here and were lost because the receiver did not read
     /// them in time: no fault of the link's.
     pub overflowed: u64,
+    /// Bytes of payload that were received in each window since the beginning, in the order of the plan's
+    /// [`receives`](EndPlan::receives).
+    pub windows: Vec<Vec<u64>>,
 }
 
 /// What was sent of a source.
@@ -229,9 +234,9 @@ pub fn run_end(plan: &EndPlan) -> io::Result<EndReport> {
     }
     std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(plan, &senders));
-        let received = receive(plan, &receivers)?;
+        let (received, windows) = receive(plan, &receivers)?;
         let sent = sending.join().map_err(|_| io::Error::other("the sender failed"))??;
-        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum() })
+        Ok(EndReport { sent, received, overflowed: receivers.values().map(buffer::overflowed).sum(), windows })
     })
 }
 
@@ -360,8 +365,37 @@ impl Arrived {
     }
 }
 
+/// What each window brought.
+struct Windows {
+    zero: u64,
+    length: u64,
+    /// Where each source stands in a window.
+    places: BTreeMap<u32, usize>,
+    bytes: Vec<Vec<u64>>,
+}
+
+impl Windows {
+    fn new(plan: &EndPlan) -> Windows {
+        let places: BTreeMap<u32, usize> = plan.receives.iter().enumerate().map(|(n, r)| (r.source, n)).collect();
+        let number = plan.duration.checked_div(plan.window).unwrap_or(0);
+        let bytes = (0..number).map(|_| vec![0; plan.receives.len()]).collect();
+        Windows { zero: plan.zero, length: plan.window, places, bytes }
+    }
+
+    fn count(&mut self, source: u32, now: u64, length: usize) {
+        let window = now.checked_sub(self.zero).and_then(|since| since.checked_div(self.length));
+        let window = window.and_then(|n| self.bytes.get_mut(usize::try_from(n).ok()?));
+        if let (Some(window), Some(place)) = (window, self.places.get(&source)) {
+            window[*place] += length as u64;
+        }
+    }
+}
+
 /// Receives until the scenario and the grace after it are over.
-fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result<Vec<ReceivedReport>> {
+fn receive(
+    plan: &EndPlan,
+    sockets: &BTreeMap<SocketAddr, UdpSocket>,
+) -> io::Result<(Vec<ReceivedReport>, Vec<Vec<u64>>)> {
     priority::be_punctual(Rank::Receiver);
     let clock = Clock::from_zero(plan.zero);
     let end = Time(plan.duration + plan.grace);
@@ -372,6 +406,7 @@ fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Res
     }
     let mut watch = Watch::default();
     watch.set(sockets.values().map(UdpSocket::as_fd));
+    let mut windows = Windows::new(plan);
     let mut buffer = vec![0; 65_536];
     let mut last = false;
     while !last && !sockets.is_empty() {
@@ -393,6 +428,7 @@ fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Res
                     arrived.delay.record(Span(now.saturating_sub(sent)));
                     arrived.first = arrived.first.or(Some(now));
                     arrived.last = Some(now);
+                    windows.count(source, now, length);
                 }
             }
         }
@@ -410,5 +446,5 @@ fn receive(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Res
         p99: delay.quantile(0.99).map(|s| s.0),
         max: delay.max().map(|s| s.0),
     };
-    Ok(flows.into_iter().map(report).collect())
+    Ok((flows.into_iter().map(report).collect(), windows.bytes))
 }

@@ -9,7 +9,7 @@ use falaj_engine::rules::{Rule, Target, To, sure_way};
 use falaj_scenario::{Direction, Link, Scenario, Source, Towards};
 use falaj_sched::queue::FlowId;
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// So much longer is an IPv6 header than an IPv4 header.
 pub(crate) const LONGER_BY: u32 = 20;
@@ -79,6 +79,36 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
             tos: tos(source),
         });
         plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });
+    }
+    Ok(plans)
+}
+
+/// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the address `from[n]`; an
+/// adapter's packets are known by where they come in, so nothing else need be said of them. Times are still to be set.
+pub fn plan_of_adapters(scenario: &Scenario, from: &[Ipv4Addr], uplink: Ipv4Addr) -> Result<Vec<EndPlan>, Unreachable> {
+    let mut adapters: Vec<Ipv4Addr> = Vec::new();
+    from.iter().for_each(|address| {
+        if !adapters.contains(address) {
+            adapters.push(*address)
+        }
+    });
+    let mut plans = vec![EndPlan::default(); adapters.len() + 1];
+    for (n, (source, address)) in scenario.traffic.iter().zip(from).enumerate() {
+        let direction = scenario.links[source.link].direction(source.towards);
+        let flow = FlowKey { pipe: pipe_of(source.towards), flow: source.flow as u32 };
+        let (id, number) = (n as u32, n as u16 % 10_000);
+        let to = (uplink, DESTINATION + number).into();
+        let adapter = adapters.iter().position(|known| known == address).unwrap_or_default();
+        plans[adapter].sends.push(Sending {
+            source: id,
+            flow,
+            headers: headers(source, direction, false)?,
+            from: (*address, SOURCE + number).into(),
+            to,
+            traffic: source.spec().into(),
+            tos: tos(source),
+        });
+        plans[adapters.len()].receives.push(Receiving { source: id, flow, at: to });
     }
     Ok(plans)
 }
@@ -219,6 +249,10 @@ fn addresses(
 
 type Ports = Option<(u16, u16)>;
 
+/// From here on a source has ports of its own.
+const SOURCE: u16 = 20_000;
+const DESTINATION: u16 = 40_000;
+
 /// What is in both ranges; none if nothing is.
 fn both(one: Ports, other: Ports) -> Option<Ports> {
     match (one, other) {
@@ -232,8 +266,6 @@ fn both(one: Ports, other: Ports) -> Option<Ports> {
 
 /// Ports to try: two of the source's own, moved into these ranges.
 fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, u16)> {
-    const SOURCE: u16 = 20_000;
-    const DESTINATION: u16 = 40_000;
     let within = move |own: u16, range: Ports, step: u16| match range {
         None => own.wrapping_add(step),
         Some((low, high)) => low + ((number as u32 + step as u32) % (high as u32 - low as u32 + 1)) as u16,

@@ -182,6 +182,8 @@ pub struct Forwarder {
     losses: Losses,
     overflow: Overflow,
     awake: Awake,
+    /// How late the latest hand-over was since that was asked last.
+    latest: Span,
     contracts: Contracts,
     turns: Turns,
 }
@@ -191,11 +193,12 @@ impl Forwarder {
     pub fn new(clock: Clock, network: impl Into<Network>, ports: Vec<Attached>, options: Options) -> Forwarder {
         let network = network.into();
         let flows = network.flows();
+        let fresh = LiveFlow::among(flows.iter().sum());
         let size = ports.iter().map(|p| p.port.longest()).max().unwrap_or(1);
         Forwarder {
             clock,
             order: (0..flows.len() as u32).map(PipeId).collect(),
-            flows: flows.iter().map(|&n| vec![LiveFlow::default(); n]).collect(),
+            flows: flows.iter().map(|&n| vec![fresh.clone(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
             ports,
@@ -218,6 +221,7 @@ impl Forwarder {
             losses: Losses::default(),
             overflow: Overflow::No,
             awake: Awake::default(),
+            latest: Span::ZERO,
             contracts: Contracts::default(),
             turns: Turns::default(),
         }
@@ -598,6 +602,7 @@ impl Forwarder {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
                 let late = handed_over.since(burst.at);
                 flow.release_error.record_n(late, packets.into());
+                self.latest = self.latest.max(late);
                 if let Some(before) = flow.last_late.replace(late) {
                     flow.gap_error.record(Span(late.0.abs_diff(before.0)));
                 }

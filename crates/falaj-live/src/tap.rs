@@ -36,10 +36,12 @@ impl Tap {
     ///
     /// With `tso` the kernel may hand over TCP units larger than the MTU (IPv4 and IPv6); checksums may be left
     /// unfinished in any case, as the header says.
-    pub(crate) fn create(name: &str, tso: bool) -> Result<Tap, (Step, Errno)> {
+    ///
+    /// If it `stays`, it outlives its descriptor, without a carrier then; one that is there and has none is taken.
+    pub(crate) fn create(name: &str, tso: bool, stays: bool) -> Result<Tap, (Step, Errno)> {
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
         let fd = open("/dev/net/tun", flags, Mode::empty()).map_err(|errno| (Step::OpenTun, errno))?;
-        sys::tap_configure(fd.as_fd(), name, Self::VNET_HEADER as i32, tso)
+        sys::tap_configure(fd.as_fd(), name, Self::VNET_HEADER as i32, tso, stays)
             .map_err(|errno| (Step::CreateTap, errno))?;
         Ok(Tap { fd })
     }

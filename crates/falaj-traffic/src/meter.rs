@@ -3,13 +3,54 @@
 use falaj_sched::time::Span;
 use hdrhistogram::Histogram;
 
-/// Delays: number, exact mean, least and largest, percentiles to three digits.
+/// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one among many, to half an octave.
 #[derive(Clone, Debug)]
 pub struct Meter {
-    histogram: Histogram<u64>,
+    counts: Counts,
+    count: u64,
     sum: u128,
     min: Span,
     max: Span,
+}
+
+/// How often each delay was counted. Until there is one this takes no memory.
+#[derive(Clone, Debug)]
+enum Counts {
+    Fine(Option<Box<Histogram<u64>>>),
+    Coarse(Option<Box<Octaves>>),
+}
+
+/// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
+#[derive(Clone, Debug)]
+struct Octaves([u32; Octaves::PLACES]);
+
+impl Octaves {
+    const FIRST: u32 = 10;
+    const PLACES: usize = 48;
+
+    fn place(delay: Span) -> usize {
+        let octave = delay.0.checked_ilog2().unwrap_or(0);
+        if octave < Octaves::FIRST {
+            return 0;
+        }
+        let half = delay.0 >> (octave - 1) & 1;
+        (2 * (octave - Octaves::FIRST) as usize + half as usize).min(Octaves::PLACES - 1)
+    }
+
+    /// The largest delay that is counted there.
+    fn last(place: usize) -> Span {
+        if place == Octaves::PLACES - 1 {
+            return Span::MAX;
+        }
+        let octave = Octaves::FIRST + place as u32 / 2;
+        let half = 1 << (octave - 1);
+        Span(if place % 2 == 0 { 3 * half - 1 } else { 4 * half - 1 })
+    }
+
+    fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
+        let of = |(place, times): (usize, &u32)| (Octaves::last(place), u64::from(*times));
+        self.0.iter().enumerate().filter(|(_, times)| **times > 0).map(of)
+    }
 }
 
 impl Default for Meter {
@@ -19,10 +60,18 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing measured yet. Memory depends on the longest delay alone.
-    pub fn new() -> Meter {
-        let histogram = Histogram::new(3).expect("three digits are allowed");
-        Meter { histogram, sum: 0, min: Span::MAX, max: Span::ZERO }
+    /// Nothing measured yet. With the first delay comes memory for all delays of its order, a hundred kilobytes or so.
+    pub const fn new() -> Meter {
+        Meter::with(Counts::Fine(None))
+    }
+
+    /// The same for one among thousands: 192 bytes of memory, percentiles to half an octave.
+    pub const fn coarse() -> Meter {
+        Meter::with(Counts::Coarse(None))
+    }
+
+    const fn with(counts: Counts) -> Meter {
+        Meter { counts, count: 0, sum: 0, min: Span::MAX, max: Span::ZERO }
     }
 
     /// Counts one delay.
@@ -37,12 +86,28 @@ impl Meter {
         self.sum += u128::from(delay.0) * u128::from(times);
         self.min = self.min.min(delay);
         self.max = self.max.max(delay);
-        self.histogram.record_n(delay.0, times).expect("the histogram grows as it must");
+        self.count += times;
+        self.count_at(delay, times);
+    }
+
+    fn count_at(&mut self, delay: Span, times: u64) {
+        match &mut self.counts {
+            Counts::Fine(histogram) => {
+                let new = || Box::new(Histogram::new(3).expect("three digits are allowed"));
+                let histogram = histogram.get_or_insert_with(new);
+                histogram.record_n(delay.0, times).expect("the histogram grows as it must");
+            }
+            Counts::Coarse(octaves) => {
+                let place = &mut octaves.get_or_insert_with(|| Box::new(Octaves([0; Octaves::PLACES]))).0
+                    [Octaves::place(delay)];
+                *place = place.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
+            }
+        }
     }
 
     /// How many were counted.
     pub fn count(&self) -> u64 {
-        self.histogram.len()
+        self.count
     }
 
     /// Their mean in nanoseconds; `None` without any.
@@ -60,19 +125,47 @@ impl Meter {
         (self.count() > 0).then_some(self.min)
     }
 
-    /// The delay that this share (0 to 1) of them does not exceed, to three digits.
+    /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end of its half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
-        (self.count() > 0).then(|| Span(self.histogram.value_at_quantile(share)).min(self.max))
+        let delay = match &self.counts {
+            Counts::Fine(histogram) => histogram.as_ref().map(|h| Span(h.value_at_quantile(share))),
+            Counts::Coarse(octaves) => octaves
+                .as_ref()
+                .and_then(|octaves| {
+                    let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
+                    let mut so_far = 0;
+                    octaves.counts().find(|(_, times)| {
+                        so_far += times;
+                        so_far >= wanted
+                    })
+                })
+                .map(|(delay, _)| delay),
+        };
+        delay.map(|delay| delay.min(self.max))
     }
 
-    /// What was counted, from the least on: a delay, and how many were as long, to three digits.
+    /// What was counted, from the least on: a delay, and how many were as long, to three digits or a half octave.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
-        self.histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value()))
+        let (fine, coarse) = match &self.counts {
+            Counts::Fine(histogram) => (histogram.as_deref(), None),
+            Counts::Coarse(octaves) => (None, octaves.as_deref()),
+        };
+        let fine = fine.into_iter().flat_map(|histogram| {
+            histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value()))
+        });
+        let coarse = coarse.into_iter().flat_map(Octaves::counts);
+        fine.chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
     }
 
     /// Counts all that `other` counted.
     pub fn add(&mut self, other: &Meter) {
-        self.histogram.add(&other.histogram).expect("the histogram grows as it must");
+        match (&mut self.counts, &other.counts) {
+            (Counts::Fine(Some(own)), Counts::Fine(Some(more))) => {
+                own.add(more.as_ref()).expect("the histogram grows as it must");
+            }
+            _ => other.counts().for_each(|(delay, times)| self.count_at(delay, times)),
+        }
+        self.count += other.count;
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -98,5 +191,32 @@ mod tests {
         twice.add(&meter);
         assert_eq!(twice.counts().map(|(_, times)| times).sum::<u64>(), 2000);
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
+    }
+
+    #[test]
+    fn one_among_many_is_small_and_tells_half_octaves() {
+        let mut meter = Meter::coarse();
+        assert_eq!((meter.count(), meter.quantile(0.5), meter.counts().next()), (0, None, None));
+        for i in 1..=1000 {
+            meter.record(Span(i * 1001));
+        }
+        assert_eq!((meter.min(), meter.max()), (Some(Span(1_001)), Some(Span(1_001_000))));
+        assert_eq!(meter.mean_nanos(), Some(500.5 * 1001.0));
+        // The median stands between 393,216 and 524,288 ns.
+        assert_eq!((meter.quantile(0.5), meter.quantile(1.0)), (Some(Span(524_287)), Some(Span(1_001_000))));
+        for delay in [0, 1, 1023, 1024, 1535, 1536, 2047, 2048, 1 << 33, 3 << 33] {
+            let place = Octaves::place(Span(delay));
+            assert!(Octaves::last(place) >= Span(delay), "{delay}");
+            assert!(place == 0 || Octaves::last(place - 1) < Span(delay), "{delay}");
+        }
+        meter.record(Span::MAX);
+        assert_eq!(meter.quantile(1.0), Some(Span::MAX));
+        let mut fine = Meter::new();
+        fine.add(&meter);
+        assert_eq!((fine.count(), fine.max()), (1001, Some(Span::MAX)));
+        let mut coarse = Meter::coarse();
+        coarse.add(&fine);
+        assert_eq!(coarse.counts().map(|(_, times)| times).sum::<u64>(), 1001);
+        assert!(std::mem::size_of::<Octaves>() + std::mem::size_of::<Meter>() <= 256);
     }
 }

@@ -14,6 +14,7 @@
 //! | [`reproduce`] | the papers' tables and figures, published beside ours |
 //! | [`mod@bench`] | what it costs, beside what it is compared with |
 //! | [`measure`] | a scenario on real packets; what `traffic`, `compare` and `demo` share |
+//! | [`among`] | the same from virtual adapters, in windows, of a link that becomes another |
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`control`] | `show`, `set`, `netconfig`: a link that is running, asked and changed |
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
@@ -23,6 +24,7 @@
 #![warn(clippy::unwrap_used)]
 
 mod aggregate;
+mod among;
 mod asked;
 mod bench;
 mod bridge;

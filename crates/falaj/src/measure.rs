@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 /// The sources begin this long after the ends were started.
-const LEAD: Span = Span::from_millis(300);
+pub(crate) const LEAD: Span = Span::from_millis(300);
 
 /// What the commands take that measure a scenario.
 #[derive(clap::Args)]
@@ -261,25 +261,40 @@ fn this_program() -> Result<std::path::PathBuf> {
     std::env::current_exe().context("cannot find this program's own file")
 }
 
+/// A side that sends and receives.
+pub(crate) struct Piped {
+    pub(crate) side: sandbox::Side,
+    /// Where its plan is written to.
+    pub(crate) plan: File,
+    /// Where its report is read.
+    pub(crate) report: File,
+}
+
+/// One side of the traffic; before it begins, this script runs there.
+pub(crate) fn traffic_side(script: Option<&str>) -> Result<Piped> {
+    let (stdin, writer) = std::io::pipe()?;
+    let (reader, stdout) = std::io::pipe()?;
+    let program = this_program()?.into_os_string();
+    let mut side = match script {
+        None => sandbox::Side::command([program, "traffic-end".into()]),
+        Some(script) => {
+            let script = format!("set -e\n{script}\nexec \"$0\" traffic-end");
+            sandbox::Side::command(["sh".into(), "-c".into(), script.into(), program])
+        }
+    };
+    side.stdin = Some(OwnedFd::from(stdin));
+    side.stdout = Some(OwnedFd::from(stdout));
+    Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report: File::from(OwnedFd::from(reader)) })
+}
+
 /// Both ends of the traffic; before the near one begins, this script runs there.
 fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandbox, Pipes)> {
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for end in End::BOTH {
-        let (stdin, writer) = std::io::pipe()?;
-        let (reader, stdout) = std::io::pipe()?;
-        let program = this_program()?.into_os_string();
-        let mut side = match script.filter(|_| end == End::Near) {
-            None => sandbox::Side::command([program, "traffic-end".into()]),
-            Some(script) => {
-                let script = format!("set -e\n{script}\nexec \"$0\" traffic-end");
-                sandbox::Side::command(["sh".into(), "-c".into(), script.into(), program])
-            }
-        };
-        side.stdin = Some(OwnedFd::from(stdin));
-        side.stdout = Some(OwnedFd::from(stdout));
+        let Piped { side, plan, report } = traffic_side(script.filter(|_| end == End::Near))?;
         sides.push(side);
-        to.push(File::from(OwnedFd::from(writer)));
-        from.push(File::from(OwnedFd::from(reader)));
+        to.push(plan);
+        from.push(report);
     }
     let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else { unreachable!("two ends") };
     let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(1500);
@@ -294,8 +309,8 @@ fn sandbox_of(links: &[Link], join: Join, script: Option<&str>) -> Result<(Sandb
     Ok((sandbox, Pipes { to, from }))
 }
 
-/// Sets the instants that both ends share.
-fn set_times(scenario: &Scenario, plans: &mut [EndPlan; 2]) -> Clock {
+/// Sets the instants that all ends share.
+pub(crate) fn set_times(scenario: &Scenario, plans: &mut [EndPlan]) -> Clock {
     let zero = monotonic() + LEAD.0;
     for plan in plans {
         plan.zero = zero;
@@ -413,7 +428,7 @@ fn over_loopback(
     Ok(collect(scenario, &forwarder, &reports, "loopback", None, watched.thread))
 }
 
-fn read_report(mut from: File) -> Result<EndReport> {
+pub(crate) fn read_report(mut from: File) -> Result<EndReport> {
     let mut text = Vec::new();
     from.read_to_end(&mut text)?;
     serde_json::from_slice(&text).context("the traffic's report cannot be read")

@@ -17,9 +17,11 @@
 //! guest's ring. So it stays with the unit whatever becomes of flows meanwhile. The loop knows two ports; an adapter
 //! that comes or goes is none of its affairs.
 
+mod opener;
 mod spaces;
 
-pub use spaces::{Addresses, Space, start};
+pub use opener::{Opener, TapWanted};
+pub use spaces::{Addresses, Space, start, start_with};
 
 use crate::port::{self, Port, Received};
 use crate::tap::Tap;

@@ -31,6 +31,15 @@ impl Addresses {
         Addresses(Subnet::free())
     }
 
+    /// The subnet of this number.
+    pub(super) fn numbered(number: u8) -> Addresses {
+        Addresses(Subnet::numbered(number))
+    }
+
+    pub(super) fn number(self) -> u8 {
+        self.0.number()
+    }
+
     /// The IPv4 address at a place.
     pub fn address(self, place: u8) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, self.0.number(), place)
@@ -52,8 +61,16 @@ impl Addresses {
 /// # Errors
 /// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
 pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> {
-    let plans = spaces.iter().map(|space| Plan {
-        side: Side::default(),
+    start_with(spaces, spaces.iter().map(|_| Side::default()).collect(), at, mtu)
+}
+
+/// The same with a command in each, which waits for [`Hosts::go`].
+///
+/// # Errors
+/// As [`Sandbox::start`](crate::sandbox::Sandbox::start).
+pub fn start_with(spaces: &[Space], sides: Vec<Side>, at: Addresses, mtu: u16) -> Result<Hosts, Error> {
+    let plans = spaces.iter().zip(sides).map(|(space, side)| Plan {
+        side,
         attachments: vec![attachment(space, spaces, at, mtu)],
         forwards: Forwards::Nothing,
         variables: Vec::new(),
@@ -71,7 +88,7 @@ pub fn start(spaces: &[Space], at: Addresses, mtu: u16) -> Result<Hosts, Error> 
     Hosts::start(plans.collect(), &all)
 }
 
-fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) -> Attachment {
+pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) -> Attachment {
     let mut own = Attachment::new(0, 0, End::Near, at.0, mtu, false);
     let place = space.place;
     (own.addresses, own.neighbours) = (Vec::new(), Vec::new());

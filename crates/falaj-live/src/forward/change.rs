@@ -100,7 +100,7 @@ impl Forwarder {
         self.gone.resize(flows.len(), LiveFlow::default());
         self.active.resize(flows.len(), Vec::new());
         for p in begin.iter().map(|pipe| pipe.0 as usize) {
-            self.flows[p] = vec![LiveFlow::default(); flows[p]];
+            self.flows[p] = vec![LiveFlow::among(flows.iter().sum()); flows[p]];
             self.gone[p] = LiveFlow::default();
             self.active[p] = vec![Time::NEVER; flows[p]];
         }
@@ -122,7 +122,8 @@ impl Forwarder {
         let p = pipe.0 as usize;
         let old = std::mem::take(&mut self.flows[p]);
         let active = std::mem::take(&mut self.active[p]);
-        self.flows[p] = vec![LiveFlow::default(); number];
+        let all = self.flows.iter().map(Vec::len).sum::<usize>() + number;
+        self.flows[p] = vec![LiveFlow::among(all); number];
         self.active[p] = vec![Time::NEVER; number];
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
             match fates.get(f) {

@@ -28,7 +28,19 @@ pub struct LiveFlow {
     pub(super) last_late: Option<Span>,
 }
 
+/// So many flows of a forwarder have percentiles to three digits; where there are more, each has them to half an octave.
+const FEW: usize = 64;
+
 impl LiveFlow {
+    /// Of one among so many: what is measured of thousands has to be small.
+    pub fn among(number: usize) -> LiveFlow {
+        if number <= FEW {
+            return LiveFlow::default();
+        }
+        let [delay, release_error, held, gap_error] = [const { Meter::coarse() }; 4];
+        LiveFlow { delay, release_error, held, gap_error, ..LiveFlow::default() }
+    }
+
     /// Counts what was measured of another.
     pub(super) fn add(&mut self, other: &LiveFlow) {
         self.delay.add(&other.delay);
@@ -132,6 +144,11 @@ impl Forwarder {
     /// What each rule has taken so far.
     pub fn taken(&self) -> &[Taken] {
         self.network.taken()
+    }
+
+    /// How late the latest hand-over was since this was asked last: a stall of the host is at least that long.
+    pub fn take_latest(&mut self) -> Span {
+        std::mem::take(&mut self.latest)
     }
 
     /// What woke the loop so far, and what it did awake.

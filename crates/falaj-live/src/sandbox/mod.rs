@@ -51,6 +51,7 @@ use nix::sys::wait::{Id, WaitPidFlag, waitid};
 pub use self::error::{Error, Step};
 
 pub use self::hosts::{Hosts, Joint};
+pub(crate) use self::network::tap_in_place;
 
 use self::control::Message;
 use self::hosts::All;
@@ -146,6 +147,10 @@ impl Subnet {
         let used: Vec<u8> = used.collect();
         let behind = used.iter().max().map_or(0, |last| last + 1);
         (behind..=Subnet::LAST).chain(0..behind).filter(move |n| !used.contains(n)).map(Subnet)
+    }
+
+    pub(crate) fn numbered(number: u8) -> Subnet {
+        Subnet(number)
     }
 
     /// Its number.
@@ -492,6 +497,6 @@ pub(crate) fn run_apart(what: impl FnOnce()) -> Result<(), Error> {
 }
 
 /// Waits until a child is dead and reaps it; returns at once if it was reaped already.
-fn wait(child: &Cloned) {
+pub(crate) fn wait(child: &Cloned) {
     while waitid(Id::PIDFd(child.pidfd.as_fd()), WaitPidFlag::WEXITED | WaitPidFlag::__WALL) == Err(Errno::EINTR) {}
 }

@@ -77,7 +77,7 @@ impl Network {
 
     /// A link as a TAP interface.
     pub(super) fn add_tap(&mut self, at: &Attachment, tso: bool) -> Result<Tap, Failure> {
-        let tap = Tap::create(&at.name, tso)?;
+        let tap = Tap::create(&at.name, tso, false)?;
         // A TAP has been told already what it may hand over.
         let configured =
             if_nametoindex(&*at.name).and_then(|index| self.netlink.configure(index, interface(at, at.mac, true)));
@@ -194,6 +194,26 @@ impl Network {
         }
         Ok(())
     }
+}
+
+/// A link as a TAP interface of the namespace that the process is in, in which nothing else is set. One that `stays` may
+/// be there already, with what its owner gave it.
+pub(crate) fn tap_in_place(at: &Attachment, stays: bool) -> Result<Tap, Failure> {
+    let mut network = Network::found()?;
+    let was_there = if_nametoindex(&*at.name);
+    if !stays {
+        return network.add_tap(at, true);
+    }
+    let tap = Tap::create(&at.name, true, true)?;
+    if let Ok(index) = was_there {
+        network.netlink.up(index).map_err(|errno| (Step::Interface, errno))?;
+        return Ok(tap);
+    }
+    let configured =
+        if_nametoindex(&*at.name).and_then(|index| network.netlink.configure(index, interface(at, at.mac, true)));
+    configured.map_err(|errno| (Step::Interface, errno))?;
+    network.configure(at)?;
+    Ok(tap)
 }
 
 /// Has the namespace pass on what is for others, if it is to.

@@ -154,19 +154,28 @@ pub(crate) fn restore_default(signal: i32) {
 }
 
 nix::ioctl_write_int!(tun_set_iff, b'T', 202);
+nix::ioctl_write_int!(tun_set_persist, b'T', 203);
 nix::ioctl_write_int!(tun_set_offload, b'T', 208);
 nix::ioctl_write_ptr!(tun_set_vnet_header_size, b'T', 216, c_int);
 nix::ioctl_write_ptr!(tun_set_vnet_le, b'T', 220, c_int);
 
-/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net header.
-pub(crate) fn tap_configure(fd: BorrowedFd<'_>, name: &str, header: c_int, tso: bool) -> Result<(), Errno> {
+/// Turns a fresh descriptor of `/dev/net/tun` into the TAP interface `name` with a virtio-net header; one that `stays` when
+/// the descriptor is gone may be there already.
+pub(crate) fn tap_configure(
+    fd: BorrowedFd<'_>,
+    name: &str,
+    header: c_int,
+    tso: bool,
+    stays: bool,
+) -> Result<(), Errno> {
     assert!(name.len() < libc::IFNAMSIZ, "an interface's name is shorter than {} bytes", libc::IFNAMSIZ);
     // SAFETY: a zeroed ifreq is a valid one, without a name.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    let new = if stays { 0 } else { libc::IFF_TUN_EXCL };
+    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | new;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
     // Of linux/if_tun.h since Linux 6.2: UDP in units of many datagrams, IPv4 and IPv6; both or none.
     const TUN_F_USO: c_uint = 0x20 | 0x40;
@@ -180,6 +189,9 @@ pub(crate) fn tap_configure(fd: BorrowedFd<'_>, name: &str, header: c_int, tso: 
         tun_set_vnet_header_size(fd, &header)?;
         tun_set_vnet_le(fd, &1)?;
         let set = |&offload: &c_uint| tun_set_offload(fd, c_ulong::from(offload));
+        if stays {
+            tun_set_persist(fd, 1)?;
+        }
         offloads[1..].iter().fold(set(&offloads[0]), |done, offload| done.or_else(|_| set(offload)))?;
     }
     Ok(())

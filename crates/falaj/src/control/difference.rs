@@ -15,11 +15,11 @@ use std::collections::BTreeMap;
 pub(super) const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "down")];
 
 /// What is to change, and in which directions.
-pub(super) struct Difference {
-    pub(super) ways: Vec<String>,
-    pub(super) change: Option<Change>,
+pub(crate) struct Difference {
+    pub(crate) ways: Vec<String>,
+    pub(crate) change: Option<Change>,
     /// Where the links are then.
-    pub(super) at: Vec<u32>,
+    pub(crate) at: Vec<u32>,
 }
 
 /// The rules as the engine has them, with links by their places.
@@ -47,7 +47,7 @@ impl Free {
 ///
 /// # Errors
 /// Why the engine cannot, after the direction's name.
-pub(super) fn difference(
+pub(crate) fn difference(
     before: &Scenario,
     after: &Scenario,
     (at, places): (&[u32], Places),

@@ -17,7 +17,7 @@
 
 pub(crate) mod client;
 pub(crate) mod desk;
-mod difference;
+pub(crate) mod difference;
 pub(crate) mod netconfig;
 mod place;
 pub(crate) mod protocol;

@@ -7,6 +7,7 @@ mod fortuna;
 mod page;
 #[cfg(feature = "png")]
 mod png;
+mod xen;
 mod zhang;
 
 use crate::file;
@@ -28,6 +29,7 @@ Examples:
   falaj reproduce fortuna --figure 12 --out report
   falaj reproduce fortuna --live
   falaj reproduce zhang --out report
+  falaj reproduce xen --quick
   falaj reproduce aggregation --figure 4 --out report
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
@@ -58,6 +60,9 @@ pub(crate) struct Args {
     /// How long each is measured, live.
     #[arg(long, requires = "live", value_parser = file::parse_duration, default_value = "2s")]
     duration: Span,
+    /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form.
+    #[arg(long, conflicts_with_all = ["tables", "beyond", "live"])]
+    quick: bool,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
     /// and the numbers as JSON into this directory.
     #[arg(long, value_name = "DIR")]
@@ -76,6 +81,8 @@ enum Paper {
     Fortuna,
     /// Zhang's thesis on DRR+ and DRR++: Tables 5.1 and 5.2, Figures 2.1 and 5.1-5.14; --figure 3 is Figure 5.3.
     Zhang,
+    /// Adamczyk and Chydzinski on virtual network adapters in Xen: Figures 4-9, on real packets; the whole takes an hour.
+    Xen,
     /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
     #[cfg(feature = "queueing")]
     Aggregation,
@@ -85,6 +92,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match args.paper {
         Paper::Fortuna => fortuna::main(args),
         Paper::Zhang => zhang::main(args),
+        Paper::Xen => xen::main(args),
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
     }

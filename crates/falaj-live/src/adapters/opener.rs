@@ -1,0 +1,176 @@
+//! What opens adapters' ports once the link has begun: a process beside the link's, made when that one had one thread.
+//!
+//! Other network namespaces are entered by a process that has one thread, and the link's has several. And whoever has given
+//! up the rights that opening takes can still ask here. It is asked by lines of words, which no packet and nobody but
+//! the link's own process can reach; each is done by a copy of it, so that it stays where it is.
+
+use super::spaces::{self, Addresses, Space};
+use crate::interface::Interface;
+use crate::packet::{Monitor, PacketSocket, Place, enter};
+use crate::port::{Port, TapPort};
+use crate::sandbox::control::{self, Message, Received};
+use crate::sandbox::sys::{self, Cloned};
+use crate::sandbox::{Error, Step, run_apart, tap_in_place, wait};
+use crate::tap::Tap;
+use nix::errno::Errno;
+use nix::sched::CloneFlags;
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// So long is a line at most: names of interfaces and namespaces are short.
+const LINE: usize = 512;
+
+type Failure = (Step, Errno);
+
+/// The process that opens ports.
+#[derive(Debug)]
+pub struct Opener {
+    socket: OwnedFd,
+    process: Cloned,
+}
+
+/// A TAP that is to be in a namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapWanted {
+    /// Where.
+    pub space: Space,
+    /// In which subnet.
+    pub at: Addresses,
+    /// Its mtu.
+    pub mtu: u16,
+    /// Whether it stays when the link's process ends, without a carrier. Then one that is there is taken.
+    pub stays: bool,
+}
+
+impl Drop for Opener {
+    fn drop(&mut self) {
+        // It ends when nobody can ask any more; until then it may be busy.
+        let _ = nix::sys::socket::shutdown(self.socket.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+        wait(&self.process);
+    }
+}
+
+impl Opener {
+    /// Makes the process. The caller must have one thread, and what it holds is held there too until this returns.
+    ///
+    /// # Errors
+    /// There can be no other process now.
+    pub fn start() -> Result<Opener, Error> {
+        let failed = |step| move |errno| Error::new(step, None, errno);
+        let (ours, theirs) = control::pair().map_err(failed(Step::Sockets))?;
+        let process = sys::clone_process(CloneFlags::empty(), || {
+            sys::close_all_but(&mut [theirs.as_raw_fd()]);
+            // It ends with the link's process, and not before: a terminal's or a service manager's signal is for that one.
+            for signal in [nix::libc::SIGINT, nix::libc::SIGTERM, nix::libc::SIGHUP] {
+                sys::ignore_if_default(signal);
+            }
+            open_for(&theirs);
+            0
+        });
+        Ok(Opener { socket: ours, process: process.map_err(failed(Step::Namespaces))? })
+    }
+
+    /// Opens a packet socket at an interface, and what tells of changes there.
+    ///
+    /// # Errors
+    /// Says which step failed, why, and what to try.
+    pub fn interface(&self, place: &Place) -> Result<(Interface, Monitor), Error> {
+        let failed = |(step, errno)| Error::new(step, None, errno);
+        let opened = self.ask(&format!("packet {place}"))?;
+        let [socket, monitor] =
+            <[OwnedFd; 2]>::try_from(opened).map_err(|_| failed((Step::EnterNamespace, Errno::EPROTO)))?;
+        let socket = PacketSocket::adopt(socket, &place.interface, true).map_err(failed)?;
+        Ok((Interface::Packet(Arc::new(socket)), Monitor::adopt(monitor)))
+    }
+
+    /// Makes a TAP in a namespace that is there. Its Ethernet address is that of its place.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<Box<dyn Port>, Error> {
+        let TapWanted { space, at, mtu, stays } = wanted;
+        let namespace = space.namespace.as_deref().unwrap_or_default();
+        let Space { place, addressed, .. } = space;
+        let number = at.number();
+        let mut opened = self.ask(&format!("tap {namespace} {place} {addressed} {number} {mtu} {stays}"))?;
+        let tap = opened.pop().ok_or(Error::new(Step::CreateTap, None, Errno::EPROTO))?;
+        Ok(Box::new(TapPort::new(format!("interface of {name}"), Tap::adopt(tap))))
+    }
+
+    fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
+        let failed = |errno| Error::new(Step::HandOver, None, errno);
+        if line.len() > LINE {
+            return Err(failed(Errno::ENAMETOOLONG));
+        }
+        send(self.socket.as_raw_fd(), line.as_bytes(), MsgFlags::MSG_NOSIGNAL).map_err(failed)?;
+        let mut opened = Vec::new();
+        loop {
+            match control::receive(&self.socket, true).map_err(failed)? {
+                Received::Message(Message::Ready, Some(fd)) => opened.push(fd),
+                Received::Message(Message::Go, _) => return Ok(opened),
+                Received::Message(Message::Failed(step, errno), _) => return Err(Error { step, end: None, errno }),
+                _ => return Err(failed(Errno::EPIPE)),
+            }
+        }
+    }
+}
+
+/// Does what is asked for until nobody can ask.
+fn open_for(socket: &OwnedFd) {
+    let mut line = [0; LINE];
+    loop {
+        let length = match recv(socket.as_raw_fd(), &mut line, MsgFlags::empty()) {
+            Err(Errno::EINTR) => continue,
+            Ok(length) if length > 0 => length,
+            _ => return,
+        };
+        let text = String::from_utf8_lossy(&line[..length]).into_owned();
+        let done = run_apart(|| {
+            let last = match open(&text) {
+                Ok(opened) => {
+                    let sent = opened.iter().try_for_each(|fd| control::send(socket, Message::Ready, Some(fd.as_fd())));
+                    sent.map_or_else(|errno| Message::Failed(Step::HandOver, errno as i32), |()| Message::Go)
+                }
+                Err((step, errno)) => Message::Failed(step, errno as i32),
+            };
+            // If not even this can be said, nobody is there to hear it.
+            let _ = control::send(socket, last, None);
+        });
+        if let Err(Error { step, errno, .. }) = done {
+            let _ = control::send(socket, Message::Failed(step, errno), None);
+        }
+    }
+}
+
+fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
+    let wrong = || (Step::HandOver, Errno::EINVAL);
+    let words: Vec<&str> = line.split(' ').collect();
+    let go = |namespace: &str| enter(namespace).map_err(|errno| (Step::EnterNamespace, errno));
+    match words[..] {
+        ["packet", place] => {
+            let place: Place = place.parse().map_err(|_| wrong())?;
+            place.namespace.as_deref().map_or(Ok(()), go)?;
+            // The monitor first: what happens from here on is told.
+            let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+            Ok(vec![PacketSocket::make(&place.interface, true)?, monitor])
+        }
+        ["tap", namespace, place, addressed, number, mtu, stays] => {
+            let space = Space {
+                namespace: Some(namespace.to_owned()),
+                place: place.parse().map_err(|_| wrong())?,
+                addressed: addressed == "true",
+            };
+            let at = Addresses::numbered(number.parse().map_err(|_| wrong())?);
+            let mtu = mtu.parse().map_err(|_| wrong())?;
+            go(namespace)?;
+            let attachment = spaces::attachment(&space, &[uplink(), space.clone()], at, mtu);
+            Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn uplink() -> Space {
+    Space { namespace: None, place: Addresses::UPLINK, addressed: true }
+}

@@ -1,0 +1,144 @@
+//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces to what is behind the uplink, and counted
+//! window by window; the link may become another one as windows begin.
+
+use crate::control::difference::difference;
+use crate::measure::{LEAD, Piped, read_report, set_times, traffic_side};
+use crate::sim::Interrupted;
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_engine::PipeId;
+use falaj_live::adapters::{Adapters, Addresses, Space, start_with};
+use falaj_live::attach;
+use falaj_live::datagrams::EndReport;
+use falaj_live::ends;
+use falaj_live::forward::{Forwarder, Options, Woken};
+use falaj_live::priority::{self, Rank};
+use falaj_live::sandbox::{Event, Exit, Hosts};
+use falaj_scenario::Scenario;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use signal_hook::consts::SIGINT;
+use std::io::Write;
+
+const UP: PipeId = PipeId(0);
+
+/// What is to be sent, and from where.
+pub(crate) struct Plan<'a> {
+    pub(crate) scenario: &'a Scenario,
+    /// By source, the adapter that it sends from. Each adapter sends something.
+    pub(crate) homes: &'a [usize],
+    /// By their names, which flows with an `adapter` ask for.
+    pub(crate) adapters: &'a [&'a str],
+    pub(crate) window: Span,
+    /// What the link is from the beginning of this window on.
+    pub(crate) changes: &'a [(usize, Scenario)],
+    /// Called when the sources are about to begin; what it starts may have threads.
+    pub(crate) begins: &'a dyn Fn() -> Result<()>,
+}
+
+/// What happened in a window.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Window {
+    /// Bytes of payload that were received, by adapter.
+    pub(crate) received: Vec<u64>,
+    /// Packets whose transmission began, by flow of the link upwards.
+    pub(crate) sent: Vec<u64>,
+    /// How late the latest hand-over was.
+    pub(crate) late: Span,
+}
+
+/// What the forwarder said as a window began.
+struct Mark {
+    sent: Vec<u64>,
+    late: Span,
+}
+
+/// Sends, and says what each window had.
+///
+/// # Errors
+/// Network namespaces are not allowed here; or Ctrl-C came.
+pub(crate) fn measure(plan: &Plan) -> Result<Vec<Window>> {
+    let scenario = plan.scenario;
+    let at = Addresses::free();
+    let place = |adapter: usize| Addresses::UPLINK + 1 + adapter as u8;
+    let places = (0..plan.adapters.len()).map(place).chain([Addresses::UPLINK]);
+    let spaces: Vec<Space> = places.map(|place| Space { namespace: None, place, addressed: true }).collect();
+    let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in &spaces {
+        let Piped { side, plan, report } = traffic_side(None)?;
+        sides.push(side);
+        to.push(plan);
+        from.push(report);
+    }
+    let link = scenario.links.first().context("a link")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    let mut hosts = start_with(&spaces, sides, at, mtu)?;
+    let addresses: Vec<_> = plan.homes.iter().map(|&adapter| at.address(place(adapter))).collect();
+    let mut plans = ends::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
+    plans.iter_mut().for_each(|ends| ends.window = plan.window.0);
+    let adapters = Adapters::new()?;
+    for (n, name) in plan.adapters.iter().enumerate() {
+        let port = attach::space_port(&mut hosts, n, &format!("adapter {name}"))?;
+        adapters.add(name, port, Some(at.mac(place(n))))?;
+    }
+    let uplink = attach::space_port(&mut hosts, plan.adapters.len(), "the uplink")?;
+    let clock = set_times(scenario, &mut plans);
+    let mut forwarder = attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
+    (plan.begins)()?;
+    priority::be_punctual(Rank::Link);
+    for (n, (mut pipe, plan)) in to.into_iter().zip(&plans).enumerate() {
+        hosts.go(n)?;
+        pipe.write_all(&serde_json::to_vec(plan)?)?;
+    }
+    let marks = forward(plan, &mut forwarder, &mut hosts)?;
+    let report: EndReport = from.into_iter().map(read_report).next_back().context("the uplink's end")??;
+    Ok(windows(plan, &marks, &report))
+}
+
+/// Forwards until all ends are done; what was counted as each window began, and at the end of the last.
+fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<Vec<Mark>> {
+    let number = (plan.scenario.run.duration.0 / plan.window.0.max(1)) as usize;
+    let begin = |window: usize| Time::ZERO + LEAD + plan.window * window as u64;
+    let flows = plan.scenario.links[0].up.flows.len();
+    let mut marks = Vec::with_capacity(number + 1);
+    let (mut now, mut places) = (plan.scenario.clone(), vec![0]);
+    let mut open: Vec<usize> = (0..hosts.count()).collect();
+    while !open.is_empty() {
+        let until = if marks.len() <= number { begin(marks.len()) } else { Time::NEVER };
+        let fds: Vec<_> = open.iter().map(|&side| hosts.control_fd(side)).collect();
+        let woken = forwarder.run(until, &fds)?;
+        while marks.len() <= number && forwarder.clock().now() >= begin(marks.len()) {
+            forwarder.settle();
+            let sent = (0..flows).map(|f| forwarder.counters(UP, FlowId(f as u32)).sent).collect();
+            marks.push(Mark { sent, late: forwarder.take_latest() });
+            for (_, then) in plan.changes.iter().filter(|(window, _)| window + 1 == marks.len()) {
+                let made = difference(&now, then, (&places, forwarder.places()), false).map_err(|why| anyhow!(why))?;
+                if let Some(change) = made.change {
+                    forwarder.change(change).map_err(|unfit| anyhow!("{unfit}"))?;
+                }
+                (now, places) = (then.clone(), made.at);
+            }
+        }
+        let Woken::Readable(n) = woken else { continue };
+        match hosts.read_event(open[n])? {
+            Some(Event::Exited(Exit::Code(0))) => drop(open.remove(n)),
+            Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while measuring").into()),
+            Some(_) => bail!("the traffic of an adapter failed"),
+            None => {}
+        }
+    }
+    Ok(marks)
+}
+
+fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
+    let received = |bytes: &[u64]| {
+        let mut of = vec![0; plan.adapters.len()];
+        plan.homes.iter().zip(bytes).for_each(|(&adapter, bytes)| of[adapter] += bytes);
+        of
+    };
+    let one = |(pair, bytes): (&[Mark], &Vec<u64>)| Window {
+        received: received(bytes),
+        sent: pair[1].sent.iter().zip(&pair[0].sent).map(|(is, was)| is - was).collect(),
+        late: pair[1].late,
+    };
+    marks.windows(2).zip(&report.windows).map(one).collect()
+}

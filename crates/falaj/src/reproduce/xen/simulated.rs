@@ -1,0 +1,76 @@
+//! The same experiments in simulated time, with changes of the link at instants.
+
+use super::bed::{PAYLOAD, VMS};
+use crate::control::difference::difference;
+use anyhow::{Context, Result, anyhow};
+use falaj_engine::key::Key;
+use falaj_engine::network::{Around, Network, Packet};
+use falaj_engine::{Output, PipeId};
+use falaj_scenario::Scenario;
+use falaj_sched::label::Label;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use falaj_traffic::source::Source;
+
+const UP: PipeId = PipeId(0);
+
+/// Bytes of payload that left the link, by window and machine. From the beginning of some windows on the link is another.
+pub(super) fn simulate(
+    scenario: &Scenario,
+    homes: &[usize],
+    window: Span,
+    changes: &[(usize, Scenario)],
+) -> Result<Vec<Vec<u64>>> {
+    let number = (scenario.run.duration.0 / window.0.max(1)) as usize;
+    let over = Time::ZERO + window * number as u64;
+    let mut sources: Vec<_> = scenario
+        .traffic
+        .iter()
+        .enumerate()
+        .map(|(n, source)| Source::new(source.spec(), scenario.run.seed, n as u64).peekable())
+        .collect();
+    let mut network = Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    let mut windows = vec![vec![0; VMS.len()]; number];
+    // By handle, whose packet it is.
+    let mut owners: Vec<u8> = Vec::new();
+    let mut out = Vec::new();
+    let mut note = |out: &mut Vec<Output>, owners: &[u8]| {
+        for output in out.drain(..) {
+            if let Output::Emit(emit) = output
+                && let Some(window) = windows.get_mut((emit.end.0 / window.0) as usize)
+            {
+                window[usize::from(owners[emit.handle as usize])] += u64::from(PAYLOAD);
+            }
+        }
+    };
+    let (mut now, mut places) = (scenario.clone(), vec![0]);
+    let mut changes = changes.iter();
+    let mut next_change = changes.next();
+    loop {
+        let instants = sources.iter_mut().enumerate().filter_map(|(n, source)| Some((source.peek()?.at, n)));
+        let Some((at, n)) = instants.min().filter(|(at, _)| *at < over) else { break };
+        while let Some((_, then)) = next_change.filter(|(n, _)| Time::ZERO + window * *n as u64 <= at) {
+            let begins = Time::ZERO + window * next_change.map_or(0, |(n, _)| *n as u64);
+            let made = difference(&now, then, (&places, network.places()), false).map_err(|why| anyhow!(why))?;
+            if let Some(change) = made.change {
+                let around = Around { flows: &[], sorted: change.sorted, rules: None };
+                let known = |_: u32| Label::default();
+                network.apply(change.engine, around, &known, begins, &mut out).map_err(|unfit| anyhow!("{unfit}"))?;
+            }
+            note(&mut out, &owners);
+            (now, places) = (then.clone(), made.at);
+            next_change = changes.next();
+        }
+        let packet = sources[n].next().context("a packet that was seen")?;
+        let handle = owners.len() as u32;
+        owners.push(homes[n] as u8);
+        let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
+        // The link counts IP packets.
+        let packet = Packet { handle, length: packet.bytes, label: Label::default() };
+        network.enter(entry, &Key::default(), packet, at, &mut out);
+        note(&mut out, &owners);
+    }
+    network.poll(over, &mut out);
+    note(&mut out, &owners);
+    Ok(windows)
+}
