@@ -44,7 +44,7 @@ impl Octaves {
         }
         let octave = Octaves::FIRST + place as u32 / 2;
         let half = 1 << (octave - 1);
-        Span(if place % 2 == 0 { 3 * half - 1 } else { 4 * half - 1 })
+        Span(if place.is_multiple_of(2) { 3 * half - 1 } else { 4 * half - 1 })
     }
 
     fn counts(&self) -> impl Iterator<Item = (Span, u64)> {

@@ -20,11 +20,13 @@ fn a_row_is_a_scenario() {
 #[test]
 fn what_there_is_not_is_said() {
     for (args, told) in [
-        (["--scenario", "16"], "there is no row 16: 1 to 15"),
-        (["--figure", "4"], "there is no figure 4: 5 to 13"),
-        (["--out", "/dev/null/report"], "cannot make the directory /dev/null/report"),
+        (["fortuna", "--scenario", "16"], "there is no row 16: 1 to 15"),
+        (["fortuna", "--figure", "4"], "there is no figure 4: 5 to 13"),
+        (["fortuna", "--out", "/dev/null/report"], "cannot make the directory /dev/null/report"),
+        (["xen", "--figure", "3"], "there is no figure 3 to be reproduced: 4 to 9"),
+        (["xen", "--scenario", "1"], "take --beyond, --live, --tables and --scenario away"),
     ] {
-        let ran = falaj(&[&["reproduce", "fortuna"][..], &args[..]].concat());
+        let ran = falaj(&[&["reproduce"][..], &args[..]].concat());
         assert_eq!(ran.status, Some(2), "{ran:?}");
         assert!(ran.err.contains(told) && ran.out.is_empty(), "{ran:?}");
     }
