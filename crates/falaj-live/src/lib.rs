@@ -42,6 +42,7 @@ pub mod host;
 pub mod interface;
 pub mod nfqueue;
 pub mod packet;
+pub mod plug;
 mod poll;
 mod pool;
 pub mod port;

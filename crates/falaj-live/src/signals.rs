@@ -40,6 +40,11 @@ impl Signals {
     }
 }
 
+/// Lets a command start with no signal blocked, whatever this process reads instead.
+pub fn start_unblocked(command: &mut std::process::Command) {
+    crate::sandbox::sys::start_unblocked(command);
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()

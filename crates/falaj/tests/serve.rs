@@ -5,6 +5,12 @@
 
 #[expect(dead_code, reason = "shared with tests that need all of it")]
 mod common;
+#[expect(dead_code, reason = "shared with tests that need all of it")]
+#[path = "bridge/host.rs"]
+mod host;
+#[expect(dead_code, reason = "shared with tests that need all of it")]
+#[path = "bridge/netlink.rs"]
+mod netlink;
 
 use common::{directory, file, program, signal};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -19,16 +25,38 @@ use std::time::{Duration, Instant};
 
 const TESTS: &[(&str, fn())] = &[
     ("who_floods_takes_nothing_that_others_were_promised", flood),
+    ("a_storm_of_tiny_packets_takes_its_own_share", storm),
     ("changes_are_admitted_or_refused_and_take_effect", changes),
     ("the_file_is_read_again", reload),
     ("whatever_is_asked_nothing_breaks", malformed),
     ("what_cannot_be_promised_is_not_served", refused),
     ("a_terminal_shows_and_changes_it", top),
     ("the_page_is_carried_and_asks_for_the_token", page),
+    ("it_keeps_no_right_that_it_does_not_need", rights),
+    ("a_service_manager_is_told", manager),
+    ("over_tcp_one_bears_the_token", token),
+    ("adapters_come_in_other_namespaces", late),
+    ("killed_it_fails_closed_and_comes_up_as_it_was", closed),
+    ("killed_it_fails_open_where_that_was_asked_for", open),
 ];
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["--probe", "host"] => {
+            host::live();
+            return ExitCode::SUCCESS;
+        }
+        ["--case", "open"] => {
+            open_within();
+            return ExitCode::SUCCESS;
+        }
+        ["--running", interface] => {
+            println!("{}", is_running(interface));
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
     if let [first, to, gap, size, packets] = &words[..]
         && first == "--send"
     {
@@ -119,16 +147,25 @@ impl Answer {
 
 impl Service {
     fn start(name: &str, text: &str) -> Service {
+        Service::start_with(name, text, &[], |_| {})
+    }
+
+    /// With these words more, and whatever else the command is to have.
+    fn start_with(name: &str, text: &str, more: &[&str], prepare: impl FnOnce(&mut Command)) -> Service {
         let file = directory().join(file(name, text));
         // Names of sockets are short.
         let short = std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
         let (api, control) = (short.with_extension("http"), short.with_extension("sock"));
         let words =
             [file.to_str(), Some("--api"), api.to_str(), Some("--control"), control.to_str()].map(Option::unwrap);
-        let child = program(&[&["serve"], &words[..]].concat()).stderr(Stdio::inherit()).spawn().unwrap();
+        let mut command = program(&[&["serve"], &words[..], more].concat());
+        prepare(&mut command);
+        let child = command.stderr(Stdio::inherit()).spawn().unwrap();
         let mut service = Service { child, api, file, processes: Value::Null };
         let began = Instant::now();
-        while !service.api.exists() || service.get("/v1/adapters").json()["adapters"] == json!([]) {
+        // Of one that was killed the socket may be there still.
+        let listens = |service: &Service| UnixStream::connect(&service.api).is_ok();
+        while !listens(&service) || service.get("/v1/adapters").json()["adapters"] == json!([]) {
             assert_eq!(service.child.try_wait().unwrap(), None, "it ended");
             assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
             std::thread::sleep(Duration::from_millis(20));
@@ -181,16 +218,20 @@ impl Service {
 
     /// Sends from an adapter's namespace to the uplink's.
     fn send(&self, name: &str, gap: u64, size: usize, packets: u64) -> Child {
-        let process = self.processes[name].as_i64().expect("it is in a namespace").to_string();
-        let mut command = Command::new("nsenter");
-        command.args(["--target", &process, "--net"]);
-        if !nix::unistd::geteuid().is_root() {
-            command.args(["--user", "--preserve-credentials"]);
-        }
-        let to = self.uplink();
+        let process = self.processes[name].as_i64().expect("it is in a namespace");
+        self.send_from(process, gap, size, packets)
+    }
+
+    /// The same from the namespace of a process.
+    fn send_from(&self, process: i64, gap: u64, size: usize, packets: u64) -> Child {
         let numbers = [gap.to_string(), size.to_string(), packets.to_string()];
-        command.arg(std::env::current_exe().unwrap()).args(["--send", &to]).args(numbers);
-        command.spawn().expect("nsenter")
+        within(process).args(["--send", &self.uplink()]).args(numbers).spawn().expect("nsenter")
+    }
+
+    /// Kills it as nothing else does.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     /// The uplink's address: that of the subnet's first place.
@@ -219,6 +260,64 @@ impl Service {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
         assert!(!self.api.exists() && !self.api.with_extension("sock").exists());
     }
+}
+
+/// This program, in the network namespace of a process.
+fn within(process: i64) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &process.to_string(), "--net"]);
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    command.arg(std::env::current_exe().unwrap());
+    command
+}
+
+/// A network namespace that is there, as a container's is, and ends with this.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new() -> Namespace {
+        let all = if nix::unistd::geteuid().is_root() { "-n" } else { "-Urn" };
+        let child = Command::new("unshare").args([all, "sleep", "300"]).spawn().expect("unshare");
+        let namespace = Namespace(child);
+        let of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/net")).ok();
+        let began = Instant::now();
+        // Until it sleeps it may not have one of its own.
+        while of(&namespace.0.id().to_string()) == of("self") {
+            assert!(began.elapsed() < Duration::from_secs(10), "no namespace");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        namespace
+    }
+
+    fn process(&self) -> i64 {
+        self.0.id().into()
+    }
+
+    /// Whether its interface is there, and has a carrier.
+    fn is_running(&self) -> Option<bool> {
+        let output = within(self.process()).args(["--running", "falaj0"]).output().expect("nsenter");
+        match String::from_utf8(output.stdout).unwrap().trim() {
+            "none" => None,
+            running => Some(running == "true"),
+        }
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether an interface has a carrier; `none`: there is no such interface.
+fn is_running(interface: &str) -> String {
+    use nix::net::if_::InterfaceFlags;
+    let mut all = nix::ifaddrs::getifaddrs().unwrap();
+    let found = all.find(|known| known.interface_name == interface);
+    found.map_or("none".into(), |known| known.flags.contains(InterfaceFlags::IFF_RUNNING).to_string())
 }
 
 fn up(adapter: &Value) -> &Value {
@@ -292,6 +391,26 @@ fn flood() {
         up(&service.adapter("calm"))["total"]["beyond"].as_u64().unwrap() > before
     });
     assert_eq!(up(&service.adapter("calm"))["breaches"]["promise"], 0);
+    service.end();
+}
+
+/// Beside one that keeps to its envelope, another sends the smallest packets as fast as they go.
+fn storm() {
+    let service = Service::start("serve-storm.toml", THREE);
+    let mut wild = service.send("wild", 0, 18, 2_000_000);
+    service.send("calm", 4_000, 1_000, 500).wait().unwrap();
+    wild.kill().unwrap();
+    wild.wait().unwrap();
+    service.until("all that was sent has left", |service| up(&service.adapter("calm"))["backlog"] == 0);
+    std::thread::sleep(Duration::from_millis(1_100));
+    let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
+    assert!(up(&calm)["total"]["sent"].as_u64().unwrap() >= 500, "{calm:#}");
+    assert_eq!(up(&calm)["breaches"]["promise"], 0, "{calm:#}");
+    // What it costs is its own, and said.
+    assert!(up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(), "{wild:#}");
+    assert!(wild["spent_ns"].as_u64() > calm["spent_ns"].as_u64(), "{wild:#}");
+    let metrics = service.get("/metrics").body;
+    assert!(metrics.contains("falaj_adapter_held_back_turns_total{adapter=\"wild\"}"), "{metrics}");
     service.end();
 }
 
@@ -621,5 +740,223 @@ fn page() {
         asked += 1;
     }
     assert!(asked >= 10);
+    service.end();
+}
+
+/// What a thread of the service may do, as the kernel has it.
+fn rights() {
+    let service = Service::start("serve-rights.toml", THREE);
+    let threads: Vec<PathBuf> = std::fs::read_dir(format!("/proc/{}/task", service.child.id()))
+        .unwrap()
+        .map(|thread| thread.unwrap().path().join("status"))
+        .collect();
+    assert!(threads.len() >= 4, "{threads:?}");
+    for status in threads {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let of =
+            |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t")).unwrap().to_owned();
+        for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+            assert_eq!(u64::from_str_radix(&of(set), 16), Ok(0), "{text}");
+        }
+        // New rights: none. System calls: filtered.
+        assert_eq!((of("NoNewPrivs").as_str(), of("Seccomp").as_str()), ("1", "2"), "{text}");
+    }
+    // With all that it still does what it is for.
+    service.send("calm", 1_000, 100, 100).wait().unwrap();
+    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100));
+    service.end();
+}
+
+/// Ready, alive, reloading and ready again, stopping.
+fn manager() {
+    use std::os::unix::net::UnixDatagram;
+    let path = std::env::temp_dir().join(format!("falaj-notify-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let hears = |what: &str| {
+        let mut before = Vec::new();
+        loop {
+            let mut told = [0; 4096];
+            let length = socket.recv(&mut told).unwrap_or_else(|error| panic!("{what}: {error}; {before:?}"));
+            let told = String::from_utf8_lossy(&told[..length]).into_owned();
+            if told.lines().any(|line| line == what) {
+                return told;
+            }
+            before.push(told);
+        }
+    };
+    let service = Service::start_with("serve-manager.toml", THREE, &[], |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000");
+    });
+    assert!(hears("READY=1").contains("STATUS=API at "));
+    hears("WATCHDOG=1");
+    hears("WATCHDOG=1");
+    signal("HUP", service.child.id());
+    assert!(hears("RELOADING=1").contains("MONOTONIC_USEC="));
+    hears("READY=1");
+    service.end();
+    hears("STOPPING=1");
+    let _ = std::fs::remove_file(&path);
+}
+
+fn token() {
+    let secret = "a token that is long enough";
+    let name = directory().join("serve-token");
+    std::fs::write(&name, format!("{secret}\n")).unwrap();
+    // A free port, found by having it for a moment.
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let words = ["--tcp", &address.to_string(), "--token-file", name.to_str().unwrap()];
+    let service = Service::start_with("serve-tcp.toml", THREE, &words, |_| {});
+    let ask = |header: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{header}\r\n").unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        all
+    };
+    assert!(ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"));
+    let wrong = ["".to_owned(), secret[..secret.len() - 1].to_owned(), format!("{secret} "), "x".repeat(secret.len())];
+    for token in wrong {
+        let answer = ask(&format!("Authorization: Bearer {token}\r\n"));
+        let kept = token.trim() == secret;
+        assert!(
+            kept || answer.starts_with("HTTP/1.1 401") && answer.contains("www-authenticate"),
+            "{token:?}: {answer}"
+        );
+        assert!(!answer.contains(secret));
+    }
+    assert!(ask("").starts_with("HTTP/1.1 401"));
+    service.end();
+    // Elsewhere than on this host nothing is encrypted, so it does not listen there.
+    let elsewhere =
+        ["serve", file("serve-tcp.toml", THREE), "--tcp", "0.0.0.0:1", "--token-file", name.to_str().unwrap()];
+    let refused = program(&elsewhere).output().unwrap();
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(2) && said.contains("only addresses of this host"), "{said}");
+}
+
+fn late() {
+    let there = Namespace::new();
+    // With room for others.
+    let text = THREE.replace("9mbit", "5mbit").replace("3.5mbit", "2mbit");
+    let service = Service::start("serve-late.toml", &text);
+    let put = |name: &str, port: &str| {
+        let keys = json!({ "adapter": port }).to_string();
+        service.ask("PUT", &format!("/v1/adapters/{name}"), "application/json", &keys)
+    };
+    let made = put("late", &format!("tap:{}", there.process()));
+    assert_eq!(made.status, 200, "{}", made.body);
+    service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
+    assert_eq!(there.is_running(), Some(true));
+    service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
+    service.until("its packets pass", |service| up(&service.adapter("late"))["total"]["sent"].as_u64() >= Some(50));
+    let wrong = put("nowhere", "tap:no-such-namespace");
+    assert!(wrong.status == 409 && wrong.body.contains("namespace"), "{}", wrong.body);
+    let gone = service.ask("DELETE", "/v1/adapters/late", "text/plain", "");
+    assert_eq!(gone.status, 200, "{}", gone.body);
+    service.until("it is gone", |service| service.get("/v1/adapters/late").status == 404);
+    assert_eq!(there.is_running(), None, "the interface went with it");
+    service.end();
+}
+
+fn closed() {
+    let there = Namespace::new();
+    let port = format!("tap:{}", there.process());
+    let text = THREE.replacen("adapter = \"namespace\"\nweight = 2", &format!("adapter = \"{port}\"\nweight = 2"), 1);
+    let state = directory().join("serve-closed.state");
+    let _ = std::fs::remove_file(&state);
+    let words = ["--keep", "--state", state.to_str().unwrap()];
+    let mut service = Service::start_with("serve-closed.toml", &text, &words, |_| {});
+    assert_eq!(there.is_running(), Some(true));
+    assert_eq!(service.patch("/v1/adapters/greedy", &json!({ "queue": "60p" })).status, 200);
+    service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
+    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
+    let calm = service.adapter("calm");
+    service.kill();
+    // Its owner keeps interface, addresses and sockets; nothing passes.
+    let began = Instant::now();
+    while there.is_running() != Some(false) {
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", there.is_running());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let again = Service::start_with("serve-closed.toml", &text, &words, |_| {});
+    assert_eq!(there.is_running(), Some(true));
+    assert_eq!(up(&again.adapter("calm"))["promise"], up(&calm)["promise"]);
+    assert!(again.get("/v1/scenario").body.contains("60p"), "what was changed is kept");
+    again.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
+    again.until("packets pass again", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
+    again.end();
+}
+
+fn open() {
+    let me = std::env::current_exe().unwrap();
+    let output = Command::new("timeout")
+        .args(["-s", "KILL", "60", "unshare", "-Urn"])
+        .arg(me)
+        .args(["--case", "open"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+/// Two hosts behind veth pairs: an adapter and what is behind the uplink.
+fn open_within() {
+    const ADDRESSES: [&str; 2] = ["10.9.0.1", "10.9.0.2"];
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+    let hosts = [("a1", "a0", ADDRESSES[0]), ("b1", "b0", ADDRESSES[1])].map(|(here, there, address)| {
+        let mut host = host::Host::start();
+        netlink::veth(here, there, host.pid());
+        netlink::set_up(here, true);
+        host.does(&format!("up {there} {address}"));
+        host
+    });
+    let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
+                [link.wire.flow.only]\nadapter = \"a1\"\n";
+    let service = Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |_| {});
+    let pass = |to: usize| {
+        let from = i64::from(hosts[1 - to].pid());
+        let mut sender = within(from);
+        sender.args(["--send", &format!("{}:9", ADDRESSES[to]), "5000", "100", "100"]).spawn().unwrap()
+    };
+    // The service is the supervisor's child.
+    let children = format!("/proc/{0}/task/{0}/children", service.child.id());
+    let served = || -> Option<u32> { std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok() };
+    let first = served().expect("it runs");
+    let heard = || {
+        let text = std::fs::read_to_string(format!("/proc/{}/net/snmp", hosts[1].pid())).unwrap();
+        let udp: Vec<&str> = text.lines().filter(|line| line.starts_with("Udp:")).collect();
+        // A port that nobody listens at counts as well: the packet came.
+        let number = |n: usize| udp[1].split_whitespace().nth(n).unwrap().parse::<u64>().unwrap();
+        number(1) + number(2)
+    };
+    let comes = |what: &str| {
+        let before = heard();
+        let began = Instant::now();
+        let mut sender = pass(1);
+        while heard() == before {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}: nothing passes");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+    };
+    comes("forwarded");
+    signal("KILL", first);
+    comes("bridged");
+    // And it is there again, as it was.
+    let began = Instant::now();
+    while served().is_none_or(|now| now == first) || UnixStream::connect(&service.api).is_err() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it is not started again");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    service.until("it is asked as before", |service| service.get("/v1/adapters").status == 200);
+    comes("forwarded again");
+    service.until("packets are its own again", |service| {
+        service.get("/v1/adapters/only").status == 200
+            && up(&service.adapter("only"))["total"]["sent"].as_u64() > Some(0)
+    });
     service.end();
 }

@@ -19,6 +19,7 @@
 
 mod opener;
 mod spaces;
+mod turns;
 
 pub use opener::{Opener, TapWanted};
 pub use spaces::{Addresses, Space, start, start_with};
@@ -28,11 +29,12 @@ use crate::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use turns::Turns;
 
 /// So many addresses may an adapter have; it cannot make the table grow beyond that.
 pub const MOST_ADDRESSES: u32 = 256;
@@ -40,6 +42,8 @@ pub const MOST_ADDRESSES: u32 = 256;
 const PASSED_OVER: usize = 16;
 /// So many may be told to be readable at once.
 const EVENTS: usize = 64;
+/// The queueing of a unit is charged up to this: it may be followed by a rest.
+const QUEUEING: Duration = Duration::from_micros(20);
 /// Where the adapter is noted in a unit.
 const NOTE: std::ops::Range<usize> = 10..12;
 const ETHERNET: usize = 14;
@@ -55,10 +59,13 @@ pub struct Counts {
     pub malformed: u64,
     /// Units that it did not take: no room, interface down, no guest.
     pub not_taken: u64,
-    /// Time of the link's thread that went into reading from it and writing to it.
+    /// Time of the link's thread that went into reading from it, into its units until they were queued, and into writing
+    /// to it.
     pub spent: Duration,
     /// It is not read from, and gets nothing.
     pub paused: bool,
+    /// How often what it may take of that thread in its turn was used up while it, and another adapter, had more.
+    pub held_back: u64,
 }
 
 struct Adapter {
@@ -76,8 +83,9 @@ struct Shared {
     /// By what is noted in units, less one. A place is never used again: units of who was there may be on their way.
     adapters: Vec<Option<Adapter>>,
     macs: BTreeMap<Mac, u16>,
-    /// Those that may have something to read, in the order of their turns.
-    ready: VecDeque<u16>,
+    turns: Turns,
+    /// Whose unit was read last, and when that was done: what follows until the next is read is its cost.
+    last: Option<(u16, Instant)>,
     /// Units from the uplink that are for nobody here.
     unknown: u64,
 }
@@ -111,6 +119,14 @@ impl Shared {
                 }
                 true
             }
+        }
+    }
+
+    /// It took so much of the link's thread in its turn.
+    fn charge(&mut self, n: u16, cost: Duration) {
+        self.turns.charge(n, cost);
+        if let Some(adapter) = self.adapter(n) {
+            adapter.counts.spent += cost;
         }
     }
 
@@ -167,10 +183,20 @@ impl Adapters {
         let id = key::Adapter::named(name);
         let (gone, counts) = (false, Counts::default());
         shared.adapters.push(Some(Adapter { name: name.to_owned(), id, port, addresses: 0, gone, counts }));
+        shared.turns.add();
         if let Some(mac) = mac {
             shared.is_own(n, mac);
         }
         Ok(())
+    }
+
+    /// From now on one may take that much of the link's thread, beside what others may; 1 at first.
+    pub fn set_weight(&self, name: &str, weight: u32) {
+        let mut shared = self.shared.borrow_mut();
+        let n = shared.adapters.iter().position(|adapter| adapter.as_ref().is_some_and(|adapter| adapter.name == name));
+        if let Some(n) = n {
+            shared.turns.set_weight(n as u16, weight);
+        }
     }
 
     /// Takes one away, and its port with it.
@@ -210,7 +236,12 @@ impl Adapters {
     /// Those that are there, with what they did.
     pub fn counts(&self) -> Vec<(String, Counts)> {
         let shared = self.shared.borrow();
-        shared.adapters.iter().flatten().map(|adapter| (adapter.name.clone(), adapter.counts)).collect()
+        let of = |(n, adapter): (usize, &Option<Adapter>)| {
+            let adapter = adapter.as_ref()?;
+            let held_back = shared.turns.ended(n as u16);
+            Some((adapter.name.clone(), Counts { held_back, ..adapter.counts }))
+        };
+        shared.adapters.iter().enumerate().filter_map(of).collect()
     }
 
     /// Units from the uplink that were for nobody here.
@@ -237,7 +268,7 @@ impl Near {
     fn look(&self, shared: &mut Shared) -> io::Result<()> {
         let mut events = [EpollEvent::empty(); EVENTS];
         match self.epoll.wait(&mut events, EpollTimeout::ZERO) {
-            Ok(n) => shared.ready.extend(events[..n].iter().map(|event| event.data() as u16)),
+            Ok(n) => shared.turns.ready(events[..n].iter().map(|event| event.data() as u16)),
             Err(nix::errno::Errno::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }
@@ -254,45 +285,51 @@ impl Port for Near {
         Tap::MAX_UNIT
     }
 
-    /// A unit of whose turn it is: each has one unit in its turn, so that none of them keeps the others from being read.
+    /// A unit of whose turn it is, so that none of them keeps the others from being read.
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>> {
         let shared = &mut *self.shared.borrow_mut();
-        if shared.ready.is_empty() {
+        let mut began = Instant::now();
+        if let Some((n, since)) = shared.last.take() {
+            shared.charge(n, (began - since).min(QUEUEING));
+        }
+        if shared.turns.is_empty() {
             self.look(shared)?;
         }
-        let mut left = PASSED_OVER;
-        while let Some(n) = shared.ready.pop_front() {
-            if left == 0 {
-                shared.ready.push_front(n);
-                break;
-            }
-            let Some(adapter) = shared.adapter(n).filter(|adapter| !adapter.counts.paused) else { continue };
-            let began = Instant::now();
+        for _ in 0..PASSED_OVER {
+            let Some(n) = shared.turns.next() else { break };
+            let Some(adapter) = shared.adapter(n).filter(|adapter| !adapter.counts.paused) else {
+                shared.turns.is_done(n);
+                continue;
+            };
             let received = adapter.port.receive(buffer);
-            adapter.counts.spent += began.elapsed();
+            let now = Instant::now();
+            shared.charge(n, now - began);
+            began = now;
+            let Some(adapter) = shared.adapter(n) else { continue };
             let received = match received {
                 Ok(Some(received)) => received,
-                Ok(None) => continue,
+                Ok(None) => {
+                    shared.turns.is_done(n);
+                    continue;
+                }
                 Err(error) if port::is_gone(&error) => {
                     adapter.gone = true;
                     let _ = self.epoll.delete(adapter.port.readable());
+                    shared.turns.is_done(n);
                     continue;
                 }
                 Err(_) => {
                     adapter.counts.malformed += 1;
-                    left -= 1;
-                    shared.ready.push_back(n);
                     continue;
                 }
             };
-            shared.ready.push_back(n);
             let from = addresses(&buffer[..received.length]).map(|(from, _)| from).filter(|from| !is_for_many(*from));
             let own = from.map(|from| shared.is_own(n, from));
             if own == Some(true) {
                 note(buffer, n);
+                shared.last = Some((n, now));
                 return Ok(Some(received));
             }
-            left -= 1;
             if let Some(adapter) = shared.adapter(n) {
                 *(if own.is_some() { &mut adapter.counts.foreign } else { &mut adapter.counts.malformed }) += 1;
             }
@@ -302,13 +339,13 @@ impl Port for Near {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         let shared = &mut *self.shared.borrow_mut();
-        let Some(adapter) = shared.noted(unit).and_then(|n| shared.adapter(n)) else { return Ok(false) };
+        let Some(n) = shared.noted(unit) else { return Ok(false) };
+        let Some(adapter) = shared.adapter(n) else { return Ok(false) };
         let began = Instant::now();
-        let taken = if adapter.counts.paused { Ok(false) } else { adapter.port.transmit(unit) };
-        adapter.counts.spent += began.elapsed();
-        // One that is gone takes nothing, and ends nobody.
-        let taken = taken.unwrap_or(false);
+        // One that is gone, or pauses, takes nothing, and ends nobody.
+        let taken = !adapter.counts.paused && adapter.port.transmit(unit).unwrap_or(false);
         adapter.counts.not_taken += u64::from(!taken);
+        shared.charge(n, began.elapsed());
         Ok(taken)
     }
 

@@ -11,6 +11,7 @@ use super::terms;
 use crate::impairments;
 use crate::measure::live_links;
 use crate::plan::{Standing, standings};
+use crate::show::note;
 use falaj_engine::Unfit;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
@@ -24,7 +25,7 @@ use falaj_sched::plugin::Breach;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use std::io::{PipeWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 use toml_edit::DocumentMut;
@@ -97,6 +98,8 @@ pub(crate) struct Desk {
     ask: Sender<Ask>,
     answers: Receiver<Answer>,
     wake: PipeWriter,
+    /// Where the text of what is running is kept.
+    kept: Option<PathBuf>,
 }
 
 impl Desk {
@@ -106,7 +109,23 @@ impl Desk {
             Err(_) => Vec::new(),
         };
         let at = (0..running.scenario.links.len() as u32).collect();
-        Desk { running, at, said, ask, answers, wake }
+        Desk { running, at, said, ask, answers, wake, kept: None }
+    }
+
+    /// From now on each change leaves the whole text there.
+    #[cfg(feature = "serve")]
+    pub(crate) fn keep_in(&mut self, file: PathBuf) {
+        self.kept = Some(file);
+    }
+
+    /// Keeps the text, all of it or as it was: it is written beside its file, which it then becomes.
+    fn keep(&self) {
+        let Some(file) = &self.kept else { return };
+        let beside = file.with_extension("new");
+        let done = std::fs::write(&beside, &self.running.text).and_then(|()| std::fs::rename(&beside, file));
+        if let Err(error) = done {
+            note!("warning: {}: {error}; the change is made, and is forgotten when the service ends", file.display());
+        }
     }
 
     /// The first line that a client gets.
@@ -188,6 +207,7 @@ impl Desk {
         (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
         self.running.file = file;
         self.running.standings = standings;
+        self.keep();
         Ok(made)
     }
 

@@ -77,6 +77,7 @@ fn families() -> Families {
     all.count("foreign_units", None, "Units from another adapter's address");
     all.count("malformed_units", None, "Units that were no frames");
     all.count("not_taken_units", None, "Units that the adapter did not take");
+    all.count("held_back_turns", None, "Turns whose processor time was used up while others waited too");
     all.number("spent", Some(Unit::Seconds), "Time of the link's thread that went into the adapter");
     all.number("backlog_packets", None, "Packets that wait");
     all.number("backlog", Some(Unit::Bytes), "Their bytes");
@@ -96,6 +97,7 @@ pub(super) fn text(sample: &Sample) -> String {
         all.add("foreign_units", &own, adapter.foreign);
         all.add("malformed_units", &own, adapter.malformed);
         all.add("not_taken_units", &own, adapter.not_taken);
+        all.add("held_back_turns", &own, adapter.held_back);
         all.set("spent", &own, Some(adapter.spent_ns as f64 * NANO));
         for (way, flows) in [("up", &adapter.up), ("down", &adapter.down)] {
             flows.iter().for_each(|flow| of_flow(&all, &adapter.name, way, flow));

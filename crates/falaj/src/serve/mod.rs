@@ -7,6 +7,9 @@
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
 //! | [`metrics`] | the same as OpenMetrics |
+//! | [`rights`] | what the process may no longer do once all is open |
+//! | [`manager`] | what a service manager is told |
+//! | [`supervise`] | a process that has the kernel join the interfaces when the service was killed |
 //! | [`top`] | the terminal screen, another program that asks the API |
 //! | [`page`] | the dashboard, which asks the API |
 //!
@@ -14,10 +17,13 @@
 //! the desk of the control socket: a packet never waits for them.
 
 mod api;
+mod manager;
 mod metrics;
 mod model;
 mod page;
 mod ports;
+mod rights;
+mod supervise;
 pub(crate) mod top;
 mod watch;
 
@@ -85,6 +91,18 @@ pub(crate) struct Args {
     /// The file with the token that each request over TCP has to bear.
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
+    /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not: without a carrier, so that
+    /// nothing passes, until it is started again and takes them.
+    #[arg(long)]
+    keep: bool,
+    /// Where the scenario is kept as changes have made it; when it is there it is served instead of the file, until the
+    /// file is read again.
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// When the service is killed or fails, the kernel's bridge of this name joins its interfaces within a second, until it
+    /// is started again, which this command does too. Only for interfaces that are there, such as `eth1`.
+    #[arg(long, value_name = "BRIDGE")]
+    fail_open: Option<String>,
     #[command(flatten)]
     pace: Pace,
     #[command(flatten)]
@@ -95,7 +113,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    let (name, text) = file::text(&args.file)?;
+    if let Some(bridge) = &args.fail_open {
+        return supervise::main(args, bridge);
+    }
+    let kept = args.state.as_deref().filter(|state| state.exists());
+    if let Some(state) = kept {
+        note!("{} holds changes made before: it is served instead of {}", state.display(), args.file.display());
+    }
+    let (name, text) = file::text(kept.unwrap_or(&args.file))?;
     let scenario = file::parse(&text, &name)?;
     fit(&scenario)?;
     let promised = standings(&scenario)?;
@@ -109,7 +134,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     scenario.links.iter().for_each(warn_of_spinning);
     let place = args.control.place()?.context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
-    let mut opened = ports::open(&scenario)?;
+    let give_up = || {
+        // Its class and its memory are rights of the link's thread, which it has from here on.
+        priority::be_punctual(Rank::Link);
+        rights::give_up()
+    };
+    let mut opened = ports::open(&scenario, args.keep, give_up)?;
     let listeners = api::listen(&http, args.tcp)?;
     let tcp = listeners.tcp();
 
@@ -132,12 +162,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut control = Control::open(Some(&place), running)?;
     control.change_with(opened.beside());
     let desk = control.desk().context("the control socket is open")?;
+    if let Some(state) = &args.state {
+        lock(&desk).keep_in(std::path::absolute(state).context("--state")?);
+    }
     let told = model::Service::new(&args.file, opened.processes());
     let published = watch::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
     let serving = api::Serving::begin(listeners, api::App::new(Arc::clone(&desk), published, told, token.clone()))?;
     let reload = reloader(desk, args.file.clone())?;
-    priority::be_punctual(Rank::Link);
     forwarder.tell_of_overflow();
     forwarder.remember_turns();
     opened.tell();
@@ -145,6 +177,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(address) = tcp {
         page::tell(address, token.as_deref());
     }
+    manager::ready(&format!("API at {}", http.display()));
     loop {
         let others = [signals.as_fd(), opened.changes()];
         let others: Vec<BorrowedFd<'_>> = others.into_iter().chain(control.as_fd()).collect();
@@ -165,6 +198,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             Woken::Deadline => {}
         }
     }
+    manager::stopping();
     let summary = of_forwarder(control.scenario(), &forwarder, opened.unread());
     // Whoever asks is answered no more, and then nobody waits for anything.
     drop(control);
@@ -210,7 +244,13 @@ fn admit(promised: &[Vec<Standing>]) -> Result<()> {
 /// Reads the file again when told to.
 fn reloader(desk: Arc<Mutex<Desk>>, file: PathBuf) -> Result<Sender<()>> {
     let (send, told) = channel();
-    let work = move || told.iter().for_each(|()| reload(&desk, &file));
+    let work = move || {
+        told.iter().for_each(|()| {
+            manager::reloading();
+            reload(&desk, &file);
+            manager::ready("read again");
+        });
+    };
     std::thread::Builder::new().name("reload".into()).spawn(work)?;
     Ok(send)
 }

@@ -54,10 +54,12 @@ pub(super) struct Adapter {
     pub(super) not_taken: u64,
     /// It is not read from, and gets nothing.
     pub(super) paused: bool,
-    /// Time of the link's thread that reading from it and writing to it took.
+    /// Time of the link's thread that its packets took: reading, queueing, writing.
     pub(super) spent_ns: u64,
     /// The same in the window, as a share of one processor.
     pub(super) processor: Option<f64>,
+    /// How often what it may take of that thread in its turn was used up while it, and another one, had more.
+    pub(super) held_back: u64,
 }
 
 /// A flow of an adapter in one direction.

@@ -3,13 +3,13 @@
 use crate::control::Beside;
 use crate::show::note;
 use anyhow::{Context, Result, anyhow, bail};
-use falaj_live::adapters::{self, Adapters, Addresses, Counts, Space};
+use falaj_live::adapters::{self, Adapters, Addresses, Counts, Opener, Space, TapWanted};
 use falaj_live::attach::{interface_port, space_port};
 use falaj_live::interface::{EndName, Interface};
 use falaj_live::packet::{Monitor, State};
 use falaj_live::port::Port;
 use falaj_live::sandbox::Hosts;
-use falaj_scenario::{Adapter, Scenario};
+use falaj_scenario::{Adapter, Scenario, Towards};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -98,9 +98,28 @@ impl Interfaces {
     }
 }
 
+/// How much of the link's processor each adapter may take, beside the others: as much as its weight upwards says.
+fn weigh(adapters: &Adapters, scenario: &Scenario) {
+    for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
+        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+            if let Some(adapter) = &flow.adapter {
+                let weight = setup.values.count("weight").unwrap_or(1);
+                adapters.set_weight(&adapter.name, u32::try_from(weight).unwrap_or(u32::MAX));
+            }
+        }
+    }
+}
+
 /// All that is open.
 pub(super) struct Opened {
     adapters: Adapters,
+    opener: Rc<Opener>,
+    /// Those that come later: where in the subnet, and whether they have addresses.
+    at: Addresses,
+    free: u8,
+    addressed: bool,
+    mtu: u16,
+    stays: bool,
     uplink: Option<Box<dyn Port>>,
     interfaces: Rc<RefCell<Interfaces>>,
     epoll: Rc<Epoll>,
@@ -111,8 +130,10 @@ pub(super) struct Opened {
     uplink_name: String,
 }
 
-/// Opens the ports of a service. The program must have one thread.
-pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
+/// Opens the ports of a service; interfaces that are made in namespaces that are there may stay when the service has ended.
+/// Before there are threads of guests' cards, it gives up what rights it will not need. The program must have one thread.
+pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> Result<()>) -> Result<Opened> {
+    let opener = Rc::new(Opener::start()?);
     let link = &scenario.links[0];
     let uplink_name = link.uplink.clone().context("a service has an uplink")?;
     let known: Vec<Adapter> = scenario.adapters().into_iter().cloned().collect();
@@ -134,6 +155,8 @@ pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
         let place = place.with_context(|| format!("at most {} adapters may be in namespaces", Addresses::LAST - 1))?;
         spaces.push((name, Space { namespace, place, addressed }));
     }
+    // What is to stay is no part of a side, which is gone with this process.
+    let (kept, spaces): (Vec<_>, Vec<_>) = spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
     let wanted: Vec<Space> = spaces.iter().map(|(_, space)| space.clone()).collect();
     let mut hosts = if wanted.is_empty() { None } else { Some(adapters::start(&wanted, at, mtu)?) };
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
@@ -144,15 +167,24 @@ pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
     // Guests' cards last: they bring threads, and other namespaces are entered by a process that has one.
     let mut order: Vec<_> = places.iter().collect();
     order.sort_by_key(|(_, place)| matches!(place, Place::There(EndName::VhostUser(_))));
+    let mut give_up = Some(give_up);
     for (name, place) in order {
+        if matches!(place, Place::There(EndName::VhostUser(_))) {
+            give_up.take().map_or(Ok(()), |give_up| give_up())?;
+        }
         let (port, mac) = match place {
             Place::There(end) => {
-                let (interface, monitor) = there(end).with_context(|| called(name))?;
+                let (interface, monitor) = there(end, &opener).with_context(|| called(name))?;
                 let port = interface_port(&interface)?;
                 interfaces.add(Watched { name: name.clone(), interface, monitor })?;
                 (port, None)
             }
             Place::Own | Place::Tap(_) => {
+                if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
+                    let port = opener.tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
+                    all.add(name, port.with_context(|| called(name))?, Some(at.mac(space.place)))?;
+                    continue;
+                }
                 let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
                 let hosts = hosts.as_mut().context("spaces were made")?;
                 let space = &spaces[side].1;
@@ -166,8 +198,17 @@ pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
             all.add(name, port, mac)?;
         }
     }
+    give_up.take().map_or(Ok(()), |give_up| give_up())?;
+    weigh(&all, scenario);
+    let used = u8::try_from(kept.len() + spaces.len()).unwrap_or(Addresses::LAST);
     Ok(Opened {
         adapters: all,
+        opener,
+        at,
+        free: Addresses::UPLINK + 1 + used,
+        addressed,
+        mtu,
+        stays,
         uplink,
         interfaces: Rc::new(RefCell::new(interfaces)),
         epoll: outside,
@@ -178,9 +219,24 @@ pub(super) fn open(scenario: &Scenario) -> Result<Opened> {
     })
 }
 
-fn there(end: &EndName) -> Result<(Interface, Monitor)> {
+/// The names of interfaces of a service that are there, in this namespace.
+pub(super) fn here(scenario: &Scenario) -> Result<Vec<String>> {
+    let uplinks = scenario.links.iter().filter_map(|link| link.uplink.as_ref());
+    let ports = uplinks.chain(scenario.adapters().into_iter().map(|adapter| &adapter.port));
+    let mut names = Vec::new();
+    for port in ports {
+        if let Place::There(EndName::Interface(place)) = Place::parse(port)?
+            && place.namespace.is_none()
+        {
+            names.push(place.interface);
+        }
+    }
+    Ok(names)
+}
+
+fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
     match end {
-        EndName::Interface(place) => Ok(Interface::packet(place)?),
+        EndName::Interface(place) => Ok(opener.interface(place)?),
         EndName::VhostUser(path) => guest(path),
         EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
     }
@@ -240,37 +296,62 @@ impl Opened {
         Box::new(Fleet {
             adapters: self.adapters.clone(),
             interfaces: Rc::clone(&self.interfaces),
+            opener: Rc::clone(&self.opener),
+            tap: TapWanted {
+                space: Space { namespace: None, place: self.free, addressed: self.addressed },
+                at: self.at,
+                mtu: self.mtu,
+                stays: self.stays,
+            },
             known: self.known.clone(),
             uplink: self.uplink_name.clone(),
             coming: Vec::new(),
-            then: Vec::new(),
+            then: None,
         })
     }
+}
+
+/// The port of an adapter that comes, opened.
+enum Coming {
+    Interface(Interface, Monitor),
+    /// A TAP, and its Ethernet address.
+    Tap(Box<dyn Port>, [u8; 6]),
 }
 
 /// The adapters that there are, and those that are to be.
 struct Fleet {
     adapters: Adapters,
     interfaces: Rc<RefCell<Interfaces>>,
+    opener: Rc<Opener>,
+    /// The next TAP, but for its namespace.
+    tap: TapWanted,
     known: Vec<Adapter>,
     uplink: String,
-    coming: Vec<(String, Interface, Monitor)>,
-    then: Vec<Adapter>,
+    coming: Vec<(String, Coming)>,
+    then: Option<Scenario>,
 }
 
 impl Fleet {
     /// Opens the port of an adapter that comes while the link runs.
-    fn come(&self, adapter: &Adapter) -> Result<(Interface, Monitor)> {
+    fn come(&mut self, adapter: &Adapter) -> Result<Coming> {
         match Place::parse(&adapter.port)? {
-            Place::There(EndName::Interface(place)) if place.namespace.is_some() => {
-                bail!(
-                    "an interface of another namespace is only found at the start: move it here, or start the service anew"
-                )
+            Place::There(end) => {
+                there(&end, &self.opener).map(|(interface, monitor)| Coming::Interface(interface, monitor))
             }
-            Place::There(end) => there(&end),
-            Place::Own | Place::Tap(_) => {
+            Place::Tap(namespace) => {
+                let place = self.tap.space.place;
+                if place > Addresses::LAST {
+                    bail!("there were {} adapters in namespaces: start the service anew", Addresses::LAST - 1);
+                }
+                self.tap.space.namespace = Some(namespace);
+                let port = self.opener.tap(&self.tap, &called(&adapter.name))?;
+                // One that is gone again may have packets on their way.
+                self.tap.space.place += 1;
+                Ok(Coming::Tap(port, self.tap.at.mac(place)))
+            }
+            Place::Own => {
                 bail!(
-                    "an interface in a namespace is only made at the start: give it one of a veth pair, or start the service anew"
+                    "a namespace of its own is only made at the start: write `tap:NETNS` with one that is there, or start the service anew"
                 )
             }
         }
@@ -283,37 +364,43 @@ impl Beside for Fleet {
         if link.uplink.as_deref() != Some(&self.uplink) {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
         }
-        self.then = then.adapters().into_iter().cloned().collect();
+        let new = then.adapters().into_iter().filter(|adapter| !self.known.contains(adapter)).cloned();
+        let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
-        for adapter in self.then.iter().filter(|adapter| !self.known.contains(adapter)) {
-            let (interface, monitor) =
-                self.come(adapter).map_err(|error| format!("{}: {error:#}", called(&adapter.name)))?;
-            coming.push((adapter.name.clone(), interface, monitor));
+        for adapter in &new {
+            let come = self.come(adapter).map_err(|error| format!("{}: {error:#}", called(&adapter.name)))?;
+            coming.push((adapter.name.clone(), come));
         }
-        self.coming = coming;
+        (self.coming, self.then) = (coming, Some(then.clone()));
         Ok(())
     }
 
     fn settle(&mut self, made: bool) {
-        let (coming, then) = (std::mem::take(&mut self.coming), std::mem::take(&mut self.then));
-        if !made {
-            return;
-        }
+        let (coming, then) = (std::mem::take(&mut self.coming), self.then.take());
+        let Some(then) = then.filter(|_| made) else { return };
+        let known: Vec<Adapter> = then.adapters().into_iter().cloned().collect();
         let mut interfaces = self.interfaces.borrow_mut();
-        for gone in self.known.iter().filter(|known| !then.contains(known)) {
+        for gone in self.known.iter().filter(|before| !known.contains(before)) {
             self.adapters.remove(&gone.name);
             interfaces.remove(&gone.name);
             note!("{} is gone", called(&gone.name));
         }
-        for (name, interface, monitor) in coming {
-            let port = interface_port(&interface).map_err(anyhow::Error::from);
-            let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
-            match added.and_then(|()| interfaces.add(Watched { name: name.clone(), interface, monitor })) {
+        for (name, coming) in coming {
+            let added = match coming {
+                Coming::Tap(port, mac) => self.adapters.add(&name, port, Some(mac)).map_err(anyhow::Error::from),
+                Coming::Interface(interface, monitor) => {
+                    let port = interface_port(&interface).map_err(anyhow::Error::from);
+                    let added = port.and_then(|port| Ok(self.adapters.add(&name, port, None)?));
+                    added.and_then(|()| interfaces.add(Watched { name: name.clone(), interface, monitor }))
+                }
+            };
+            match added {
                 Ok(()) => note!("{} is here", called(&name)),
                 Err(error) => note!("{} cannot be read: {error:#}", called(&name)),
             }
         }
-        self.known = then;
+        weigh(&self.adapters, &then);
+        self.known = known;
     }
 
     fn pause(&self, name: &str, paused: bool) -> Result<(), String> {

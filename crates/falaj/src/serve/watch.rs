@@ -1,5 +1,6 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
+use super::manager::Watchdog;
 use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, Total, Window};
 use crate::control::desk::{Desk, Look};
 use crate::control::lock;
@@ -30,6 +31,8 @@ const BEHIND: usize = 4;
 /// What the watch knows, for others to read.
 pub(super) struct Published {
     sample: RwLock<Arc<Sample>>,
+    /// The same as JSON: written once, however many ask.
+    json: RwLock<Arc<str>>,
     breaches: RwLock<VecDeque<Breach>>,
     /// What flows were at the last look.
     flows: RwLock<Arc<Looked>>,
@@ -40,6 +43,7 @@ impl Published {
     pub(super) fn new() -> Arc<Published> {
         Arc::new(Published {
             sample: RwLock::default(),
+            json: RwLock::new(json(&Sample::default())),
             breaches: RwLock::default(),
             flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
@@ -49,6 +53,11 @@ impl Published {
     /// The last sample.
     pub(super) fn sample(&self) -> Arc<Sample> {
         Arc::clone(&self.sample.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same as JSON.
+    pub(super) fn json(&self) -> Arc<str> {
+        Arc::clone(&self.json.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The last breaches, the oldest first.
@@ -61,6 +70,7 @@ impl Published {
         let mut sample = self.sample.write().unwrap_or_else(PoisonError::into_inner);
         let found = Arc::make_mut(&mut sample).adapters.iter_mut().find(|adapter| adapter.name == name);
         found.into_iter().for_each(|adapter| adapter.paused = paused);
+        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
     }
 
     /// How long packets of an adapter stayed.
@@ -82,6 +92,7 @@ impl Published {
     fn publish(&self, sample: Sample, flows: &Arc<Looked>, late: impl Iterator<Item = Breach>) {
         let sample = Arc::new(sample);
         *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(flows);
+        *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
         *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
         breaches.extend(late);
@@ -90,6 +101,11 @@ impl Published {
         // Nobody may be listening.
         let _ = self.news.send(sample);
     }
+}
+
+fn json(sample: &Sample) -> Arc<str> {
+    // Numbers, texts and lists of them: there is nothing that JSON does not have.
+    serde_json::to_string(sample).unwrap_or_default().into()
 }
 
 /// The watch's thread.
@@ -103,15 +119,18 @@ impl Watching {
         let (stop, stopped) = channel();
         let work = move || {
             let mut watch = Watch::default();
+            let mut watchdog = Watchdog::new();
+            let step = watchdog.at_most().map_or(STEP, |at_most| STEP.min(at_most));
             let mut next = Instant::now();
             loop {
                 let looked = lock(&desk).look();
                 let Ok(look) = looked else { return };
+                watchdog.is_alive();
                 let (sample, late) = watch.sample(look);
                 tell(&late);
                 published.publish(sample, &watch.before, late.iter().map(breach));
                 // After a stall no window is too short to say anything.
-                next = (next + STEP).max(Instant::now() + STEP / 2);
+                next = (next + step).max(Instant::now() + step / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
                     _ => return,
@@ -215,6 +234,7 @@ impl Watch {
                 paused: counts.paused,
                 spent_ns: u64::try_from(counts.spent.as_nanos()).unwrap_or(u64::MAX),
                 processor: share,
+                held_back: counts.held_back,
                 ..Adapter::default()
             });
         }

@@ -1,0 +1,48 @@
+//! Interfaces joined by the kernel's own bridge while nobody forwards between them.
+
+use crate::sandbox::netlink::Netlink;
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+use std::io;
+
+fn index(name: &str) -> io::Result<u32> {
+    if_nametoindex(name)
+        .map_err(|errno| io::Error::new(io::Error::from(errno).kind(), format!("interface {name}: {errno}")))
+}
+
+/// Makes these interfaces ports of the bridge of this name, which is made if it is not there. Frames pass from then on,
+/// with nobody's promises.
+///
+/// # Errors
+/// An interface or the bridge cannot be had; the others are joined all the same.
+pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    match netlink.add_bridge(bridge) {
+        Ok(()) | Err(Errno::EEXIST) => {}
+        Err(errno) => return Err(errno.into()),
+    }
+    let master = index(bridge)?;
+    netlink.up(master)?;
+    let mut join = |name: &String| -> io::Result<()> {
+        let port = index(name)?;
+        netlink.add_to_bridge(port, master)?;
+        Ok(netlink.up(port)?)
+    };
+    // The first trouble is told, and keeps nobody else from being joined.
+    interfaces.iter().map(&mut join).fold(Ok(()), |all, one| all.and(one))
+}
+
+/// Takes these interfaces out of whatever bridge they are in.
+///
+/// # Errors
+/// The kernel does not let one go; the others are let go all the same.
+pub fn unplug(interfaces: &[String]) -> io::Result<()> {
+    let mut netlink = Netlink::open()?;
+    let mut leave = |name: &String| match if_nametoindex(&**name) {
+        // Of no bridge.
+        Ok(port) => Ok(netlink.add_to_bridge(port, 0)?),
+        // One that is gone is in none.
+        Err(_) => Ok(()),
+    };
+    interfaces.iter().map(&mut leave).fold(Ok(()), |all, one| all.and(one))
+}

@@ -1,0 +1,107 @@
+//! `falaj serve --fail-open BRIDGE`: a small process that starts the service again when it was killed or failed, and until then
+//! has the kernel's own bridge join its interfaces.
+//!
+//! It reads no packet, no request and, apart from the file at its start, nothing: there is little in it that could fail too.
+
+use super::Args;
+use super::ports;
+use crate::file;
+use crate::show::note;
+use anyhow::{Context, Result, bail};
+use falaj_live::plug;
+use falaj_live::signals::{Signals, start_unblocked};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::os::fd::AsFd;
+use std::process::{Child, Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// How often it looks whether the service is there.
+const LOOK: u16 = 100;
+/// The service is started again after that, and after twice as long each time that it does not last.
+const AGAIN: Duration = Duration::from_secs(1);
+const AT_MOST: Duration = Duration::from_secs(30);
+/// Who has run for so long has lasted.
+const LASTED: Duration = Duration::from_secs(60);
+
+pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
+    let (name, text) = file::text(&args.file)?;
+    let interfaces = ports::here(&file::parse(&text, &name)?)?;
+    if interfaces.is_empty() {
+        bail!("--fail-open joins interfaces that are there, such as `eth1`, and this file has none");
+    }
+    let mut signals = Signals::take()?;
+    let mut pause = AGAIN;
+    loop {
+        plug::unplug(&interfaces).context("cannot take the interfaces out of their bridge")?;
+        let began = Instant::now();
+        let mut service = start(bridge)?;
+        let ended = attend(&mut service, &mut signals)?;
+        let Some(status) = ended else {
+            // As it was told to.
+            let status = service.wait()?;
+            return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
+        };
+        match plug::plug(bridge, &interfaces) {
+            Ok(()) => note!("warning: the service ended ({status}): bridge {bridge} joins {}", interfaces.join(", ")),
+            Err(error) => {
+                note!("warning: the service ended ({status}), and bridge {bridge} does not join all: {error}")
+            }
+        }
+        pause = if began.elapsed() >= LASTED { AGAIN } else { pause };
+        if rest(pause, &mut signals)? {
+            return Ok(ExitCode::FAILURE);
+        }
+        pause = (pause * 2).min(AT_MOST);
+    }
+}
+
+/// The same command without what makes it a supervisor.
+fn start(bridge: &str) -> Result<Child> {
+    let mut words = Vec::new();
+    let mut before = std::env::args_os().skip(1).peekable();
+    while let Some(word) = before.next() {
+        if word == "--fail-open" {
+            before.next();
+        } else if word.to_str() != Some(&format!("--fail-open={bridge}")) {
+            words.push(word);
+        }
+    }
+    let program = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut command = Command::new(program);
+    start_unblocked(command.args(words));
+    command.spawn().context("cannot start the service")
+}
+
+/// Passes signals on, until the service has ended by itself: its status. `None`: it was told to end.
+fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
+    loop {
+        poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK))?;
+        while let Some(number) = signals.next_of_any()? {
+            let signal = Signal::try_from(number)?;
+            // If it is gone, that is seen below.
+            let _ = kill(Pid::from_raw(i32::try_from(service.id())?), signal);
+            if matches!(signal, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) {
+                return Ok(None);
+            }
+        }
+        if let Some(status) = service.try_wait()? {
+            return Ok(Some(status));
+        }
+    }
+}
+
+/// Waits; says whether it was told to end.
+fn rest(pause: Duration, signals: &mut Signals) -> Result<bool> {
+    let until = Instant::now() + pause;
+    while Instant::now() < until {
+        poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK))?;
+        while let Some(number) = signals.next_of_any()? {
+            if matches!(Signal::try_from(number)?, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
+}
