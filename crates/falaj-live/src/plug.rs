@@ -29,7 +29,8 @@ pub fn plug(bridge: &str, interfaces: &[String]) -> io::Result<()> {
         Ok(netlink.up(port)?)
     };
     // The first trouble is told, and keeps nobody else from being joined.
-    interfaces.iter().map(&mut join).fold(Ok(()), |all, one| all.and(one))
+    let joined: Vec<io::Result<()>> = interfaces.iter().map(&mut join).collect();
+    joined.into_iter().collect()
 }
 
 /// Takes these interfaces out of whatever bridge they are in.
@@ -44,5 +45,6 @@ pub fn unplug(interfaces: &[String]) -> io::Result<()> {
         // One that is gone is in none.
         Err(_) => Ok(()),
     };
-    interfaces.iter().map(&mut leave).fold(Ok(()), |all, one| all.and(one))
+    let left: Vec<io::Result<()>> = interfaces.iter().map(&mut leave).collect();
+    left.into_iter().collect()
 }

@@ -5,7 +5,6 @@
 
 #[expect(dead_code, reason = "shared with tests that need all of it")]
 mod common;
-#[expect(dead_code, reason = "shared with tests that need all of it")]
 #[path = "bridge/host.rs"]
 mod host;
 #[expect(dead_code, reason = "shared with tests that need all of it")]
