@@ -1,7 +1,7 @@
 //! From a scenario's sources to datagrams that its own rules put in the right
 //! flows: which addresses and ports they must have.
 
-use crate::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending};
+use crate::datagrams::{self, EndPlan, FlowKey, HEADER, Receiving, Sending, Traffic};
 use crate::sandbox::End;
 use falaj_engine::classifier::{Match, Protocol, Version};
 use falaj_engine::key::Key;
@@ -56,11 +56,7 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
             let why = "`sources` of many addresses are simulated only; leave it out".to_owned();
             return Err(Unreachable { source: source.name.clone(), why });
         }
-        let traffic = source.spec().try_into().map_err(|datagrams::Closed| {
-            let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
-                       `falaj run FILE -- iperf3 …`, whose kernel has Reno, CUBIC and BBR of its own";
-            Unreachable { source: source.name.clone(), why: why.to_owned() }
-        })?;
+        let traffic = traffic(source)?;
         let (from, to) = match &source.key {
             Some(key) => of_headers(source, key)?,
             None => addresses(source, scenario, &rules, i as u16)?,
@@ -81,6 +77,15 @@ pub fn plan(scenario: &Scenario) -> Result<[EndPlan; 2], Unreachable> {
         plans[near.other().index()].receives.push(Receiving { source: source_id, flow, at: to });
     }
     Ok(plans)
+}
+
+/// What a source sends, as datagrams.
+fn traffic(source: &Source) -> Result<Traffic, Unreachable> {
+    source.spec().try_into().map_err(|datagrams::Closed| {
+        let why = "`tcp` is simulated only, by `falaj sim`; real connections pass the link in \
+                   `falaj run FILE -- iperf3 …`, whose kernel has Reno, CUBIC and BBR of its own";
+        Unreachable { source: source.name.clone(), why: why.to_owned() }
+    })
 }
 
 /// What each adapter sends, and what is received behind the uplink, last. Source `n` sends from the address `from[n]`; an
@@ -105,7 +110,7 @@ pub fn plan_of_adapters(scenario: &Scenario, from: &[Ipv4Addr], uplink: Ipv4Addr
             headers: headers(source, direction, false)?,
             from: (*address, SOURCE + number).into(),
             to,
-            traffic: source.spec().into(),
+            traffic: traffic(source)?,
             tos: tos(source),
         });
         plans[adapters.len()].receives.push(Receiving { source: id, flow, at: to });
