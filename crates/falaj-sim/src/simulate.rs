@@ -221,32 +221,36 @@ fn run_as<const CLOSED: bool>(
     let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
     let mut underway = Underway::new(experiment, CLOSED);
     let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
+    // A transmission is told when it begins; it may end after us.
+    let mut left = |emit: &Emit, end: Time| {
+        if emit.end > end {
+            return;
+        }
+        if emit.end >= first {
+            delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+            each(emit);
+        }
+        if let Some(series) = &mut series {
+            series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
+        }
+    };
     let mut record =
         |network: &mut Network, (underway, closed): (&mut Underway, &mut Closed), out: &mut Vec<Output>, end: Time| {
-            if CLOSED {
-                out.iter().for_each(|output| closed.told(output));
-            }
-            let left = out.drain(..).filter_map(|output| match output {
-                Output::Emit(emit) => {
-                    underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
-                    Some(emit)
+            for output in &*out {
+                if CLOSED {
+                    closed.told(output);
                 }
-                Output::Drop(dropped) => {
-                    underway.leaves(dropped.handle, None);
-                    None
-                }
-                _ => None,
-            });
-            // A transmission is told when it begins; it may end after us.
-            for emit in left.chain(network.passed()).filter(|emit| emit.end <= end) {
-                if emit.end >= first {
-                    delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
-                    each(&emit);
-                }
-                if let Some(series) = &mut series {
-                    series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
+                match output {
+                    Output::Emit(emit) => {
+                        underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
+                        left(emit, end);
+                    }
+                    Output::Drop(dropped) => underway.leaves(dropped.handle, None),
+                    _ => {}
                 }
             }
+            out.clear();
+            network.passed().for_each(|emit| left(&emit, end));
         };
     let mut unmatched = 0;
 
