@@ -25,38 +25,66 @@ export class Topology {
     const drawn = lanes.slice(0, DRAWN);
     const height = Math.max(2, drawn.length) * ROW + 2 * TOP;
     const middle = height / 2;
-    const all = lanes.reduce((sum, lane) => sum + (lane.flow.window?.sent ?? 0), 0);
-    this.drawing.setAttribute("viewBox", `0 0 640 ${height}`);
+    const rates = (of: Lane[]) => of.reduce((sum, lane) => sum + (lane.flow.window?.sent ?? 0), 0);
+    const all = rates(lanes);
+    const wide = (sent: number) => (1 + 7 * Math.sqrt(all > 0 ? sent / all : 0)).toFixed(1);
+    const wire = (x: number, y: number, to: number, at: number, sent: number) =>
+      svg("path", { class: "wire", d: `M${x} ${y} C ${(x + to) / 2} ${y}, ${(x + to) / 2} ${at}, ${to} ${at}`, "stroke-width": wide(sent) });
+    const y = (n: number) => TOP + ROW * n + ROW / 2;
+    // Adapters of a tenant come together before the link.
+    const tenants = new Map<string, Lane[]>();
+    for (const lane of drawn) {
+      const tenant = tenantOf(lane.adapter.name);
+      if (tenant !== null) tenants.set(tenant, [...(tenants.get(tenant) ?? []), lane]);
+    }
+    const place = (tenant: string) => {
+      const own = tenants.get(tenant)!.map((lane) => y(drawn.indexOf(lane)));
+      return own.reduce((sum, at) => sum + at, 0) / own.length;
+    };
+    const [tenant, start] = [276, tenants.size > 0 ? 462 : 336];
+    this.drawing.setAttribute("viewBox", `0 0 ${start + 304} ${height}`);
     const of = lanes.length === 1 ? "one adapter" : `${lanes.length} adapters`;
-    this.drawing.setAttribute("aria-label", `${of} on link ${name}, to ${link?.uplink ?? "the uplink"}; together ${rate(all)}`);
+    const by = tenants.size > 0 ? ` of ${tenants.size === 1 ? "a tenant" : `${tenants.size} tenants`} or their own` : "";
+    this.drawing.setAttribute("aria-label", `${of}${by} on link ${name}, to ${link?.uplink ?? "the uplink"}; together ${rate(all)}`);
     const ends = drawn.map((lane, n) => {
-      const y = TOP + ROW * n + ROW / 2;
       const sent = lane.flow.window?.sent ?? 0;
-      const wide = 1 + 7 * Math.sqrt(all > 0 ? sent / all : 0);
       const judged = verdict(lane.flow, lane.adapter);
+      const own = tenantOf(lane.adapter.name);
+      const within = own === null ? lane.adapter.name : lane.adapter.name.slice(own.length + 1);
       const part = lane.flow.flow === lane.adapter.name ? "" : ` · ${lane.flow.flow}`;
       return svg(
         "g",
         { class: judged.level },
-        svg("path", { class: "wire", d: `M236 ${y} C 290 ${y}, 290 ${middle}, 336 ${middle}`, "stroke-width": wide.toFixed(1) }),
-        svg("rect", { class: "node", x: 4, y: y - 14, width: 232, height: 28, rx: 5 }),
-        svg("text", { x: 14, y: y + 4 }, `${judged.sign} ${short(lane.adapter.name + part, 15)}`),
-        svg("text", { x: 226, y: y + 4, class: "value" }, rate(sent)),
+        own === null ? wire(236, y(n), start, middle, sent) : wire(236, y(n), tenant, place(own), sent),
+        svg("rect", { class: "node", x: 4, y: y(n) - 14, width: 232, height: 28, rx: 5 }),
+        svg("text", { x: 14, y: y(n) + 4 }, `${judged.sign} ${short(within + part, 15)}`),
+        svg("text", { x: 226, y: y(n) + 4, class: "value" }, rate(sent)),
       );
     });
-    const box = (x: number, width: number, first: string, second: string) => [
-      svg("rect", { class: "node", x, y: middle - 22, width, height: 44, rx: 5 }),
-      svg("text", { x: x + width / 2, y: middle - 3, class: "centre strong" }, first),
-      svg("text", { x: x + width / 2, y: middle + 14, class: "centre quiet" }, second),
+    const box = (x: number, at: number, width: number, first: string, second: string) => [
+      svg("rect", { class: "node", x, y: at - 22, width, height: 44, rx: 5 }),
+      svg("text", { x: x + width / 2, y: at - 3, class: "centre strong" }, first),
+      svg("text", { x: x + width / 2, y: at + 14, class: "centre quiet" }, second),
     ];
+    const groups = [...tenants].flatMap(([tenantName, own]) => [
+      wire(tenant + 130, place(tenantName), start, middle, rates(own)),
+      ...box(tenant, place(tenantName), 130, short(tenantName, 17), rate(rates(own))),
+    ]);
     this.drawing.replaceChildren(
       ...ends,
-      svg("path", { class: "wire", d: `M486 ${middle} H 530`, "stroke-width": 5 }),
-      ...box(336, 150, short(`${name}, ${link?.rate ?? ""}`, 20), link?.scheduler?.kind ?? "fifo"),
-      ...box(530, 106, way === "up" ? "uplink →" : "← uplink", short(link?.uplink ?? "", 14)),
+      ...groups,
+      svg("path", { class: "wire", d: `M${start + 150} ${middle} H ${start + 194}`, "stroke-width": 5 }),
+      ...box(start, middle, 150, short(`${name}, ${link?.rate ?? ""}`, 20), link?.scheduler?.kind ?? "fifo"),
+      ...box(start + 194, middle, 106, way === "up" ? "uplink →" : "← uplink", short(link?.uplink ?? "", 14)),
     );
     say(this.more, lanes.length > DRAWN ? `and ${lanes.length - DRAWN} more` : "");
   }
+}
+
+/** What an adapter's name has before its last part. */
+function tenantOf(name: string): string | null {
+  const at = name.lastIndexOf("/");
+  return at < 0 ? null : name.slice(0, at);
 }
 
 export class Cycles {

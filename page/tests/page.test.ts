@@ -62,6 +62,28 @@ kind = "A"
 phase = "12ms"
 `;
 
+const TENANTS = `
+[link.uplink]
+rate = "20mbit"
+uplink = "namespace"
+scheduler = { kind = "wf2q+" }
+
+[link.uplink.flow.shop]
+weight = 3
+scheduler = { kind = "mclock" }
+
+[link.uplink.flow.shop.flow.web]
+adapter = "namespace"
+reservation = "5mbit"
+limit = "12mbit"
+
+[link.uplink.flow.shop.flow.database]
+adapter = "namespace"
+
+[link.uplink.flow.guest]
+adapter = "namespace"
+`;
+
 /** How long the slowest machine may take. */
 const PATIENCE = 30_000;
 const WIDE = { width: 1400, height: 900 };
@@ -268,6 +290,34 @@ test.skipIf(!possible).each(CYCLES)("a cycle of %s is drawn: who held the link w
     expect(outside).toEqual([]);
   } finally {
     senders.forEach((sender) => sender.kill());
+    await browser.close();
+    await service.end();
+  }
+}, 90_000);
+
+test.skipIf(!possible)("adapters of a tenant, each under its discipline", async () => {
+  const [browser, service] = await Promise.all([launch(), Service.start(TENANTS)]);
+  const sender = await service.send("shop/web", 10, 4, 1000);
+  try {
+    const page = await browser.newPage({ viewport: WIDE, colorScheme: "light" });
+    page.setDefaultTimeout(PATIENCE);
+    await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
+    await page.getByRole("button", { name: "shop/web" }).click();
+    await page.getByRole("img", { name: /^3 adapters of a tenant or their own on link uplink/ }).waitFor();
+    expect(await page.locator(".topology text.strong").allTextContents()).toEqual(["shop", "uplink, 20mbit", "uplink →"]);
+    // The tenant's discipline has caps, the link's has none.
+    await page.getByLabel("Cap").fill("9mbit");
+    await page.getByText("✓ limit 9mbit: that would fit.").waitFor();
+    await page.getByLabel("Cap").press("Enter");
+    await page.getByText("✓ limit 9mbit: done.").waitFor();
+    expect(await service.scenario()).toContain('limit = "9mbit"');
+    await page.getByRole("button", { name: "guest" }).click();
+    await page.getByRole("heading", { name: "guest sends" }).waitFor();
+    await page.getByLabel("Cap").waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "shop/web" }).click();
+    await picture(page, "tenants");
+  } finally {
+    sender.kill();
     await browser.close();
     await service.end();
   }

@@ -723,8 +723,8 @@ fn page() {
     assert!(turn["end_ns"].as_u64() > turn["begin_ns"].as_u64(), "{turns}");
 
     // Each number that the dashboard for Grafana asks for is there, with the labels that it asks by.
-    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grafana/falaj.json");
-    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let grafana = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grafana/falaj.json");
+    let dashboard: Value = serde_json::from_str(&std::fs::read_to_string(grafana).unwrap()).unwrap();
     let metrics = service.get("/metrics").body;
     let mut asked = 0;
     let targets = dashboard["panels"].as_array().unwrap().iter().flat_map(|panel| panel["targets"].as_array().unwrap());
@@ -740,6 +740,17 @@ fn page() {
     }
     assert!(asked >= 10);
     service.end();
+
+    // The token is said to a person at a terminal, for the page to take it from there.
+    let token = directory().join("serve-page.token");
+    std::fs::write(&token, "not-to-be-guessed/+\n").unwrap();
+    let control = std::env::temp_dir().join(format!("falaj-serve-test-{}-token.sock", std::process::id()));
+    let words = [file("serve-token.toml", THREE), "--tcp", "127.0.0.1:0", "--token-file", token.to_str().unwrap()];
+    let words = [&["serve"], &words[..], &["--control", control.to_str().unwrap()]].concat();
+    let mut shown = OnTerminal::start(&words);
+    shown.until("where the page is", |written| written.contains("/#token=not-to-be-guessed%2F%2B"));
+    signal("TERM", shown.child.id());
+    assert_eq!(shown.child.wait().unwrap().code(), Some(0));
 }
 
 /// What a thread of the service may do, as the kernel has it.
