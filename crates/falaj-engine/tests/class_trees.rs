@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::copies::{Copies, nanos_of_a_byte, whole};
 use common::examples::longest_wait_of_a_victim;
 use common::fraction::Fraction;
 use common::stepwise::{Model, beside, with};
@@ -70,10 +71,6 @@ fn grown(dice: &mut Dice, levels: u64, values: &mut impl FnMut(&mut Dice, bool) 
         .collect()
 }
 
-fn nanos_of_a_byte(values: &Values, name: &str) -> Option<u64> {
-    Some(8_000_000_000 / values.rate(name)?.0)
-}
-
 /// A class of a model: its place, the way to it from the link, and what is below it.
 #[derive(Clone)]
 struct Place<T> {
@@ -129,37 +126,6 @@ fn way<T>(places: &mut [Place<T>], f: usize, mut each: impl FnMut(&mut Place<T>)
 fn leaf_of<T>(places: &[Place<T>], f: usize) -> &T {
     let place = places.iter().find(|place| place.holds(f)).expect("somebody has it");
     if place.leaf == Some(f) { &place.own } else { leaf_of(&place.parts, f) }
-}
-
-/// A curve's first slope, how long, second slope; and all the points at which it began anew, in (time, bytes): the
-/// curve is the least of all copies from these points. In nanoseconds of a byte.
-#[derive(Clone)]
-struct Copies {
-    slopes: (u64, u64, u64),
-    begins: Vec<(Fraction, u64)>,
-}
-
-impl Copies {
-    fn of(values: &Values, [rate, first, time]: [&str; 3]) -> Option<Copies> {
-        let second = nanos_of_a_byte(values, rate)?;
-        let slopes = (nanos_of_a_byte(values, first).unwrap_or(second), values.span(time).map_or(0, |s| s.0), second);
-        Some(Copies { slopes, begins: Vec::new() })
-    }
-    /// When it reaches so many bytes.
-    fn reaches(&self, bytes: u64) -> Fraction {
-        let (first, time, second) = self.slopes;
-        let one = |&(from, at): &(Fraction, u64)| {
-            let more = Fraction::of(bytes).minus(Fraction::of(at));
-            let steep = more.times(first, 1u64);
-            let then = Fraction::of(time).plus(more.minus(Fraction::new(time, first)).times(second, 1u64));
-            from.plus(steep.max(then))
-        };
-        self.begins.iter().map(one).max().unwrap_or(Fraction::ZERO)
-    }
-}
-
-fn whole(time: Fraction) -> Fraction {
-    Fraction::ZERO.minus(Fraction::ZERO.minus(time).floor(Fraction::of(1)))
 }
 
 /// A class of H-FSC.

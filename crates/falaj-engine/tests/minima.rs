@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::copies::{Copies, nanos_of_a_byte, whole};
 use common::examples::{longest_wait_of_a_victim, order};
 use common::fraction::Fraction;
 use common::stepwise::{Model, beside};
@@ -174,10 +175,6 @@ fn pipe_of(kind: &'static str, largest: u32, flows: Vec<FlowSetup>) -> PipeSpec 
     PipeSpec::new(kind, setup, Span::ZERO)
 }
 
-fn nanos_of_a_byte(values: &Values, name: &str) -> Option<u64> {
-    Some(8_000_000_000 / values.rate(name)?.0)
-}
-
 #[test]
 fn mclock_goes_by_its_clocks() {
     let mut accepted = 0;
@@ -245,36 +242,6 @@ fn no_limit_is_exceeded() {
     assert!(packets > 20_000 && nearest > 0.8, "{packets} {nearest}");
 }
 
-/// A curve's first slope, how long, second slope; and all the points at which it began anew, in (time, bytes): the
-/// curve is the least of all copies from these points. In nanoseconds of a byte.
-#[derive(Clone)]
-struct Copies {
-    slopes: (u64, u64, u64),
-    begins: Vec<(Fraction, u64)>,
-}
-
-impl Copies {
-    fn of(values: &Values, [rate, first, time]: [&str; 3]) -> Option<Copies> {
-        let second = nanos_of_a_byte(values, rate)?;
-        let slopes = (nanos_of_a_byte(values, first).unwrap_or(second), values.span(time).map_or(0, |s| s.0), second);
-        Some(Copies { slopes, begins: Vec::new() })
-    }
-    /// When it reaches so many bytes.
-    fn reaches(&self, bytes: u64) -> Fraction {
-        let (first, time, second) = self.slopes;
-        let one = |&(from, at): &(Fraction, u64)| {
-            let more = Fraction::of(bytes).minus(Fraction::of(at));
-            let steep = more.times(first, 1u64);
-            let then = Fraction::of(time).plus(more.minus(Fraction::new(time, first)).times(second, 1u64));
-            from.plus(steep.max(then))
-        };
-        self.begins.iter().map(one).max().unwrap_or(Fraction::ZERO)
-    }
-    fn begin(&mut self, at: Fraction, bytes: u64) {
-        self.begins.push((at, bytes));
-    }
-}
-
 /// H-FSC by its definition: curves that rise fast first, or straight ones.
 struct ByCurves {
     real_time: Vec<Option<Copies>>,
@@ -283,10 +250,6 @@ struct ByCurves {
     kept: Vec<u64>,
     sent: Vec<u64>,
     v: Fraction,
-}
-
-fn whole(time: Fraction) -> Fraction {
-    Fraction::ZERO.minus(Fraction::ZERO.minus(time).floor(Fraction::of(1)))
 }
 
 impl ByCurves {
@@ -299,9 +262,9 @@ impl Model for ByCurves {
     fn came(&mut self, f: usize, _: u32, first: bool, now: u64) {
         if first {
             if let Some(curve) = &mut self.real_time[f] {
-                curve.begin(Fraction::of(now), self.kept[f]);
+                curve.begins.push((Fraction::of(now), self.kept[f]));
             }
-            self.sharing[f].begin(self.v, self.sent[f]);
+            self.sharing[f].begins.push((self.v, self.sent[f]));
         }
     }
     fn passes(&mut self, _: &[bool], _: Option<usize>, _: u64) {}
@@ -318,7 +281,7 @@ impl Model for ByCurves {
         match self.eligible(f, now) {
             true => self.kept[f] += u64::from(bytes),
             false => {
-                self.sharing[f].begin(self.v, self.sent[f]);
+                self.sharing[f].begins.push((self.v, self.sent[f]));
                 self.v = self.v.max(self.sharing[f].reaches(self.sent[f]));
             }
         }
