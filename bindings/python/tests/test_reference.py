@@ -30,7 +30,7 @@ def signature(name, what):
     # As a reader writes them.
     text = re.sub(r"\(/(, )?", "(", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)
-    for module in ("typing.", "falaj.scenario.", "falaj.results.", "falaj.planning.", "falaj.table.", "falaj._falaj.", "builtins."):
+    for module in ("typing.", "falaj.scenario.", "falaj.results.", "falaj.plotting.", "falaj.planning.", "falaj.table.", "falaj._falaj.", "builtins."):
         text = text.replace(module, "")
     return f"{name}{text}"
 

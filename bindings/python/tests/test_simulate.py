@@ -146,5 +146,37 @@ def test_pictures_are_drawn(scenario):
     rest = result.plot.delay_cdf(flows=["rest"]).get_lines()
     assert len(rest) == 1 and rest[0].get_ydata()[-1] == pytest.approx(1)
     result.plot.delay_means().figure.canvas.draw()
+    result.plot.drops().figure.canvas.draw()
+    with pytest.raises(ValueError, match=r"simulate\(packets=True\)"):
+        result.plot.throughput()
     with pytest.raises(KeyError, match="there is no flow 'nobody'"):
         result.plot.delay_ccdf(flows=["nobody"])
+
+
+def test_pictures_over_time_are_of_the_first_replications_packets(scenario):
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    result = scenario.simulate(replications=2, packets=True, warm_up=0)
+    packets = result.packets
+    voice = (packets["replication"] == 0) & (packets["flow"] == "voice")
+    # Rates, times the time that each holds, are the bytes.
+    stairs = result.plot.throughput(flows=["voice"], parts=10).patches[0].get_data()
+    assert (stairs.values * np.diff(stairs.edges)).sum() * 1e6 / 8 == pytest.approx(packets["bytes"][voice].sum())
+    backlog = result.plot.backlog(flows=["voice"]).get_lines()[0].get_ydata()
+    assert (backlog >= 0).all() and backlog[-1] == 0 and backlog.max() >= 0.2
+    index = result.plot.fairness(parts=4).patches[0].get_data().values
+    assert ((index > 0.5) & (index <= 1)).all()
+    with pytest.raises(ValueError, match="'rest' is promised no rate of its own"):
+        result.plot.cumulative("rest", plan=scenario.plan())
+    divided = scenario.set({"link.uplink.scheduler": {"kind": "drr"}})
+    ax = divided.simulate(packets=True, warm_up=0).plot.cumulative("rest", plan=divided.plan())
+    came, left, least = ax.get_lines()
+    assert [line.get_label() for line in (came, left, least)] == ["came", "left", "served at least"]
+    for x, y in zip(*least.get_data()):
+        at = np.searchsorted(left.get_xdata(), x, side="right") - 1
+        # It is promised whole packets: up to the one on the link.
+        assert y <= left.get_ydata()[max(at, 0)] + 1.5
+    result.plot.timeline().figure.canvas.draw()
+    for wrong in [lambda: result.plot.throughput(parts=0), lambda: result.plot.cumulative("nobody")]:
+        with pytest.raises((ValueError, KeyError)):
+            wrong()

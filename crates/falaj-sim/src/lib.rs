@@ -7,6 +7,7 @@
 //! | [`headers`] | what packets of a source look like to masks |
 //! | [`mod@simulate`] | one run: sources, engine, meters |
 //! | [`mod@replicate`] | many runs with seeds of their own, on all cores |
+//! | [`witness`], [`course`], [`excerpt`] | who watches a run: packet by packet; in parts of its time; around its longest delay |
 //! | [`study`], [`measure`] | what replications say together, with intervals; what is measured, by name |
 //! | [`practice`] | warm-up, and as many replications as it takes; several experiments in pairs |
 //! | [`cores`] | independent tasks on all cores |
@@ -18,6 +19,8 @@
 
 mod closed;
 pub mod cores;
+pub mod course;
+pub mod excerpt;
 pub mod headers;
 pub mod measure;
 pub mod practice;
@@ -29,6 +32,7 @@ mod series;
 pub mod simulate;
 pub mod study;
 pub mod sweep;
+pub mod witness;
 
 pub use practice::{How, Practice, WarmUp, Warmed};
 pub use replicate::{Progress, replicate};

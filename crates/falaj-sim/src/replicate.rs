@@ -3,7 +3,7 @@
 use crate::cores::on_all;
 use crate::series::Series;
 use crate::simulate::{Experiment, Run, Watch, run};
-use falaj_engine::PipeId;
+use falaj_engine::{Emit, PipeId};
 use falaj_sched::params::Refusals;
 use falaj_sched::time::Span;
 use std::ops::Range;
@@ -84,7 +84,7 @@ fn on_all_cores(
     let watch = Watch { stop: progress.stop, gone: progress.gone };
     let one = |n: usize| {
         let mut series = series();
-        let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut(), &mut |_| {})?;
+        let run = run(experiment, seed.wrapping_add(n as u64), &watch, series.as_mut(), &mut |_: &Emit| {})?;
         Ok((run, series))
     };
     on_all(numbers, progress.stop, one, |n, (run, series)| take(n, run, series))

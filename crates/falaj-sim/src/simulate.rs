@@ -2,6 +2,7 @@
 
 use crate::closed::{Closed, is_closed};
 use crate::series::Series;
+use crate::witness::{Event, Loss, Witness};
 use falaj_engine::account::Account;
 use falaj_engine::calendar::Calendar;
 use falaj_engine::each::Report;
@@ -120,9 +121,12 @@ impl FlowResult {
     }
 }
 
-/// Packets between where they enter and where they leave, if there may be several links between, or their sources hear of them.
+/// Packets between where they enter and where they leave, if there may be several links between, or their sources hear of them, or
+/// somebody wants to know of each.
 struct Underway {
     follows: bool,
+    /// Rules lead them.
+    ruled: bool,
     /// By handle: whose it is, and when it came.
     packets: Vec<(usize, Time)>,
     free: Vec<u32>,
@@ -130,11 +134,11 @@ struct Underway {
 }
 
 impl Underway {
-    fn new(experiment: &Experiment, closed: bool) -> Underway {
-        let rules = !experiment.network.rules.is_empty();
+    fn new(experiment: &Experiment, each: bool) -> Underway {
+        let ruled = !experiment.network.rules.is_empty();
         let sources = experiment.feeds.iter().map(|feed| feed.traffic + 1).max().unwrap_or(0);
-        let ways = vec![Meter::new(); if rules { sources } else { 0 }];
-        Underway { follows: rules || closed, packets: Vec::new(), free: Vec::new(), ways }
+        let ways = vec![Meter::new(); if ruled { sources } else { 0 }];
+        Underway { follows: ruled || each, ruled, packets: Vec::new(), free: Vec::new(), ways }
     }
 
     /// A handle for a packet that enters.
@@ -161,6 +165,11 @@ impl Underway {
         }
         self.free.push(handle);
     }
+
+    /// When a packet that is lost came to where that happens, if it has not been elsewhere before.
+    fn came(&self, handle: u32) -> Option<Time> {
+        (self.follows && !self.ruled).then(|| self.packets[handle as usize].1)
+    }
 }
 
 /// Arrivals between two looks at the flag that stops a run.
@@ -177,41 +186,42 @@ pub(crate) struct Watch<'a> {
 /// Runs the experiment once. Same experiment and seed, same result, bit for
 /// bit. Where `stop` is set meanwhile, what there is until then is the result.
 pub fn simulate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Run, (PipeId, Refusals)> {
-    simulate_watched(experiment, seed, stop, &mut |_| {})
+    simulate_watched(experiment, seed, stop, &mut |_: &Emit| {})
 }
 
-/// The same, and `each` is told of each packet that leaves a pipe and is counted.
+/// The same, and `each` is told of packets: a closure that takes an [`Emit`] of each that leaves a pipe and
+/// is counted, [`Every`](crate::witness::Every) of all.
 pub fn simulate_watched(
     experiment: &Experiment,
     seed: u64,
     stop: &AtomicBool,
-    each: &mut impl FnMut(&Emit),
+    each: &mut impl Witness,
 ) -> Result<Run, (PipeId, Refusals)> {
     run(experiment, seed, &Watch { stop, gone: &|_| {} }, None, each)
 }
 
 /// The same, watched; the delays in their order go to a series, if there is one.
-pub(crate) fn run(
+pub(crate) fn run<W: Witness>(
     experiment: &Experiment,
     seed: u64,
     watch: &Watch<'_>,
     series: Option<&mut Series>,
-    each: &mut impl FnMut(&Emit),
+    each: &mut W,
 ) -> Result<Run, (PipeId, Refusals)> {
     if is_closed(experiment) {
-        run_as::<true>(experiment, seed, watch, series, each)
+        run_as::<true, W>(experiment, seed, watch, series, each)
     } else {
-        run_as::<false>(experiment, seed, watch, series, each)
+        run_as::<false, W>(experiment, seed, watch, series, each)
     }
 }
 
 /// The same where sources hear what becomes of their packets (closed), or none does. That costs those who do not hear nothing.
-fn run_as<const CLOSED: bool>(
+fn run_as<const CLOSED: bool, W: Witness>(
     experiment: &Experiment,
     seed: u64,
     watch: &Watch<'_>,
     mut series: Option<&mut Series>,
-    each: &mut impl FnMut(&Emit),
+    each: &mut W,
 ) -> Result<Run, (PipeId, Refusals)> {
     let mut network = Network::new(&experiment.network.seeded(seed))?;
     let whole = Time::ZERO + experiment.duration;
@@ -219,39 +229,52 @@ fn run_as<const CLOSED: bool>(
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
     let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
-    let mut underway = Underway::new(experiment, CLOSED);
+    let mut underway = Underway::new(experiment, CLOSED || W::ALL);
     let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
-    // A transmission is told when it begins; it may end after us.
-    let mut left = |emit: &Emit, end: Time| {
-        if emit.end > end {
-            return;
-        }
-        if emit.end >= first {
+    let mut told = |event: Event<'_>, end: Time| {
+        let emit = match event {
+            Event::Sent(emit) => emit,
+            Event::Lost(loss) => return each.lost(loss),
+        };
+        // A transmission is told when it begins; it may end after us.
+        let ours = emit.end <= end;
+        if ours && emit.end >= first {
             delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
-            each(emit);
         }
-        if let Some(series) = &mut series {
+        if W::ALL || ours && emit.end >= first {
+            each.sent(emit);
+        }
+        if let (true, Some(series)) = (ours, &mut series) {
             series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
         }
     };
-    let mut record =
-        |network: &mut Network, (underway, closed): (&mut Underway, &mut Closed), out: &mut Vec<Output>, end: Time| {
-            for output in &*out {
-                if CLOSED {
-                    closed.told(output);
-                }
-                match output {
-                    Output::Emit(emit) => {
-                        underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
-                        left(emit, end);
-                    }
-                    Output::Drop(dropped) => underway.leaves(dropped.handle, None),
-                    _ => {}
-                }
+    // What happened until `now`; what ends later than `end` is not counted.
+    let mut record = |network: &mut Network,
+                      (underway, closed): (&mut Underway, &mut Closed),
+                      out: &mut Vec<Output>,
+                      (now, end): (Time, Time)| {
+        for output in &*out {
+            if CLOSED {
+                closed.told(output);
             }
-            out.clear();
-            network.passed().for_each(|emit| left(&emit, end));
-        };
+            match output {
+                Output::Emit(emit) => {
+                    underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
+                    told(Event::Sent(emit), end);
+                }
+                Output::Drop(dropped) => {
+                    if W::ALL {
+                        let came = underway.came(dropped.handle);
+                        told(Event::Lost(&Loss { dropped: *dropped, came, told: now }), end);
+                    }
+                    underway.leaves(dropped.handle, None);
+                }
+                _ => {}
+            }
+        }
+        out.clear();
+        network.passed().for_each(|emit| told(Event::Sent(&emit), end));
+    };
     let mut unmatched = 0;
 
     let mut sources: Vec<Source> =
@@ -287,7 +310,7 @@ fn run_as<const CLOSED: bool>(
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
-                    record(&mut network, (&mut underway, &mut closed), &mut out, whole);
+                    record(&mut network, (&mut underway, &mut closed), &mut out, (event, whole));
                     closed.wake(&mut arrivals);
                     continue;
                 }
@@ -326,7 +349,7 @@ fn run_as<const CLOSED: bool>(
                         closed.enters(handle, i, segment.flatten());
                     }
                     network.enter(entry, key, Packet { handle, length, label }, at, &mut out);
-                    record(&mut network, (&mut underway, &mut closed), &mut out, whole);
+                    record(&mut network, (&mut underway, &mut closed), &mut out, (at, whole));
                 }
                 Err(Refused::Dropped) => {}
                 Err(Refused::Unmatched) => unmatched += 1,
@@ -339,8 +362,9 @@ fn run_as<const CLOSED: bool>(
                 closed.wake(&mut arrivals);
             }
         }
-        network.poll(until.min(end), &mut out);
-        record(&mut network, (&mut underway, &mut closed), &mut out, end);
+        let now = until.min(end);
+        network.poll(now, &mut out);
+        record(&mut network, (&mut underway, &mut closed), &mut out, (now, end));
         if CLOSED {
             closed.wake(&mut arrivals);
         }
@@ -372,23 +396,43 @@ fn run_as<const CLOSED: bool>(
         });
         many.extend(reports);
     }
-    let pipes = experiment.network.places.len() as u32;
+    let places = experiment.network.places.len() as u32;
     let mut taken = network.taken().to_vec();
     for (taken, before) in taken.iter_mut().zip(&before.taken) {
         *taken = Taken { packets: taken.packets - before.packets, bytes: taken.bytes - before.bytes };
     }
-    Ok(Run {
+    let ran = Run {
         many,
-        breaches: (0..pipes).map(|p| network.breaches(PipeId(p))).collect(),
+        breaches: (0..places).map(|p| network.breaches(PipeId(p))).collect(),
         pipes: delays.into_iter().enumerate().map(result).collect(),
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
-        ways: underway.ways,
+        ways: std::mem::take(&mut underway.ways),
         connections: closed.finish(end),
         duration: end - Time::ZERO,
         warm_up: experiment.warm_up.min(end - Time::ZERO),
         complete: end == whole,
-    })
+    };
+    if W::ALL {
+        sent_after(&mut network, &underway, each, end);
+    }
+    Ok(ran)
+}
+
+/// What still waits after the last instant that counts is sent.
+fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witness, end: Time) {
+    let mut out = Vec::new();
+    network.poll(Time(Time::NEVER.0 - 1), &mut out);
+    for output in out {
+        match output {
+            Output::Emit(emit) => each.sent(&emit),
+            Output::Drop(dropped) => each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end }),
+            _ => {}
+        }
+    }
+    for emit in network.passed() {
+        each.sent(&emit);
+    }
 }
 
 /// What was counted when a run had warmed up.

@@ -86,14 +86,16 @@ const WHYS: [(Why, &str); 8] = [
     (Why::Changed, "changed"),
 ];
 
+/// Why a packet was lost, in a word: `queue-full`.
+pub fn word(why: Why) -> &'static str {
+    WHYS.iter().find(|(other, _)| *other == why).map_or("", |(_, name)| name)
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Verdict::Sent { start, end, due } => write!(f, "start={} end={} due={}", start.0, end.0, due.0),
-            Verdict::Dropped(why) => {
-                let name = WHYS.iter().find(|(w, _)| w == why).map_or("", |(_, name)| name);
-                write!(f, "dropped={name}")
-            }
+            Verdict::Dropped(why) => write!(f, "dropped={}", word(*why)),
             Verdict::Waiting => f.write_str("waiting"),
         }
     }

@@ -20,6 +20,8 @@
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
 //! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
 //! | [`impairments`] | what a link does to packets, in words |
+//! | [`export`] | what was simulated, in files for other programs |
+//! | `pictures` (feature `plots`) | what was simulated, drawn; what all pictures share |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -36,6 +38,7 @@ mod demo;
 mod doctor;
 mod each;
 mod explain;
+mod export;
 mod file;
 mod flags;
 mod fmt;
@@ -48,6 +51,8 @@ mod measure;
 mod pace;
 mod pages;
 mod pairs;
+#[cfg(feature = "plots")]
+mod pictures;
 mod plan;
 mod practice;
 mod recording;

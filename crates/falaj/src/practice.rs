@@ -79,7 +79,7 @@ impl Practising {
         } else {
             self.replications.map_or(LIMIT, |n| n as usize)
         };
-        Ok(Plan { warm_up, until: self.until.clone(), most })
+        Ok(Plan { warm_up, until: self.until.clone(), most, shares: &[] })
     }
 }
 
@@ -88,12 +88,20 @@ pub(crate) struct Plan {
     warm_up: WarmUp,
     until: Vec<Until>,
     most: usize,
+    /// Of these shares of packets delays shall have intervals too.
+    shares: &'static [f64],
 }
 
 impl Plan {
+    /// The same; of these shares of packets delays shall have intervals too.
+    #[cfg(feature = "plots")]
+    pub(crate) fn with(self, shares: &'static [f64]) -> Plan {
+        Plan { shares, ..self }
+    }
+
     /// All replications of the scenario, from the first packet on: as what is measured beside it.
     pub(crate) fn beside(scenario: &Scenario) -> Plan {
-        Plan { warm_up: WarmUp::Nothing, until: Vec::new(), most: scenario.run.replications as usize }
+        Plan { warm_up: WarmUp::Nothing, until: Vec::new(), most: scenario.run.replications as usize, shares: &[] }
     }
 }
 
@@ -135,7 +143,8 @@ impl Simulation {
         let bar = show::progress_of_time(steps(first_ones + PILOTS));
         let gone = |span: Span| bar.inc(micros(span));
         let progress = Progress { gone: &gone, stop: &stop };
-        let quantiles: Vec<f64> = plan.until.iter().filter_map(|until| quantile(until.measure)).collect();
+        let asked = plan.until.iter().filter_map(|until| quantile(until.measure));
+        let quantiles: Vec<f64> = asked.chain(plan.shares.iter().copied()).collect();
         let practice = Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
         let (studies, warmed) = practice
             .studies(&experiments, &progress, |studies| {

@@ -1,6 +1,7 @@
 //! `falaj sim`: a scenario in simulated time.
 
 use crate::asked::Asked;
+use crate::export::Exports;
 use crate::practice::{Plan, Practising, Simulation};
 use crate::show::say;
 use crate::summary::{RULE_HEADER, air_json, air_told, breach_json, rule_json, rule_row};
@@ -45,6 +46,8 @@ replications, and --until was not reached; 130 after Ctrl-C, with what was simul
 Examples:
   falaj sim examples/tenants.toml --duration 30s --replications 16
   falaj sim examples/tenants.toml --until 'delay.mean ±1%'
+  falaj sim examples/tenants.toml --plot pictures
+  falaj sim examples/tenants.toml --packets packets.parquet --trace trace.json
   falaj sim --replay capture.pcapng
   falaj sim examples/tenants.toml --replay capture.pcapng")]
 pub(crate) struct Args {
@@ -59,6 +62,13 @@ pub(crate) struct Args {
     duration: Option<Span>,
     #[command(flatten)]
     practice: Practising,
+    /// Draw into this directory: throughput, backlog and Jain's index over time, delays with intervals, what came and left
+    /// beside what `plan` says, who held the link, why packets were lost.
+    #[cfg(feature = "plots")]
+    #[arg(long, value_name = "DIR", conflicts_with = "replay")]
+    plot: Option<PathBuf>,
+    #[command(flatten)]
+    exports: Exports,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -284,6 +294,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return crate::replay::main(capture, args.file.as_deref(), args.json);
     }
     let path = args.file.as_deref().context("a scenario is needed")?;
+    args.exports.check()?;
     let mut scenario = file::read(path)?;
     scenario.run.duration = args.duration.unwrap_or(scenario.run.duration);
     args.practice.apply(&mut scenario);
@@ -291,8 +302,15 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         bail!("{} has no [traffic.NAME]: there is nothing to simulate", path.display());
     }
     let plan = args.practice.plan(&scenario, WarmUp::Found)?;
+    #[cfg(feature = "plots")]
+    let plan = if args.plot.is_some() { plan.with(crate::pictures::SHARES) } else { plan };
     args.asked.tell(&scenario);
     let runs = Replications::as_planned(&scenario, &plan)?;
+    #[cfg(feature = "plots")]
+    if let Some(out) = &args.plot {
+        crate::pictures::write(out, &scenario, runs.study(), runs.simulation.warmed.cut)?;
+    }
+    args.exports.write(&scenario, path, (runs.duration(), runs.simulation.warmed.cut), runs.len())?;
     // Where there are rules, packets come to links that no source names.
     let told = if scenario.rules.is_empty() { fed_flows(&scenario) } else { runs.reached(&scenario) };
     let rules: Vec<(&str, Taken)> =

@@ -14,7 +14,8 @@ from . import queueing
 from ._falaj import __version__
 from .errors import ScenarioError, ScenarioWarning, SchedulerError, SweepError, UnknownKey
 from .planning import Plan, plan
-from .results import Plot, Result
+from .plotting import Plot
+from .results import Result
 from .scenario import Scenario
 from .scheduler import Link, Queues, Scheduler, Wait
 from .sweeping import Sweep, sweep

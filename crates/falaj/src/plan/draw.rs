@@ -2,34 +2,28 @@
 //! with the distances between them: across its delay, down its backlog. The
 //! picture follows the reader's choice of a light or a dark page.
 
+use crate::pictures::chart::{Area, Drawn, FONT};
+use crate::pictures::palette::{ASIDE, GRID, INK, PAGE, Tone, finished};
+use crate::pictures::units::{DATA, TIME, digits, unit};
 use crate::show;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_plan::Way;
 use falaj_plan::bounds::Outlook;
 use falaj_sched::queue::Limit;
 use falaj_theory::{Curve, Exact, float};
-use plotters::coord::Shift;
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use std::path::Path;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 const PANEL: (u32, u32) = (620, 400);
-const FONT: &str = "sans-serif";
 
-// Each is one colour in the light and its counterpart in the dark: what is
-// drawn in the first is found again by it.
-const PAGE: (RGBColor, &str) = (RGBColor(255, 255, 255), "#15181C");
-const INK: (RGBColor, &str) = (RGBColor(30, 30, 30), "#E8E8E8");
-const GRID: (RGBColor, &str) = (RGBColor(228, 228, 228), "#31363D");
-const SENT: (RGBColor, &str) = (RGBColor(213, 94, 0), "#FF9F4A");
-const SERVED: (RGBColor, &str) = (RGBColor(0, 114, 178), "#5CB8F2");
-const DISTANCE: (RGBColor, &str) = (RGBColor(0, 120, 85), "#63D2A4");
-const QUEUE: (RGBColor, &str) = (RGBColor(112, 112, 112), "#A2A8B0");
+// Each is one colour in the light and its counterpart in the dark.
+const SENT: Tone = (RGBColor(213, 94, 0), "#FF9F4A");
+const SERVED: Tone = (RGBColor(0, 114, 178), "#5CB8F2");
+const DISTANCE: Tone = (RGBColor(0, 120, 85), "#63D2A4");
 
 /// One flow's picture, and where it belongs.
 struct Picture<'a> {
@@ -105,30 +99,7 @@ fn svg(pictures: &[Picture<'_>]) -> Result<String, Box<dyn std::error::Error>> {
         }
         root.present()?;
     }
-    let start = text.find('>').map_or(0, |n| n + 1);
-    text.insert_str(start, &style());
-    Ok(text)
-}
-
-/// Colours for the dark, and a margin around words that lie on lines.
-fn style() -> String {
-    let hex = |c: RGBColor| format!("#{:02X}{:02X}{:02X}", c.0, c.1, c.2);
-    let mut dark = String::new();
-    for (light, colour) in [PAGE, INK, GRID, SENT, SERVED, DISTANCE, QUEUE] {
-        let light = hex(light);
-        dark += &format!("[fill=\"{light}\"] {{ fill: {colour} }}\n[stroke=\"{light}\"] {{ stroke: {colour} }}\n");
-    }
-    format!(
-        "\n<style>\ntext {{ paint-order: stroke; stroke: {}; stroke-width: 4px; stroke-linejoin: round }}\n\
-         @media (prefers-color-scheme: dark) {{\ntext {{ stroke: {} }}\n{dark}}}\n</style>",
-        hex(PAGE.0),
-        PAGE.1
-    )
-}
-
-/// Nanoseconds or bytes to one of an axis, and the unit's name.
-fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static str) {
-    *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
+    Ok(finished(text, &[SENT, SERVED, DISTANCE]))
 }
 
 fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
@@ -149,8 +120,8 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         None => sent_last.min(picture.queue * 1.2).max(picture.queue),
     };
     let tall = highest.max(1.0) * 1.18;
-    let (time, time_unit) = unit(width, &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")]);
-    let (data, data_unit) = unit(tall, &[(1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB")]);
+    let (time, time_unit) = unit(width, &TIME);
+    let (data, data_unit) = unit(tall, &DATA);
 
     let whose = if flow.together { "all flows together" } else { &flow.name };
     let heading = format!("{whose}, {} {}", picture.link, picture.way);
@@ -161,7 +132,6 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         .x_label_area_size(46)
         .y_label_area_size(62)
         .build_cartesian_2d(0.0..width / time, 0.0..tall / data)?;
-    let digits = |most: f64| if most < 2.0 { 2 } else { usize::from(most < 20.0) };
     let (time_digits, data_digits) = (digits(width / time), digits(tall / data));
     chart
         .configure_mesh()
@@ -182,7 +152,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
     if picture.queue < tall {
         let level = picture.queue;
         let ends = [(0.0, level), (width, level)].map(|at| frame.place(at));
-        chart.draw_series(DashedLineSeries::new(ends, 5, 4, QUEUE.0.stroke_width(1)))?;
+        chart.draw_series(DashedLineSeries::new(ends, 5, 4, ASIDE.0.stroke_width(1)))?;
         let label = match flow.limit {
             Limit::Packets(n) => format!("queue {n}p: {}", show::bytes(level)),
             Limit::Bytes(_) => format!("queue {}", show::bytes(level)),
@@ -191,7 +161,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         let early =
             envelope.is_some_and(|e| height(e, 0.3 * width) > level) && height(picture.service, 0.65 * width) > level;
         let (end, aside, h) = if early { (width, -8, HPos::Right) } else { (0.0, 12, HPos::Left) };
-        word(&mut chart, &label, frame.place((end, level)), (aside, -5), (h, VPos::Bottom), QUEUE.0)?;
+        word(&mut chart, &label, frame.place((end, level)), (aside, -5), (h, VPos::Bottom), ASIDE.0)?;
     }
     chart.draw_series(LineSeries::new(frame.points(picture.service), SERVED.0.stroke_width(3)))?;
     if let Some(envelope) = envelope {
@@ -213,7 +183,7 @@ fn distances(chart: &mut Chart<'_, '_>, frame: &Frame, picture: &Picture<'_>, en
         // Below the service curve there is nothing else.
         let corner = frame.place((frame.width, 0.0));
         let why = "only the queue bounds its delay";
-        return word(chart, why, corner, (-8, -10), (HPos::Right, VPos::Bottom), QUEUE.0);
+        return word(chart, why, corner, (-8, -10), (HPos::Right, VPos::Bottom), ASIDE.0);
     };
     let (at, wait, level) = (float(&d.delay.at), float(&d.delay.length), float(&d.delay.level));
     arrow(chart, frame.place((at, level)), frame.place((at + wait, level)), (6, 0))?;

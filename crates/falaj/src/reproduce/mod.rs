@@ -5,8 +5,6 @@ mod aggregation;
 mod curves;
 mod fortuna;
 mod page;
-#[cfg(feature = "png")]
-mod png;
 mod xen;
 mod zhang;
 
@@ -65,7 +63,7 @@ pub(crate) struct Args {
     quick: bool,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
     /// and the numbers as JSON into this directory.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, visible_alias = "html", value_name = "DIR")]
     out: Option<PathBuf>,
     /// Prints the scenario file of this row of the tables instead of running anything.
     #[arg(long, value_name = "ROW", conflicts_with_all = ["tables", "figures", "figure", "beyond", "live", "out", "json"])]

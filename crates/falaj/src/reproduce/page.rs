@@ -1,7 +1,7 @@
 //! What the pages of all papers share: their style, and tables.
 
 /// One style, for light and dark.
-pub(super) const STYLE: &str = "\
+const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1c1c1c;--page:#fff;--line:#d8d8d8;--soft:#f4f4f2;--ok:#00674a;--bad:#a63c00}
 @media(prefers-color-scheme:dark){:root{--ink:#e8e6e3;--page:#16181b;--line:#3a3d42;--soft:#202327;--ok:#4fd0a8;--bad:#ff9a5c}}
 body{margin:0 auto;padding:2rem 1rem;max-width:72rem;font:16px/1.5 system-ui,sans-serif;color:var(--ink);background:var(--page)}
@@ -14,6 +14,41 @@ th{background:var(--soft)}.words,th:first-child:nth-last-child(4){text-align:lef
 .known,.footnote{opacity:.75}.footnote{font-size:.85rem}
 figure{margin:1rem 0}figure svg{display:block;width:100%;height:auto;background:#fff;border-radius:6px}
 figure.one svg{max-width:38rem}figcaption{font-size:.85rem;margin-top:.4rem}";
+
+/// What every page says before anything else.
+pub(super) struct Head<'a> {
+    pub(super) title: &'a str,
+    pub(super) source: &'a str,
+    /// What holds of all that follows.
+    pub(super) setting: &'a str,
+    /// How it was made, and how chance was.
+    pub(super) command: &'a str,
+    pub(super) seeds: &'a str,
+}
+
+impl Head<'_> {
+    /// From the very beginning of the page.
+    pub(super) fn html(&self) -> String {
+        format!(
+            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+             <title>{title}</title><style>\n{STYLE}\n</style></head><body>\n\
+             <h1>{title}</h1>\n<p>{}</p>\n<p>{} falaj {}.</p>\n<pre>{}</pre>\n<p>{}</p>\n",
+            escape(self.source),
+            escape(self.setting),
+            env!("CARGO_PKG_VERSION"),
+            escape(self.command),
+            escape(self.seeds),
+            title = escape(self.title),
+        )
+    }
+}
+
+/// The command that this program was called by.
+pub(super) fn command() -> String {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    format!("falaj {}", words.join(" "))
+}
 
 /// Text as HTML.
 pub(super) fn escape(text: &str) -> String {

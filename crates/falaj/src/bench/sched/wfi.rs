@@ -1,6 +1,9 @@
 //! `falaj bench wfi`: how far behind its share the worst served flow falls, by
 //! discipline, in the load of `bench sched`, and by the worst arrivals that can be found.
 
+#[cfg(feature = "plots")]
+mod heat;
+
 use super::flowsets::{Flowsets, Packets};
 use super::generator::{Bed, Buffer, Controller, FULL};
 use super::{LOADS, Load, drive};
@@ -33,6 +36,7 @@ bound, or of WF2Q+'s where no bound is known; a \"conditional\" one may be excee
 Examples:
   falaj bench wfi
   falaj bench wfi --alg qfq,wf2q+,drr --flowsets 100:1500,1:1500:500
+  falaj bench wfi --plot wfi.svg
   falaj bench wfi --search --alg wf2q --flowsets 4:1500,1:1500:3 --effort 100000 > worst
   falaj bench wfi --replay worst --alg wf2q,wf2q+ --flowsets 4:1500,1:1500:3")]
 pub(crate) struct Args {
@@ -66,6 +70,10 @@ pub(crate) struct Args {
     /// Send the packets of this file: lines of instant in microseconds, flow from 0 on, and bytes.
     #[arg(long, value_name = "FILE", conflicts_with = "search")]
     replay: Option<PathBuf>,
+    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind.
+    #[cfg(feature = "plots")]
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -380,6 +388,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     stop.store(true, Ordering::Relaxed);
+    #[cfg(feature = "plots")]
+    if let Some(path) = &args.plot {
+        std::fs::write(path, heat::svg(&rows)?).with_context(|| format!("cannot write {}", path.display()))?;
+        show::note!("wrote {}", path.display());
+    }
     if args.json {
         say!("{}", serde_json::to_string_pretty(&rows.iter().map(to_json).collect::<Vec<_>>())?);
     } else {

@@ -25,6 +25,7 @@ const WORK: Work = Work {
         ("Figure 4", "size for 300 us", 160.0, 1.0, "packets"),
         ("Figure 4", "delay of containers of 160 packets, as printed", 300.0, 3.0, "us"),
     ],
+    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit for bit.",
     known: include_str!("../../../data/aggregation-known.json"),
 };
 

@@ -10,7 +10,7 @@ pub(super) mod cells;
 mod draw;
 
 use super::Args;
-use super::page::{STYLE, escape, table};
+use super::page::{Head, command, escape, table};
 use crate::show::{self, note, say};
 use anyhow::{Context, Result};
 use cells::{Cell, Published, judged};
@@ -28,6 +28,8 @@ pub(super) struct Work {
     /// What holds of all that follows.
     pub(super) setting: &'static str,
     pub(super) published: &'static [Published],
+    /// How chance is made, and what of it follows from what.
+    pub(super) seeds: &'static str,
     /// The closed list, as JSON.
     pub(super) known: &'static str,
 }
@@ -107,7 +109,7 @@ impl Work {
                 put(&format!("{label}.svg"), svg)?;
             }
             #[cfg(feature = "png")]
-            super::png::write(out, &pictures)?;
+            crate::pictures::png::write(out, &pictures)?;
             put(&format!("{}.html", self.name), &self.page(&figures, &cells, &pictures))?;
             put(&format!("{}.json", self.name), &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?)?;
             note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);
@@ -118,6 +120,7 @@ impl Work {
     fn to_json(&self, figures: &[Figure], cells: &[Cell]) -> Value {
         json!({
             "paper": self.source, "setting": self.setting, "version": env!("CARGO_PKG_VERSION"),
+            "command": command(), "seeds": self.seeds,
             "figures": figures, "cells": cells,
             "summary": {
                 "cells": cells.len(),
@@ -143,15 +146,22 @@ impl Work {
     }
 
     fn page(&self, figures: &[Figure], cells: &[Cell], pictures: &[(String, String)]) -> String {
-        let mut html = format!(
-            "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-             <title>{title}</title><style>\n{STYLE}\n</style></head><body>\n\
-             <h1>{title}</h1>\n<p>{}</p>\n<p>{} falaj {}.</p>\n",
-            escape(self.source),
-            escape(self.setting),
-            env!("CARGO_PKG_VERSION"),
-            title = escape(self.title),
+        let head = Head {
+            title: self.title,
+            source: self.source,
+            setting: self.setting,
+            command: &command(),
+            seeds: self.seeds,
+        };
+        let count = |verdict: &str| cells.iter().filter(|c| c.verdict == verdict).count();
+        let mut html = head.html();
+        let _ = writeln!(
+            html,
+            "<p>{} statements: {} as published, {} known not to be, {} missed; <a href=\"#cells\">all of them</a>.</p>",
+            cells.len(),
+            count("ok"),
+            count("known"),
+            count("MISSED")
         );
         let plain = |row: Vec<String>| row.into_iter().map(|text| ("", text)).collect::<Vec<_>>();
         for figure in figures {
@@ -166,7 +176,7 @@ impl Work {
                 let _ = writeln!(html, "<p>{}</p>", escape(line));
             }
         }
-        html.push_str("<h2>Published and ours</h2>\n");
+        html.push_str("<h2 id=\"cells\">Published and ours</h2>\n");
         let judged = |c: &Cell| {
             let class = |n: usize| match n {
                 5 => c.verdict,

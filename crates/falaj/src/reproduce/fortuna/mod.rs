@@ -22,6 +22,7 @@ mod runs;
 mod tables;
 
 use super::Args;
+use super::page::command;
 use crate::show::{note, say};
 use crate::sim::{INTERRUPTED, Interrupted, interruptible};
 use anyhow::{Context, Result};
@@ -183,10 +184,9 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
     {
         let named: Vec<(String, String)> =
             pictures.iter().map(|(no, svg)| (format!("figure-{no}"), svg.clone())).collect();
-        super::png::write(out, &named)?;
+        crate::pictures::png::write(out, &named)?;
     }
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    put("fortuna.html", &report::page(results, &pictures, &format!("falaj {}", words.join(" "))))?;
+    put("fortuna.html", &report::page(results, &pictures, &command()))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;
     let figures = if pictures.len() == 1 { "figure" } else { "figures" };
     note!("{}: fortuna.html, fortuna.json and {} {figures}", out.display(), pictures.len());

@@ -5,7 +5,7 @@ use super::figures::FIGURES;
 use super::runs::{Effort, FIRST_SEED};
 use super::tables::{Cell, TITLES};
 use super::{Results, beyond, figures, live, tables};
-use crate::reproduce::page::{STYLE, escape, table};
+use crate::reproduce::page::{Head, escape, table};
 use std::fmt::Write;
 
 fn effort(e: Effort) -> String {
@@ -15,17 +15,14 @@ fn effort(e: Effort) -> String {
 
 /// The page. `pictures` stand beside the figures that were asked for.
 pub(super) fn page(results: &Results, pictures: &[(usize, String)], command: &str) -> String {
-    let mut html = format!(
-        "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
-         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
-         <title>Fortuna and Chydzinski, reproduced</title><style>\n{STYLE}\n</style></head><body>\n\
-         <h1>Fortuna and Chydzinski, reproduced</h1>\n<p>{}</p>\n\
-         <p>1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson arrivals. falaj {}.</p>\n\
-         <pre>{}</pre>\n<p>A seed decides a simulated run: the same command gives the same numbers, bit for bit.</p>\n",
-        escape(&results.source),
-        env!("CARGO_PKG_VERSION"),
-        escape(command)
-    );
+    let mut html = Head {
+        title: "Fortuna and Chydzinski, reproduced",
+        source: &results.source,
+        setting: "1 Gbit/s, packets of 500 B, phases of 30 µs, queues of 20 packets, Poisson arrivals.",
+        command,
+        seeds: "A seed decides a simulated run: the same command gives the same numbers, bit for bit.",
+    }
+    .html();
     if let Some(cells) = &results.cells {
         tables_of(&mut html, cells);
     }

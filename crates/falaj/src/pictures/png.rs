@@ -1,4 +1,4 @@
-//! Figures as PNG, made from their SVG with the system's fonts.
+//! Pictures as PNG, made from their SVG with the system's fonts.
 
 use crate::show::note;
 use anyhow::{Context, Result};
@@ -13,9 +13,9 @@ const SCALE: f32 = 2.0;
 /// What stands for `sans-serif` where the system does not say.
 const SANS: [&str; 5] = ["DejaVu Sans", "Liberation Sans", "Noto Sans", "Arial", "Helvetica"];
 
-/// Writes `figure-N.png` for each figure. Without a font there would be no
+/// Writes a PNG for each, by its name. Without a font there would be no
 /// words in them: then there are none, which is said.
-pub(super) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
+pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());
     }

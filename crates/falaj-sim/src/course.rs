@@ -1,0 +1,139 @@
+//! The course of one run: what came, left and was lost in each part of its time, in as much memory however long it is.
+
+use crate::witness::{Loss, Witness};
+use falaj_engine::{Emit, PipeId, Why};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+
+/// What each flow of a run did, part by part.
+#[derive(Clone, Debug)]
+pub struct Course {
+    part: Span,
+    parts: usize,
+    /// By pipe and flow; none until its first packet.
+    flows: Vec<Vec<Option<Flow>>>,
+}
+
+/// What a flow did; bytes as the link accounts them.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Bytes that came in each part.
+    pub came: Vec<u64>,
+    /// Bytes whose last bit left in each part.
+    pub left: Vec<u64>,
+    /// Bytes that were lost, on the link too, in each part.
+    pub lost: Vec<u64>,
+    /// Its longest delay.
+    pub longest: Option<Longest>,
+    /// Since when its packets have followed on one another, and until when.
+    busy: (Time, Time),
+}
+
+/// The packet that was delayed longest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Longest {
+    /// Since when there had been packets of its flow without a pause.
+    pub since: Time,
+    /// Its last bit in.
+    pub arrival: Time,
+    /// Its last bit out.
+    pub end: Time,
+}
+
+impl Longest {
+    /// How long it was delayed.
+    pub fn delay(&self) -> Span {
+        self.end - self.arrival
+    }
+}
+
+impl Course {
+    /// Of a run of this length, in so many parts: at least one.
+    pub fn new(duration: Span, parts: usize) -> Course {
+        let parts = parts.max(1);
+        Course { part: Span(duration.0.div_ceil(parts as u64).max(1)), parts, flows: Vec::new() }
+    }
+
+    /// How long a part lasts.
+    pub fn part(&self) -> Span {
+        self.part
+    }
+
+    /// What a flow did; `None` if it had no packet.
+    pub fn flow(&self, pipe: PipeId, flow: FlowId) -> Option<&Flow> {
+        self.flows.get(pipe.0 as usize)?.get(flow.index())?.as_ref()
+    }
+
+    fn of(&mut self, pipe: PipeId, flow: FlowId) -> &mut Flow {
+        let (pipe, flow) = (pipe.0 as usize, flow.index());
+        if self.flows.len() <= pipe {
+            self.flows.resize(pipe + 1, Vec::new());
+        }
+        let flows = &mut self.flows[pipe];
+        if flows.len() <= flow {
+            flows.resize(flow + 1, None);
+        }
+        let none = || vec![0; self.parts];
+        flows[flow].get_or_insert_with(|| Flow {
+            came: none(),
+            left: none(),
+            lost: none(),
+            longest: None,
+            busy: (Time::ZERO, Time::ZERO),
+        })
+    }
+
+    /// In which part that is; none, if it is after the run.
+    fn at(&self, instant: Time) -> Option<usize> {
+        usize::try_from(instant.0 / self.part.0).ok().filter(|&part| part < self.parts)
+    }
+}
+
+impl Witness for Course {
+    const ALL: bool = true;
+
+    fn sent(&mut self, emit: &Emit) {
+        let (came, left) = (self.at(emit.arrival), self.at(emit.end));
+        let flow = self.of(emit.pipe, emit.flow);
+        if let Some(part) = came {
+            flow.came[part] += u64::from(emit.bytes);
+        }
+        if flow.busy.1 <= emit.arrival {
+            flow.busy.0 = emit.arrival;
+        }
+        flow.busy.1 = flow.busy.1.max(emit.end);
+        if let Some(part) = left {
+            flow.left[part] += u64::from(emit.bytes);
+            if flow.longest.is_none_or(|longest| longest.delay() < emit.end - emit.arrival) {
+                flow.longest = Some(Longest { since: flow.busy.0, arrival: emit.arrival, end: emit.end });
+            }
+        }
+    }
+
+    fn lost(&mut self, loss: &Loss) {
+        // Behind the link it has left already.
+        if matches!(loss.dropped.why, Why::Rule | Why::Unmatched) {
+            return;
+        }
+        let came = self.at(loss.came.unwrap_or(loss.told));
+        let lost = self.at(loss.told);
+        let flow = self.of(loss.dropped.pipe, loss.dropped.flow);
+        if let Some(part) = came {
+            flow.came[part] += u64::from(loss.dropped.bytes);
+        }
+        if let Some(part) = lost {
+            flow.lost[part] += u64::from(loss.dropped.bytes);
+        }
+    }
+}
+
+impl Flow {
+    /// Bytes in its queue and on their way onto the link, at the end of each part.
+    pub fn backlog(&self) -> impl Iterator<Item = u64> {
+        let parts = self.came.iter().zip(&self.left).zip(&self.lost);
+        parts.scan(0u64, |backlog, ((came, left), lost)| {
+            *backlog = (*backlog + came).saturating_sub(left + lost);
+            Some(*backlog)
+        })
+    }
+}

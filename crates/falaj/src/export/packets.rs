@@ -1,0 +1,73 @@
+//! Each packet of all replications, a line for each.
+
+use super::table::{Table, Values};
+use super::{Fate, Form, Packet, Runs};
+use anyhow::Result;
+use falaj_sched::time::Time;
+use std::path::Path;
+
+pub(super) fn write(path: &Path, form: Form, runs: &Runs<'_>) -> Result<()> {
+    let whole = || Values::Whole(Vec::new());
+    let text = || Values::Text(Vec::new());
+    let columns = vec![
+        ("replication", whole()),
+        ("link", text()),
+        ("way", text()),
+        ("flow", text()),
+        ("bytes", whole()),
+        ("arrival_ns", whole()),
+        ("start_ns", whole()),
+        ("end_ns", whole()),
+        ("due_ns", whole()),
+        ("delay_ns", whole()),
+        ("fate", text()),
+    ];
+    let mut table = Table::new(path, form, columns)?;
+    let names = runs.names();
+    let mut failed = Ok(());
+    for replication in 0..runs.replications {
+        runs.each(replication, |packet| {
+            if failed.is_ok() {
+                let name = &names[packet.pipe.0 as usize][packet.flow.index()];
+                let words = [name.link.as_str(), name.way, &name.own];
+                line(&mut table, replication, words, &packet);
+                failed = table.flush();
+            }
+        })?;
+    }
+    failed?;
+    table.finish()
+}
+
+fn line(table: &mut Table, replication: usize, [link, way, flow]: [&str; 3], packet: &Packet) {
+    let ns = |at: Time| i64::try_from(at.0).ok();
+    let (start, end, due) = match packet.fate {
+        Fate::Sent { start, end, due } => (ns(start), ns(end), ns(due)),
+        Fate::Lost { .. } => (None, None, None),
+    };
+    let arrival = ns(packet.arrival);
+    let delay = end.zip(arrival).map(|(end, arrival)| end - arrival);
+    for (name, values) in &mut table.columns {
+        match values {
+            Values::Text(all) => all.push(
+                match *name {
+                    "link" => link,
+                    "way" => way,
+                    "flow" => flow,
+                    _ => packet.fate(),
+                }
+                .to_owned(),
+            ),
+            Values::Whole(all) => all.push(match *name {
+                "replication" => i64::try_from(replication).ok(),
+                "bytes" => Some(packet.bytes.into()),
+                "arrival_ns" => arrival,
+                "start_ns" => start,
+                "end_ns" => end,
+                "due_ns" => due,
+                _ => delay,
+            }),
+            Values::Number(_) => {}
+        }
+    }
+}

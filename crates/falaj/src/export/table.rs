@@ -1,0 +1,180 @@
+//! Tables as files.
+
+use super::Form;
+use anyhow::Result;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+/// A column's values, of lines that follow one another.
+pub(super) enum Values {
+    Whole(Vec<Option<i64>>),
+    Number(Vec<Option<f64>>),
+    Text(Vec<String>),
+}
+
+impl Values {
+    fn len(&self) -> usize {
+        match self {
+            Values::Whole(all) => all.len(),
+            Values::Number(all) => all.len(),
+            Values::Text(all) => all.len(),
+        }
+    }
+
+    fn text(&self, n: usize) -> String {
+        match self {
+            Values::Whole(all) => all[n].map_or(String::new(), |value| value.to_string()),
+            Values::Number(all) => all[n].map_or(String::new(), |value| value.to_string()),
+            Values::Text(all) => all[n].clone(),
+        }
+    }
+
+    /// Nothing, of the same kind.
+    fn taken(&mut self) -> Values {
+        match self {
+            Values::Whole(all) => Values::Whole(std::mem::take(all)),
+            Values::Number(all) => Values::Number(std::mem::take(all)),
+            Values::Text(all) => Values::Text(std::mem::take(all)),
+        }
+    }
+}
+
+/// Lines that have not been written yet.
+pub(super) type Columns = Vec<(&'static str, Values)>;
+
+/// So many lines are written at once.
+const LINES: usize = 65_536;
+
+/// A table that is being written.
+pub(super) struct Table {
+    to: To,
+    pub(super) columns: Columns,
+}
+
+enum To {
+    Csv(Box<csv::Writer<BufWriter<File>>>),
+    #[cfg(feature = "parquet")]
+    Parquet(Box<parquet::File>),
+}
+
+impl Table {
+    /// Begins one with these columns, which are empty.
+    pub(super) fn new(path: &Path, form: Form, columns: Columns) -> Result<Table> {
+        let file = BufWriter::new(File::create(path)?);
+        let to = match form {
+            #[cfg(feature = "parquet")]
+            Form::Parquet => To::Parquet(Box::new(parquet::File::new(file, &columns)?)),
+            _ => {
+                let mut csv = csv::Writer::from_writer(file);
+                csv.write_record(columns.iter().map(|(name, _)| name))?;
+                To::Csv(Box::new(csv))
+            }
+        };
+        Ok(Table { to, columns })
+    }
+
+    /// Writes what there is, if it is enough.
+    pub(super) fn flush(&mut self) -> Result<()> {
+        if self.columns[0].1.len() < LINES { Ok(()) } else { self.write() }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let columns: Vec<Values> = self.columns.iter_mut().map(|(_, values)| values.taken()).collect();
+        match &mut self.to {
+            To::Csv(csv) => {
+                for n in 0..columns[0].len() {
+                    csv.write_record(columns.iter().map(|column| column.text(n)))?;
+                }
+            }
+            #[cfg(feature = "parquet")]
+            To::Parquet(parquet) => parquet.write(&columns)?,
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, and ends it.
+    pub(super) fn finish(mut self) -> Result<()> {
+        self.write()?;
+        match self.to {
+            To::Csv(mut csv) => csv.flush()?,
+            #[cfg(feature = "parquet")]
+            To::Parquet(parquet) => parquet.finish()?,
+        }
+        Ok(())
+    }
+}
+
+#[cfg(feature = "parquet")]
+mod parquet {
+    //! Parquet, a row group for each stretch of lines.
+
+    use super::{Columns, Values};
+    use anyhow::Result;
+    use parquet::basic::{Compression, ConvertedType, Repetition, Type as Kind};
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+    use std::io::BufWriter;
+    use std::sync::Arc;
+
+    pub(super) struct File(SerializedFileWriter<BufWriter<std::fs::File>>);
+
+    impl File {
+        pub(super) fn new(file: BufWriter<std::fs::File>, columns: &Columns) -> Result<File> {
+            let field = |(name, values): &(&'static str, Values)| {
+                let (kind, repetition) = match values {
+                    Values::Whole(_) => (Kind::INT64, Repetition::OPTIONAL),
+                    Values::Number(_) => (Kind::DOUBLE, Repetition::OPTIONAL),
+                    Values::Text(_) => (Kind::BYTE_ARRAY, Repetition::REQUIRED),
+                };
+                let field = Type::primitive_type_builder(name, kind).with_repetition(repetition);
+                let text = kind == Kind::BYTE_ARRAY;
+                let field = if text { field.with_converted_type(ConvertedType::UTF8) } else { field };
+                Ok(Arc::new(field.build()?))
+            };
+            let fields: Vec<Arc<Type>> = columns.iter().map(field).collect::<Result<_>>()?;
+            let schema = Type::group_type_builder("falaj").with_fields(fields).build()?;
+            let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+            Ok(File(SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?))
+        }
+
+        pub(super) fn write(&mut self, columns: &[Values]) -> Result<()> {
+            if columns[0].len() == 0 {
+                return Ok(());
+            }
+            let mut group = self.0.next_row_group()?;
+            for values in columns {
+                let Some(mut column) = group.next_column()? else { break };
+                // Of what there is, all; and which there is.
+                match values {
+                    Values::Whole(all) => {
+                        let there: Vec<i64> = all.iter().copied().flatten().collect();
+                        column.typed::<Int64Type>().write_batch(&there, Some(&levels(all)), None)?;
+                    }
+                    Values::Number(all) => {
+                        let there: Vec<f64> = all.iter().copied().flatten().collect();
+                        column.typed::<DoubleType>().write_batch(&there, Some(&levels(all)), None)?;
+                    }
+                    Values::Text(all) => {
+                        let there: Vec<ByteArray> = all.iter().map(|text| text.as_str().into()).collect();
+                        column.typed::<ByteArrayType>().write_batch(&there, None, None)?;
+                    }
+                }
+                column.close()?;
+            }
+            group.close()?;
+            Ok(())
+        }
+
+        pub(super) fn finish(self) -> Result<()> {
+            self.0.close()?;
+            Ok(())
+        }
+    }
+
+    fn levels<T>(all: &[Option<T>]) -> Vec<i16> {
+        all.iter().map(|value| i16::from(value.is_some())).collect()
+    }
+}
