@@ -1,13 +1,17 @@
 //! What was simulated, as tables.
 
 use crate::table::{Columns, Values};
-use falaj_scenario::Scenario;
+use falaj_scenario::{Scenario, Source};
+use falaj_sched::time::Span;
 use falaj_sim::rows::{COLUMNS, told};
 use falaj_sim::scenario::{name_of, pipe_of};
-use falaj_sim::{FlowResult, Row, Run, rows};
+use falaj_sim::{Connections, FlowResult, Row, Run, rows};
 use falaj_traffic::interval::Estimate;
 use falaj_traffic::meter::Meter;
+use falaj_traffic::source::Model;
+use falaj_traffic::tcp::Transfers;
 use pyo3::prelude::*;
+use std::collections::BTreeMap;
 
 /// All replications of a scenario.
 #[pyclass(frozen, module = "falaj._falaj")]
@@ -20,6 +24,11 @@ pub(crate) struct Results {
     delays: Py<Columns>,
     #[pyo3(get)]
     packets: Option<Py<Columns>>,
+    #[pyo3(get)]
+    connections: Py<Columns>,
+    /// What was asked for, half of the widest interval now, and whether that is narrow enough.
+    #[pyo3(get)]
+    until: Vec<(String, Option<f64>, bool)>,
     #[pyo3(get)]
     duration_ns: u64,
     #[pyo3(get)]
@@ -36,6 +45,7 @@ impl Results {
         scenario: &Scenario,
         runs: &[Run],
         packets: Option<Columns>,
+        until: Vec<(String, Option<f64>, bool)>,
     ) -> PyResult<Results> {
         let by_run: Vec<Vec<Row>> = runs.iter().map(|run| rows(scenario, run)).collect();
         let delays: Vec<(String, Meter)> = told(scenario)
@@ -52,6 +62,8 @@ impl Results {
             replications: Py::new(py, replications(&by_run)?)?,
             delays: Py::new(py, histogram(&delays)?)?,
             packets: packets.map(|packets| Py::new(py, packets)).transpose()?,
+            connections: Py::new(py, connections(scenario, runs)?)?,
+            until,
             duration_ns: scenario.run.duration.0,
             warm_up_ns: runs.first().map_or(0, |run| run.warm_up.0),
         })
@@ -102,6 +114,50 @@ fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
     columns.push(("delay_max_ns".into(), Values::MaybeWhole(longest.collect())));
     let most = (0..count).map(|f| whole(of(f).map(|row| row.max_backlog_packets).max().unwrap_or(0)));
     columns.push(("max_backlog_packets".into(), Values::Whole(most.collect())));
+    Columns::new(columns)
+}
+
+/// A line for each source that is connections of TCP.
+fn connections(scenario: &Scenario, runs: &[Run]) -> PyResult<Columns> {
+    type Of = fn(&Transfers) -> &Meter;
+    let mut all: BTreeMap<usize, Connections> = BTreeMap::new();
+    for (n, run) in runs.iter().enumerate() {
+        for (source, transfers) in &run.connections {
+            all.entry(*source).or_default().take(n, transfers, run.counted());
+        }
+    }
+    let all: Vec<(&Source, &Connections)> = all.iter().map(|(n, of)| (&scenario.traffic[*n], of)).collect();
+    let count = |of: fn(&Transfers) -> u64| Values::Whole(all.iter().map(|(_, c)| whole(of(&c.all))).collect());
+    let span = |of: &dyn Fn(&Transfers) -> Option<Span>| {
+        Values::MaybeWhole(all.iter().map(|(_, c)| of(&c.all).map(|span| whole(span.0))).collect())
+    };
+    let number = |of: &dyn Fn(&Connections) -> Option<f64>| Values::Numbers(all.iter().map(|(_, c)| of(c)).collect());
+    let congestion = |source: &Source| match &source.model {
+        Model::Tcp(tcp) => tcp.congestion.name().to_owned(),
+        _ => String::new(),
+    };
+    let mut columns: Vec<(String, Values)> = vec![
+        ("traffic".into(), Values::Text(all.iter().map(|(source, _)| source.name.clone()).collect())),
+        ("congestion".into(), Values::Text(all.iter().map(|(source, _)| congestion(source)).collect())),
+        ("connections".into(), count(|t| t.connections.into())),
+        ("goodput".into(), number(&|c| c.goodput().map(|e| e.mean))),
+        ("goodput_half_width".into(), number(&|c| c.goodput().and_then(|e| e.half_width))),
+        ("bytes".into(), count(|t| t.bytes)),
+        ("segments".into(), count(|t| t.segments)),
+        ("retransmitted".into(), count(|t| t.retransmitted)),
+        ("timeouts".into(), count(|t| t.timeouts)),
+        ("reductions".into(), count(|t| t.reductions)),
+        ("complete".into(), count(|t| t.completion.count())),
+        ("not_complete".into(), count(|t| t.unfinished)),
+    ];
+    let meters: [(&str, Of); 2] = [("round_trip", |t| &t.round_trip), ("completion", |t| &t.completion)];
+    for (name, of) in meters {
+        columns.push((format!("{name}_mean_ns"), number(&|c| of(&c.all).mean_nanos())));
+        columns.push((format!("{name}_min_ns"), span(&|t| of(t).min())));
+        columns.push((format!("{name}_p50_ns"), span(&|t| of(t).quantile(0.5))));
+        columns.push((format!("{name}_p99_ns"), span(&|t| of(t).quantile(0.99))));
+        columns.push((format!("{name}_max_ns"), span(&|t| of(t).max())));
+    }
     Columns::new(columns)
 }
 

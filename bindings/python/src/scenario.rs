@@ -11,8 +11,9 @@ use falaj_scenario::{Scenario as Read, Towards, edit};
 use falaj_sched::params::Refusals;
 use falaj_sched::time::Span;
 use falaj_sim::cores::on_all;
+use falaj_sim::measure::Until;
 use falaj_sim::scenario::{experiment, name_of, pipe_of};
-use falaj_sim::{Experiment, Practice, Progress, WarmUp, simulate_watched};
+use falaj_sim::{Experiment, Practice, Progress, Run, Study, WarmUp, simulate_watched, until};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::Arc;
@@ -125,18 +126,24 @@ impl Scenario {
         Columns::new(columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect())
     }
 
-    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it; `schedulers` are of a link's name, whether up or down, and a callable.
-    #[pyo3(signature = (run, warm_up_ns, packets, schedulers, progress))]
+    /// Simulates it; see `falaj.Scenario.simulate`. `run` is as the getter has it, where `until` is not empty with as many replications as
+    /// there may be; `schedulers` are of a link's name, whether up or down, and a callable.
+    #[allow(clippy::too_many_arguments, reason = "they have names where people write them")]
+    #[pyo3(signature = (run, warm_up_ns, until, packets, schedulers, progress))]
     fn simulate(
         &self,
         py: Python<'_>,
         run: (usize, u64, u64),
         warm_up_ns: Option<u64>,
+        until: Vec<String>,
         packets: bool,
         schedulers: Vec<(String, bool, Py<PyAny>)>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Results> {
         let (replications, seed, duration_ns) = run;
+        let asked = until.iter().map(|text| text.parse::<Until>()).collect::<Result<Vec<_>, _>>();
+        let asked = asked.map_err(PyValueError::new_err)?;
+        asked.iter().try_for_each(|until| until::known(&self.read, until)).map_err(PyValueError::new_err)?;
         if self.read.traffic.is_empty() {
             let what = format!("{} has no [traffic.NAME]: there is nothing to simulate", self.file);
             return Err(PyValueError::new_err(what));
@@ -166,10 +173,10 @@ impl Scenario {
         }
         let experiment = Experiment { warm_up, ..experiment(&read, read.run.duration) };
         let codes = codes(&read);
-        let done = |n: usize| {
+        let done = |n: usize, of: usize| {
             let Some(progress) = &progress else { return };
             Python::attach(|py| {
-                if let Err(error) = progress.call1(py, (n, replications)) {
+                if let Err(error) = progress.call1(py, (n, of)) {
                     failure.set(error);
                 }
             });
@@ -193,22 +200,36 @@ impl Scenario {
         };
         // A thread that Python knows already calls it without being made known anew each time.
         let one = |i: usize| if calls { Python::attach(|py| py.detach(|| run(i))) } else { run(i) };
-        let mut ran = Vec::new();
-        let take = |n: usize, pair| {
-            ran.push((n, pair));
-            done(ran.len());
-        };
-        let ended = interruptible(py, &stop, || on_all(0..replications, &stop, one, take));
-        if let Some(error) = failure.take() {
-            return Err(error);
+        let mut ran: Vec<(usize, (Run, Packets))> = Vec::new();
+        let mut study = Study::new(&until::quantiles(&asked));
+        let mut next = if asked.is_empty() { replications } else { until::FIRST.min(replications) };
+        while ran.len() < next {
+            let have = ran.len();
+            let take = |n: usize, pair| {
+                ran.push((n, pair));
+                done(ran.len(), next);
+            };
+            let ended = interruptible(py, &stop, || on_all(have..next, &stop, one, take));
+            if let Some(error) = failure.take() {
+                return Err(error);
+            }
+            ended?.map_err(told)?;
+            if !asked.is_empty() {
+                ran[have..].iter().for_each(|(n, (run, _))| study.take(*n, run.clone()));
+                next = until::wanted(&read, &asked, std::slice::from_ref(&study)).min(replications);
+            }
         }
-        ended?.map_err(told)?;
+        let reached = |until: &Until| {
+            let now = until::width(&read, until, std::slice::from_ref(&study));
+            (until.to_string(), now, now.is_some_and(|now| now <= until.within))
+        };
+        let reached = asked.iter().map(reached).collect();
         ran.sort_by_key(|(n, _)| *n);
         debug_assert!(!stop.load(Ordering::Relaxed), "who stops it is an error");
         let (runs, packet_columns): (Vec<_>, Vec<_>) = ran.into_iter().map(|(_, pair)| pair).unzip();
         scheduler::judge(py, &runs)?;
         let packets = if packets { Some(Columns::of_packets(&names(&read), packet_columns)?) } else { None };
-        Results::new(py, &read, &runs, packets)
+        Results::new(py, &read, &runs, packets, reached)
     }
 }
 

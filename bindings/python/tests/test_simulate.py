@@ -43,6 +43,45 @@ def test_the_same_seed_is_the_same_result_and_schedulers_see_the_same_packets(sc
     assert list(drr["offered"]) == list(first["offered"])
 
 
+def test_replications_are_added_until_an_interval_is_narrow_enough(scenario):
+    told = []
+    result = scenario.simulate(until="rest.delay.mean ±3%", warm_up=0, progress=lambda n, of: told.append((n, of)))
+    (until,) = result.until
+    assert until == falaj.Until("rest.delay.mean ±3%", until.within, True) and 0 < until.within <= 0.03
+    rest = result.flows.to_dicts()[1]
+    assert rest["delay_mean_ns_half_width"] / rest["delay_mean_ns"] == pytest.approx(until.within)
+    assert 10 <= rest["replications"] <= 1000 and told[-1] == (rest["replications"],) * 2
+    # One less was not enough, or they were the first ten; and they are the very replications that the seed has.
+    again = scenario.simulate(replications=rest["replications"], warm_up=0)
+    assert again.flows.to_dicts() == result.flows.to_dicts() and again.until == []
+
+
+def test_there_may_be_too_few_replications_for_an_interval(scenario):
+    result = scenario.simulate(until=["delay.mean +-0.01%", "loss ±50%"], replications=12)
+    assert [until.reached for until in result.until][0] is False
+    assert result.flows["replications"].max() == 12
+    for until, why in [("delay.mean", "there is no `±`"), ("nobody.loss ±1%", "there is no flow `nobody`; there are `voice`, `rest`")]:
+        with pytest.raises(ValueError, match=why):
+            scenario.simulate(until=until)
+
+
+def test_connections_are_told():
+    tcp = falaj.Scenario.build({
+        "link": {"x": {"rate": "10mbit", "delay": "20ms", "scheduler": {"kind": "fifo", "queue": "34p"}}},
+        "traffic": {
+            "a": {"model": "tcp", "congestion": "reno", "size": "1514B"},
+            "b": {"model": "tcp", "size": "1514B", "bytes": "50kB", "pause": "1s", "sources": 2},
+            "c": {"model": "cbr", "size": "214B", "rate": "80kbit"},
+        },
+    })
+    a, b = tcp.simulate(replications=3, duration=20).connections.to_dicts()
+    assert (a["traffic"], a["congestion"], a["connections"]) == ("a", "reno", 1)
+    assert (b["traffic"], b["congestion"], b["connections"]) == ("b", "cubic", 2)
+    assert 8e6 < a["goodput"] + b["goodput"] < 9.7e6 and a["goodput_half_width"] > 0
+    assert 41_200_000 <= a["round_trip_min_ns"] < a["round_trip_p50_ns"] and a["completion_max_ns"] is None
+    assert b["complete"] > 20 and b["completion_min_ns"] > 100_000_000 and a["retransmitted"] < a["segments"]
+
+
 def test_packets_are_kept_and_make_the_same_delays(scenario):
     result = scenario.simulate(replications=2, packets=True)
     packets, flows = result.packets, result.flows.to_dicts()

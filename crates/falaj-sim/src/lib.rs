@@ -10,6 +10,7 @@
 //! | [`witness`], [`course`], [`excerpt`] | who watches a run: packet by packet; in parts of its time; around its longest delay |
 //! | [`study`], [`measure`] | what replications say together, with intervals; what is measured, by name |
 //! | [`practice`] | warm-up, and as many replications as it takes; several experiments in pairs |
+//! | [`until`] | as many replications as intervals need |
 //! | [`cores`] | independent tasks on all cores |
 //! | [`mod@rows`] | what a run has measured of each flow, in numbers |
 //! | [`mod@sweep`] | a scenario with other values, each combination, in shards |
@@ -32,6 +33,7 @@ mod series;
 pub mod simulate;
 pub mod study;
 pub mod sweep;
+pub mod until;
 pub mod witness;
 
 pub use practice::{How, Practice, WarmUp, Warmed};

@@ -50,6 +50,12 @@ pub struct Connections {
 }
 
 impl Connections {
+    /// Takes what a replication of this number said, which was counted for so long.
+    pub fn take(&mut self, number: usize, transfers: &Transfers, counted: Span) {
+        self.all.add(transfers);
+        self.goodput.insert(number, transfers.bytes as f64 * 8.0 / counted.as_secs_f64());
+    }
+
     /// Bits of payload a second that arrived, each once, of all connections together.
     pub fn goodput(&self) -> Option<Estimate> {
         Estimate::of(&self.goodput.values().copied().collect::<Vec<_>>())
@@ -136,9 +142,7 @@ impl Study {
         self.ways.resize_with(run.ways.len().max(self.ways.len()), Meter::new);
         self.ways.iter_mut().zip(&run.ways).for_each(|(all, way)| all.add(way));
         for (source, transfers) in &run.connections {
-            let all = self.connections.entry(*source).or_default();
-            all.all.add(transfers);
-            all.goodput.insert(number, transfers.bytes as f64 * 8.0 / counted.as_secs_f64());
+            self.connections.entry(*source).or_default().take(number, transfers, counted);
         }
         if self.many.as_ref().is_none_or(|(first, _)| number < *first) {
             self.many = Some((number, run.many));

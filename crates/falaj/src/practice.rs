@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Span;
-use falaj_sim::measure::{Measure, Until};
-use falaj_sim::practice::{PILOTS, more};
+use falaj_sim::measure::Until;
+use falaj_sim::practice::PILOTS;
 use falaj_sim::scenario::{all_flows, name_of};
 use falaj_sim::scenario::{experiment, pipe_of};
+use falaj_sim::until;
 use falaj_sim::{Experiment, How, Practice, Progress, Study, WarmUp, Warmed};
-use falaj_traffic::interval::Estimate;
 use serde_json::{Value as Json, json};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -43,12 +43,6 @@ fn warm_up(text: &str) -> Result<WarmUp, String> {
     }
 }
 
-/// So many replications at most with `--until`, where nothing else is said.
-const LIMIT: usize = 1000;
-
-/// So many come first there: of fewer, an interval hardly says anything.
-const FIRST: usize = 10;
-
 /// The exit status where replications ended before they were enough.
 pub(crate) const INCONCLUSIVE: u8 = 3;
 
@@ -68,16 +62,15 @@ impl Practising {
         {
             bail!("--warm-up {cut} leaves nothing of a run of {duration}: write less, or a longer --duration");
         }
-        let names: Vec<String> = all_flows(scenario).into_iter().map(|at| name_of(scenario, at)).collect();
         for until in &self.until {
-            if let Some(flow) = until.flow.as_ref().filter(|flow| !names.contains(flow)) {
-                bail!("--until `{until}`: there is no flow `{flow}`; there are `{}`", names.join("`, `"));
+            if let Err(what) = until::known(scenario, until) {
+                bail!("--until {what}");
             }
         }
         let most = if self.until.is_empty() {
             scenario.run.replications as usize
         } else {
-            self.replications.map_or(LIMIT, |n| n as usize)
+            self.replications.map_or(until::LIMIT, |n| n as usize)
         };
         Ok(Plan { warm_up, until: self.until.clone(), most, shares: &[] })
     }
@@ -139,17 +132,17 @@ impl Simulation {
         let stop = interrupts()?;
         stop.store(false, Ordering::Relaxed);
         let steps = |replications: usize| (replications * experiments.len()) as u64 * micros(duration);
-        let first_ones = if plan.until.is_empty() { plan.most } else { FIRST.min(plan.most) };
+        let first_ones = if plan.until.is_empty() { plan.most } else { until::FIRST.min(plan.most) };
         let bar = show::progress_of_time(steps(first_ones + PILOTS));
         let gone = |span: Span| bar.inc(micros(span));
         let progress = Progress { gone: &gone, stop: &stop };
-        let asked = plan.until.iter().filter_map(|until| quantile(until.measure));
-        let quantiles: Vec<f64> = asked.chain(plan.shares.iter().copied()).collect();
+        let mut quantiles = until::quantiles(&plan.until);
+        quantiles.extend(plan.shares);
         let practice = Practice { seed: first.run.seed, warm_up: plan.warm_up, quantiles, most: plan.most };
         let (studies, warmed) = practice
             .studies(&experiments, &progress, |studies| {
                 let have = studies[0].replications();
-                let next = wanted(first, plan, studies);
+                let next = if plan.until.is_empty() { plan.most } else { until::wanted(first, &plan.until, studies) };
                 bar.set_length(bar.position() + steps(next.min(plan.most).saturating_sub(have)));
                 if !plan.until.is_empty() {
                     bar.set_message(format!("{have} replications, simulating more"));
@@ -159,7 +152,8 @@ impl Simulation {
             .map_err(|(_, refused)| refused)?;
         bar.finish_and_clear();
         let interrupted = stop.swap(true, Ordering::Relaxed);
-        let until = plan.until.iter().map(|until| Reached { until: until.clone(), now: width(first, until, &studies) });
+        let until =
+            plan.until.iter().map(|asked| Reached { until: asked.clone(), now: until::width(first, asked, &studies) });
         let until = until.collect();
         let simulation = Simulation { studies, warmed, until, most: plan.most, interrupted };
         simulation.tell_interruption(duration)?;
@@ -232,7 +226,7 @@ impl Simulation {
         }
         for reached in &self.until {
             let short = "fewer than five packets lie beyond it in one of them, and they should be longer: no interval";
-            let unknown = if quantile(reached.until.measure).is_some() { short } else { "no interval" };
+            let unknown = if until::quantile(reached.until.measure).is_some() { short } else { "no interval" };
             let now = reached.now.map_or(unknown.into(), |now| format!("±{:.2} %", now * 100.0));
             let (until, n) = (&reached.until, self.studies[0].replications());
             notes.push(if reached.is_enough() {
@@ -278,60 +272,7 @@ fn micros(span: Span) -> u64 {
     span.0 / 1000
 }
 
-fn quantile(measure: Measure) -> Option<f64> {
-    match measure {
-        Measure::DelayQuantile(share) => Some(share),
-        _ => None,
-    }
-}
-
 fn name_at(scenario: &Scenario, pipe: u32, flow: FlowId) -> String {
     let at = all_flows(scenario).into_iter().find(|&(l, t, f)| (pipe_of(l, t).0, f) == (pipe, flow.index()));
     at.map_or_else(String::new, |at| name_of(scenario, at))
-}
-
-/// So many replications there should be in all.
-fn wanted(scenario: &Scenario, plan: &Plan, studies: &[Study]) -> usize {
-    let have = studies[0].replications();
-    if plan.until.is_empty() {
-        return plan.most;
-    }
-    if have < FIRST {
-        return FIRST;
-    }
-    let of = |until: &Until| match width(scenario, until, studies) {
-        Some(now) if now <= until.within => have,
-        // Replications that are too short for a quantile stay so.
-        None if quantile(until.measure).is_some() => have,
-        now => more(have, now, until.within),
-    };
-    plan.until.iter().map(of).max().unwrap_or(have)
-}
-
-/// Half of the widest interval, as a part of its estimate; of two studies that of the difference, as a part of the
-/// first's estimate. `None` where one is not known.
-fn width(scenario: &Scenario, until: &Until, studies: &[Study]) -> Option<f64> {
-    let mut widest: Option<f64> = None;
-    for at in all_flows(scenario) {
-        let of = |study: &Study| study.flow(pipe_of(at.0, at.1), FlowId(at.2 as u32)).clone();
-        let flows: Vec<_> = studies.iter().map(of).collect();
-        let asked = until.flow.as_ref().map(|flow| *flow == name_of(scenario, at));
-        if asked.unwrap_or(flows[0].counters.offered > 0) {
-            let estimate = flows[0].estimate(until.measure);
-            // Who loses nothing has no share that could be known better, unless it was asked for.
-            if until.flow.is_none() && until.measure == Measure::Loss && estimate.is_some_and(|e| e.mean == 0.0) {
-                continue;
-            }
-            let now = match &flows[..] {
-                [first, second] => {
-                    let half = first.difference(second, until.measure)?.half_width?;
-                    let whole = Estimate { half_width: Some(half), ..estimate? };
-                    whole.relative()?
-                }
-                _ => estimate?.relative()?,
-            };
-            widest = Some(widest.map_or(now, |widest| widest.max(now)));
-        }
-    }
-    widest
 }

@@ -15,7 +15,7 @@ from ._falaj import __version__
 from .errors import ScenarioError, ScenarioWarning, SchedulerError, SweepError, UnknownKey
 from .planning import Plan, plan
 from .plotting import Plot
-from .results import Result
+from .results import Result, Until
 from .scenario import Scenario
 from .scheduler import Link, Queues, Scheduler, Wait
 from .sweeping import Sweep, sweep
@@ -36,6 +36,7 @@ __all__ = [
     "SweepError",
     "Table",
     "UnknownKey",
+    "Until",
     "Wait",
     "__version__",
     "plan",

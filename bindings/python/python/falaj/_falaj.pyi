@@ -23,6 +23,7 @@ class Scenario:
         self,
         run: Tuple[int, int, int],
         warm_up_ns: Optional[int],
+        until: List[str],
         packets: bool,
         schedulers: List[Tuple[str, bool, Callable[..., Any]]],
         progress: Optional[Callable[[int, int], Any]],
@@ -37,6 +38,10 @@ class Results:
     def delays(self) -> Columns: ...
     @property
     def packets(self) -> Optional[Columns]: ...
+    @property
+    def connections(self) -> Columns: ...
+    @property
+    def until(self) -> List[Tuple[str, Optional[float], bool]]: ...
     @property
     def duration_ns(self) -> int: ...
     @property

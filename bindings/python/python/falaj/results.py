@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import List, Optional
+
 from . import _falaj
 from .plotting import Plot
 from .table import Table
+
+
+@dataclass(frozen=True)
+class Until:
+    """An interval that was asked for.
+
+    Attributes:
+        asked: As `until` of `simulate` had it.
+        within: Half of the widest interval, as a part of its estimate; None where that is not known.
+        reached: It is as narrow as was asked for.
+    """
+
+    asked: str
+    within: Optional[float]
+    reached: bool
 
 
 class Result:
@@ -33,6 +51,25 @@ class Result:
         | `max_backlog_packets` | the most that were ever queued |
         """
         return Table(self._inner.flows)
+
+    @property
+    def connections(self) -> Table:
+        """A line for each source of `model = "tcp"`; empty where there is none.
+
+        | columns | |
+        |---|---|
+        | `traffic`, `congestion`, `connections` | which source; its control of congestion; how many connections it is |
+        | `goodput`, `goodput_half_width` | bit/s of payload that arrived, each byte once, of all of them; half of the 95 % interval |
+        | `bytes`, `segments`, `retransmitted`, `timeouts`, `reductions` | sums over all replications |
+        | `complete`, `not_complete` | transfers that had all arrived, and those that had not at the end |
+        | `round_trip_…_ns`, `completion_…_ns` | `mean`, `min`, `p50`, `p99`, `max`; of transfers from beginning to last byte there |
+        """
+        return Table(self._inner.connections)
+
+    @property
+    def until(self) -> List[Until]:
+        """How far each interval has come that was asked for."""
+        return [Until(*one) for one in self._inner.until]
 
     @property
     def replications(self) -> Table:

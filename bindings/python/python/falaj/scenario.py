@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 from . import _falaj, units
 from .errors import ScenarioWarning, UnknownKey
@@ -97,6 +97,7 @@ class Scenario:
         duration: Optional[Duration] = None,
         warm_up: Optional[Duration] = None,
         seed: Optional[int] = None,
+        until: Union[str, Sequence[str]] = (),
         packets: bool = False,
         schedulers: Optional[Mapping[str, Callable[..., Any]]] = None,
         progress: Optional[Callable[[int, int], Any]] = None,
@@ -107,23 +108,27 @@ class Scenario:
         schedulers are, so that two of them are compared on equal terms.
 
         Args:
-            replications: Independent runs, 1 to 10000; else the scenario's.
+            replications: Independent runs, 1 to 10000; else the scenario's. With `until` the most there may be, else 1000.
             duration: Simulated time of each, `"10s"` or seconds; else the scenario's.
             warm_up: How much of each is not counted, 0 for nothing; else what MSER-5 finds, as for `falaj sim`, with the
                 scenario's own schedulers.
             seed: Where random numbers begin, from 0 on; else the scenario's.
+            until: Add replications until a 95 % interval is so narrow, as `--until` of `falaj sim`: `"delay.mean ±1%"`,
+                `"loss ±5%"`, `"voice.delay.p99 ±2%"`, or several; `+-` does for `±`. How far it came is in `Result.until`.
             packets: Keep each packet: 34 bytes of memory each.
             schedulers: Classes that schedule in the place of a link's discipline, by the link's name, or `"uplink.down"` for
                 the way down; see `falaj.Scheduler`.
             progress: Called after each replication with how many are done, and of how many.
 
         Raises:
-            ValueError: A number is out of range, or there is no traffic.
+            ValueError: A number is out of range, `until` is not understood, or there is no traffic.
             SchedulerError: A scheduler broke the contract. What one raises itself is raised here.
             KeyboardInterrupt: Ctrl-C.
         """
         own_replications, own_seed, own_duration = self._inner.run
-        replications = own_replications if replications is None else replications
+        until = [until] if isinstance(until, str) else list(until)
+        if replications is None:
+            replications = 1000 if until else own_replications
         if not 1 <= replications <= 10_000:
             raise ValueError(f"{replications} replications; 1 to 10000 are allowed")
         seed = own_seed if seed is None else seed
@@ -132,6 +137,7 @@ class Scenario:
         inner = self._inner.simulate(
             (replications, seed, own_duration if duration is None else nanoseconds(duration)),
             None if warm_up is None else units.warm_up(warm_up),
+            until,
             packets,
             [(*_direction(name), cls) for name, cls in (schedulers or {}).items()],
             progress,
