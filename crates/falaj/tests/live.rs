@@ -211,7 +211,9 @@ fn environment(users: &Users) {
 fn signals(users: &Users) {
     let script =
         "trap 'exit 5' TERM; trap 'echo int' INT; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    let mut child = users.command(&["--", "sh", "-c", script]).spawn().unwrap();
+    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any more.
+    let heeded = "--default-signal=INT,HUP,TERM";
+    let mut child = users.command(&["--", "env", heeded, "sh", "-c", script]).spawn().unwrap();
     let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert_eq!(said.next().as_deref(), Some("ready"));
     // Two of one kind at once would be one.

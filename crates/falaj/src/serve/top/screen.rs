@@ -227,7 +227,7 @@ mod tests {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
                 "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0, "not_taken": 0,
-                "paused": false, "spent_ns": 1, "processor": 0.01 })
+                "paused": false, "spent_ns": 1, "held_back": 0, "processor": 0.01 })
         };
         let late = if broken > 0 { 5_000_000 } else { 2_500_000 };
         let sample: Sample = serde_json::from_value(json!({
