@@ -422,7 +422,9 @@ fn exits(users: UserNamespace) {
 fn signals(users: UserNamespace) {
     let script =
         "trap 'exit 5' TERM; trap 'echo usr1' USR1; trap 'echo hup' HUP; echo ready; while :; do sleep 0.02; done";
-    let (near, mut said) = captured(sh(script));
+    // Who runs the tests may ignore some of them, as `nohup` does: a shell cannot trap these any more.
+    let shell = Side::command(["env", "--default-signal=HUP,TERM,USR1", "sh", "-c", script]);
+    let (near, mut said) = captured(shell);
     let mut sandbox = start(Spec { near, ..spec(users) });
     sandbox.signal(End::Near, libc::SIGTERM).unwrap(); // before it runs: nobody is there to be hurt
     sandbox.go(End::Near).unwrap();

@@ -3,6 +3,7 @@
 use super::*;
 use crate::port::TapPort;
 use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
 
 const ALL: Mac = [0xff; 6];
 const GATEWAY: Mac = [2, 0, 0, 0, 0, 0xfe];
@@ -52,6 +53,8 @@ fn read(port: &mut dyn Port, names: &[&str]) -> String {
         while let Some(received) = port.receive(&mut buffer).unwrap() {
             let id = port.key(&buffer[..received.length]).adapter.unwrap();
             of += names.iter().find(|name| key::Adapter::named(name) == id).unwrap();
+            // As if much were done with it: more than a turn's time.
+            std::thread::sleep(Duration::from_micros(50));
         }
     }
     of
