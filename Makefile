@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test python page bench kernel-oracle guests lint docs program cargo
+.PHONY: help demo test python page bench kernel-oracle guests fuzz lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -62,6 +62,9 @@ kernel-oracle: program ## run the kernel's disciplines and ours in one guest (ta
 
 guests: program ## join two virtual machines by a link (takes qemu-system-x86, iperf3)
 	tests/guests/run $(falaj)
+
+fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes g++)
+	fuzz/run
 
 lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check

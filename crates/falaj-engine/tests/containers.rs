@@ -272,7 +272,7 @@ proptest! {
 }
 
 /// Takes a container apart that says whatever it likes: a plain function, for any fuzzer.
-fn hostile(bytes: &[u8], before: usize) {
+pub fn hostile(bytes: &[u8], before: usize) {
     let Ok(packets) = unload(bytes) else {
         assert!(bytes.len() < ADDRESS);
         return;

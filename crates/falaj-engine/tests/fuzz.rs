@@ -132,7 +132,7 @@ impl Watch {
 /// Any bytes: nothing panics, no packet is lost or passes another of its flow, the link sends
 /// one at a time and rests only where its discipline may, and counters add up. How many packets
 /// were sent, and changes made.
-fn scheduler(bytes: &[u8]) -> (u64, u64) {
+pub fn scheduler(bytes: &[u8]) -> (u64, u64) {
     let mut bytes = Bytes(bytes.iter());
     let flows = (0..1 + bytes.below(5)).map(|_| FlowSetup::new(Values::default(), bytes.limit())).collect();
     let rate = Rate(8_000_000_000 / (1 + bytes.below(20)));

@@ -160,7 +160,7 @@ fn a_small_world_is_sorted_as_one_by_one() {
 
 /// Whatever a frame holds, it has a key, and rules sort it as one by one. A plain function, for any fuzzer: the first
 /// byte chooses the rules, the rest is the frame.
-fn packet(bytes: &[u8]) {
+pub fn packet(bytes: &[u8]) {
     let Some((seed, frame)) = bytes.split_first() else { return };
     let key = Key::of_ethernet(frame);
     let mut dice = Dice::new(u64::from(*seed));

@@ -9,7 +9,7 @@ use falaj_scenario::{Diagnostics, parse};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-type Target = (&'static str, fn(&str), &'static str);
+pub type Target = (&'static str, fn(&str), &'static str);
 
 /// What is wrong stands somewhere in the text, and says something.
 fn placed(text: &str, problems: &Diagnostics) {
@@ -102,7 +102,7 @@ fn packet(text: &str) {
     assert!(key.ports.is_none() || key.protocol.is_some());
 }
 
-const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 10] = [
     (
         "scenario",
         scenario,

@@ -1,0 +1,47 @@
+//! The targets of the ordinary tests under libFuzzer, which grows its inputs by what code they reach. Which target it is stands in
+//! `FALAJ_FUZZ_TARGET`; `fuzz/run` builds this and goes through all of them.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use std::sync::LazyLock;
+
+/// Tests as they stand, for the plain functions in them.
+macro_rules! tests {
+    ($name:ident, $path:literal) => {
+        #[allow(dead_code, unused, unreachable_pub)]
+        #[path = $path]
+        mod $name;
+    };
+}
+
+tests!(parsers, "../../crates/falaj-scenario/tests/fuzz.rs");
+tests!(scheduler, "../../crates/falaj-engine/tests/fuzz.rs");
+tests!(rules, "../../crates/falaj-engine/tests/rules.rs");
+tests!(containers, "../../crates/falaj-engine/tests/containers.rs");
+tests!(ring, "../../crates/falaj-aggregate/tests/ring.rs");
+
+fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
+    let name = std::env::var("FALAJ_FUZZ_TARGET").expect("FALAJ_FUZZ_TARGET names a target");
+    match name.as_str() {
+        "scheduler" => Box::new(|bytes| {
+            scheduler::scheduler(bytes);
+        }),
+        "packet" => Box::new(rules::packet),
+        "container" => {
+            Box::new(|bytes| containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13)))
+        }
+        "ring" => Box::new(ring::hostile),
+        name => {
+            let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
+            Box::new(move |bytes| {
+                if let Ok(text) = std::str::from_utf8(bytes) {
+                    target(text);
+                }
+            })
+        }
+    }
+}
+
+static TARGET: LazyLock<Box<dyn Fn(&[u8]) + Send + Sync>> = LazyLock::new(target);
+
+fuzz_target!(|bytes: &[u8]| TARGET(bytes));
