@@ -9,6 +9,7 @@ use falaj_scenario::{Diagnostics, parse};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+/// A name, what reads a text, and words that such texts have.
 pub type Target = (&'static str, fn(&str), &'static str);
 
 /// What is wrong stands somewhere in the text, and says something.
@@ -102,6 +103,7 @@ fn packet(text: &str) {
     assert!(key.ports.is_none() || key.protocol.is_some());
 }
 
+/// Every parser.
 pub const TARGETS: [Target; 10] = [
     (
         "scenario",
