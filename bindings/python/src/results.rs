@@ -100,7 +100,7 @@ fn flows(by_run: &[Vec<Row>], delays: &[(String, Meter)]) -> PyResult<Columns> {
         ("corrupted".into(), sum(|row| row.corrupted)),
         ("reordered".into(), sum(|row| row.reordered)),
     ];
-    for name in ["loss", "offered_rate", "delivered_rate", "delay_mean_ns"] {
+    for name in ["loss", "offered_rate", "delivered_rate", "goodput", "delay_mean_ns"] {
         let mean = estimates(name).into_iter().map(|e| e.map(|e| e.mean)).collect();
         columns.push((name.into(), Values::Numbers(mean)));
         columns.push((format!("{name}_half_width"), Values::Numbers(half_widths(name))));

@@ -5,8 +5,8 @@ use crate::table::{Columns, Values};
 use crate::{errors, toml};
 use falaj_sched::time::Span;
 use falaj_sim::rows::COLUMNS;
-use falaj_sim::sweep;
 use falaj_sim::sweep::{Axis, Results, Shard, Table};
+use falaj_sim::{cores, sweep};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use std::sync::atomic::AtomicBool;
@@ -64,11 +64,25 @@ impl Sweep {
         format!("{}\n", self.0)
     }
 
-    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them.
-    fn run(&self, py: Python<'_>, shard: &str) -> PyResult<String> {
+    /// What [`Sweep::text`] gave, read.
+    #[staticmethod]
+    fn read(py: Python<'_>, text: &str) -> PyResult<Sweep> {
+        Ok(Sweep(read(py, text, "sweep")?.sweep().clone()))
+    }
+
+    /// The tasks of a shard in so many parts, as shards; in fewer, where there are fewer tasks.
+    fn split(&self, shard: &str, parts: u64) -> PyResult<Vec<String>> {
         let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
+        Ok(shard.split(&self.0, parts).iter().map(Shard::to_string).collect())
+    }
+
+    /// The lines of a shard such as `1/8`, as `falaj sweep run` writes them; on so many cores, or on all.
+    #[pyo3(signature = (shard, cores=None))]
+    fn run(&self, py: Python<'_>, shard: &str, cores: Option<usize>) -> PyResult<String> {
+        let shard: Shard = shard.parse().map_err(PyValueError::new_err)?;
+        let cores = cores.unwrap_or_else(cores::all);
         let stop = AtomicBool::new(false);
-        let ran = interruptible(py, &stop, || self.0.run(shard, &stop, &|_| {}))?;
+        let ran = interruptible(py, &stop, || self.0.run_on(cores, shard, &stop, &|_| {}))?;
         ran.map(|results| results.to_string()).map_err(|error| errors::sweep(py, &error))
     }
 }

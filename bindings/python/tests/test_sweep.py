@@ -52,3 +52,16 @@ def test_what_is_wrong_is_said_before_anything_runs(scenario):
 def test_numbers_stay_numbers(scenario):
     table = falaj.sweep(scenario, {"run.seed": [3, 4]}, replications=1, duration="50ms")
     assert list(table["run.seed"]) == [3, 3, 4, 4]
+
+
+def test_goodput_is_that_of_connections(scenario):
+    with_tcp = scenario.set({"traffic.load.model": "tcp", "traffic.load.rate": None, "traffic.load.size": "1514B"})
+    rows = falaj.sweep(with_tcp, {"uplink.rate": ["5mbit", "10mbit"]}, replications=3, duration="3s", warm_up="1s").to_dicts()
+    voice, slow, fast = rows[0], rows[1], rows[3]
+    assert voice["goodput"] != voice["goodput"] and slow["goodput_half_width"] >= 0
+    # Payload is 1460 of 1514 bytes.
+    for row in (slow, fast):
+        assert row["goodput"] == pytest.approx(row["delivered_rate"] * 1460 / 1514, rel=0.02)
+    r = with_tcp.simulate(replications=3, duration="3s", warm_up="1s")
+    assert r.flows["goodput"][1] == pytest.approx(r.connections["goodput"][0]) == pytest.approx(fast["goodput"])
+    assert r.flows["goodput_half_width"][1] == pytest.approx(fast["goodput_half_width"])

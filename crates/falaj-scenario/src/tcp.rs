@@ -31,9 +31,16 @@ pub(crate) fn connection(fields: &Fields<'_>, given: &Values, problems: &mut Vec
     }
     let congestion = match given.choice("congestion") {
         Some("reno") => Congestion::Reno,
+        Some("dctcp") => Congestion::Dctcp,
         Some("bbr") => Congestion::Bbr,
         _ => Congestion::Cubic,
     };
+    if congestion == Congestion::Dctcp && matches!(given.choice("ecn"), None | Some("no")) {
+        let at = fields.field("congestion").map_or(fields.at.clone(), |field| field.at.clone());
+        let why = "`congestion`: packets of this source are not marked, and without marks DCTCP is Reno";
+        let help = "write `ecn = \"ect1\"`, or `\"ect0\"` for a queue that marks all alike";
+        problems.push(Problem::warning(at, why).help(help));
+    }
     let tcp = Tcp {
         congestion,
         back: given.span("return").unwrap_or(Span::ZERO),

@@ -4,8 +4,12 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Does the tasks of these numbers, and hands what came of each over as it ends, in any order. Once `stop` is set no more
-/// begin. The number of cores changes nothing but the time it takes.
+/// How many there are.
+pub fn all() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Does the tasks of these numbers on all cores, as [`on`] does.
 ///
 /// # Errors
 /// One of a task; the others end first.
@@ -15,7 +19,22 @@ pub fn on_all<T, E: Send>(
     task: impl Fn(usize) -> Result<T, E> + Sync,
     take: impl FnMut(usize, T) + Send,
 ) -> Result<(), E> {
-    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(numbers.len());
+    on(all(), numbers, stop, task, take)
+}
+
+/// Does the tasks of these numbers on so many cores, and hands what came of each over as it ends, in any order. Once `stop` is set
+/// no more begin. The number of cores changes nothing but the time it takes.
+///
+/// # Errors
+/// One of a task; the others end first.
+pub fn on<T, E: Send>(
+    cores: usize,
+    numbers: Range<usize>,
+    stop: &AtomicBool,
+    task: impl Fn(usize) -> Result<T, E> + Sync,
+    take: impl FnMut(usize, T) + Send,
+) -> Result<(), E> {
+    let workers = cores.max(1).min(numbers.len());
     let next = AtomicUsize::new(numbers.start);
     let take = Mutex::new(take);
     let work = || -> Result<(), E> {

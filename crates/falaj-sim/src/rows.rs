@@ -48,6 +48,8 @@ pub struct Row {
     pub delay_max_ns: Option<u64>,
     /// The most packets that were ever queued.
     pub max_backlog_packets: u64,
+    /// Bits of payload a second that arrived, each once, of the connections that begin in this flow; `None`: there is none.
+    pub goodput: Option<f64>,
 }
 
 /// Something that was measured, as a number.
@@ -59,7 +61,7 @@ pub struct Column {
 }
 
 /// All of them, in the order of [`Row`].
-pub const COLUMNS: [Column; 18] = [
+pub const COLUMNS: [Column; 19] = [
     Column { name: "offered", of: |r| Some(r.offered as f64) },
     Column { name: "delivered", of: |r| Some(r.delivered as f64) },
     Column { name: "dropped", of: |r| Some(r.dropped as f64) },
@@ -78,6 +80,7 @@ pub const COLUMNS: [Column; 18] = [
     Column { name: "delay_p999_ns", of: |r| r.delay_p999_ns.map(|ns| ns as f64) },
     Column { name: "delay_max_ns", of: |r| r.delay_max_ns.map(|ns| ns as f64) },
     Column { name: "max_backlog_packets", of: |r| Some(r.max_backlog_packets as f64) },
+    Column { name: "goodput", of: |r| r.goodput },
 ];
 
 impl Row {
@@ -110,8 +113,20 @@ impl Row {
             delay_p999_ns: quantile(0.999),
             delay_max_ns: delay.max().map(|span| span.0),
             max_backlog_packets: counters.max_backlog,
+            goodput: goodput(scenario, at, run),
         }
     }
+}
+
+/// Of all connections that begin in a flow.
+fn goodput(scenario: &Scenario, at: (usize, Towards, usize), run: &Run) -> Option<f64> {
+    let begins_here = |source: usize| {
+        let source = &scenario.traffic[source];
+        (source.link, source.towards, source.flow) == at
+    };
+    let here = run.connections.iter().filter(|(source, _)| begins_here(*source));
+    let bytes = here.map(|(_, told)| told.bytes).reduce(|all, more| all + more)?;
+    Some(bytes as f64 * 8.0 / run.counted().as_secs_f64())
 }
 
 /// The flows of which there are rows, in order: those that traffic is meant for; where rules lead packets, all.

@@ -4,7 +4,7 @@
 //! Results are lines of JSON: what was asked for, then a line for each task that is done, in order. Files are
 //! merged by laying their lines together: in any order and any grouping, and twice is as once.
 
-use crate::cores::on_all;
+use crate::cores;
 use crate::rows::{COLUMNS, Row, rows};
 use crate::scenario::experiment;
 use crate::simulate::{Experiment, simulate};
@@ -95,6 +95,19 @@ impl Shard {
     /// How many tasks of a sweep it has.
     pub fn tasks(self, sweep: &Sweep) -> u64 {
         (sweep.tasks() + self.count - self.index) / self.count
+    }
+
+    /// The same tasks in so many parts, or in as many as there are tasks: of the third of eight these are the third, the eleventh
+    /// and so on of eight times as many.
+    pub fn split(self, sweep: &Sweep, parts: u64) -> Vec<Shard> {
+        let parts = parts.min(self.tasks(sweep)).max(1);
+        (0..parts).map(|n| Shard { index: self.index + self.count * n, count: self.count * parts }).collect()
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.index, self.count)
     }
 }
 
@@ -239,12 +252,26 @@ impl Sweep {
         Ok(scenario)
     }
 
-    /// Simulates the tasks of a shard; `done` is called behind each with how many are done. Where `stop` is set
-    /// meanwhile, the result has those that were done.
+    /// Simulates the tasks of a shard on all cores; `done` is called behind each with how many are done. Where `stop` is
+    /// set meanwhile, the result has those that were done.
     ///
     /// # Errors
     /// A discipline refuses its setup.
     pub fn run(&self, shard: Shard, stop: &AtomicBool, done: &(dyn Fn(usize) + Sync)) -> Result<Results, SweepError> {
+        self.run_on(cores::all(), shard, stop, done)
+    }
+
+    /// The same on so many cores, for who shares a machine.
+    ///
+    /// # Errors
+    /// A discipline refuses its setup.
+    pub fn run_on(
+        &self,
+        cores: usize,
+        shard: Shard,
+        stop: &AtomicBool,
+        done: &(dyn Fn(usize) + Sync),
+    ) -> Result<Results, SweepError> {
         let tasks: Vec<u64> = (shard.index - 1..self.tasks()).step_by(shard.count as usize).collect();
         let replications = u64::from(self.replications);
         let one = |i: usize| -> Result<Option<String>, SweepError> {
@@ -259,7 +286,7 @@ impl Sweep {
             Ok(run.complete.then_some(line))
         };
         let (mut count, mut lines) = (0, BTreeMap::new());
-        on_all(0..tasks.len(), stop, one, |i, line| {
+        cores::on(cores, 0..tasks.len(), stop, one, |i, line| {
             lines.extend(line.map(|line| (tasks[i], line)));
             count += 1;
             done(count);
@@ -519,6 +546,12 @@ mod tests {
             }
             assert_eq!(merged.to_string(), whole.to_string());
         }
+        let third: Shard = "3/5".parse().unwrap();
+        let mut merged = Results::parse(&sweep.to_string(), "plan").unwrap();
+        let parts = third.split(&sweep, 100);
+        assert_eq!(parts.iter().map(Shard::to_string).collect::<Vec<_>>(), ["3/20", "8/20", "13/20", "18/20"]);
+        parts.iter().for_each(|part| merged.merge(run(&sweep, &part.to_string())).unwrap());
+        assert_eq!(merged, run(&sweep, "3/5"));
         let part = |n: usize| run(&sweep, &format!("{n}/3"));
         let (mut left, mut right) = (part(1), part(2));
         left.merge(part(2)).unwrap();

@@ -132,6 +132,27 @@ fn marks_instead_of_losses() {
     assert!(delay(&run) < 12.0 && goodput(&run, 0) > 0.85 * ALL);
 }
 
+/// DCTCP beside CUBIC, each twice, on 40 Mbit/s and 20 ms there and back. Through the coupled queues of `dualpi2` each has about a quarter, and
+/// what DCTCP sends waits a tenth as long; through one queue that marks both kinds alike, CUBIC, which takes each mark for a loss, starves.
+#[test]
+fn coupled_queues_are_fair_to_both_kinds_and_short_for_one() {
+    let text = |queue: &str| {
+        let link = "[link.x]\nrate = \"40mbit\"\ndelay = \"10ms\"\n";
+        let scalable = source("a", "dctcp", "sources = 2\necn = \"ect1\"");
+        format!("{link}{queue}\n{scalable}{}", source("b", "cubic", "sources = 2\necn = \"ect0\""))
+    };
+    let dual = run(&text("scheduler = { kind = \"dualpi2\" }"), 60, 1);
+    let ratio = goodput(&dual, 0) / goodput(&dual, 1);
+    assert!((0.5..2.0).contains(&ratio), "{ratio}");
+    assert!(goodput(&dual, 0) + goodput(&dual, 1) > 0.95 * 4.0 * ALL, "{} {}", goodput(&dual, 0), goodput(&dual, 1));
+    assert_eq!(told(&dual, 0).retransmitted, 0);
+    let trip = |run: &Run, n: usize| told(run, n).round_trip.mean_nanos().unwrap() / 1e6 - 20.0;
+    assert!(trip(&dual, 0) < 0.2 * trip(&dual, 1), "{} beside {} ms", trip(&dual, 0), trip(&dual, 1));
+    let one = "[link.x.flow.all]\nmatch = \"any\"\nqueue = { limit = \"1000p\", policy = \"pie\", ecn = \"yes\" }";
+    let one = run(&text(one), 60, 1);
+    assert!(goodput(&one, 0) > 5.0 * goodput(&one, 1), "{} beside {}", goodput(&one, 0), goodput(&one, 1));
+}
+
 /// Two Renos share a FIFO evenly if their round trips are alike; of others, the shorter one has more, the more so
 /// the shorter. With a queue each they share evenly, whatever their round trips.
 #[test]

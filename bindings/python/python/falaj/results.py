@@ -44,6 +44,7 @@ class Result:
         | `lost`, `duplicated`, `corrupted`, `reordered` | what the link did to packets; sums |
         | `loss` | share of what came that was dropped or lost, 0 to 1; mean of replications |
         | `offered_rate`, `delivered_rate` | bit/s; mean of replications |
+        | `goodput` | bit/s of payload that arrived, each byte once, of the connections of TCP that begin in this flow; mean of replications; missing where there is none |
         | `delay_mean_ns` | from last bit in to last bit out; mean of replications |
         | `…_half_width` | of each mean: half of its 95 % interval (Student); missing where there was one replication |
         | `delay_p50_ns`, `delay_p99_ns`, `delay_p999_ns` | quantiles of all packets, to three digits; half-widths are of the replications' own |
@@ -73,7 +74,7 @@ class Result:
 
     @property
     def replications(self) -> Table:
-        """The same for each replication by itself, which `replication` numbers from 0."""
+        """The same for each replication by itself, which `replication` numbers from 0: these are the columns of sweeps too."""
         return Table(self._inner.replications)
 
     @property

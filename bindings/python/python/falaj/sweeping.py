@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from . import _falaj, units
+from . import _falaj, clusters, units
 from .scenario import Scenario
 from .table import Table
 from .units import Duration, nanoseconds
+
+
+# Where tasks are done.
+ENGINES = ("local", "ray")
 
 
 class Sweep:
@@ -58,8 +62,17 @@ class Sweep:
         """What `falaj sweep plan` writes."""
         return self._inner.text
 
-    def run(self, shard: str = "1/1") -> str:
-        """Simulates the tasks of a shard, `"2/8"` for the second of eight; returns the lines that `falaj sweep run` writes."""
+    def run(self, shard: str = "1/1", *, engine: str = "local") -> str:
+        """Simulates the tasks of a shard, `"2/8"` for the second of eight; returns the lines that `falaj sweep run` writes.
+
+        Args:
+            shard: Which part.
+            engine: As of `sweep`; the lines are the same.
+        """
+        if engine not in ENGINES:
+            raise ValueError(f"{engine!r} is no engine: " + " and ".join(map(repr, ENGINES)) + " are")
+        if engine == "ray":
+            return clusters.run(self._inner, shard)
         return self._inner.run(shard)
 
     def __repr__(self) -> str:
@@ -97,8 +110,9 @@ def sweep(
     duration: Optional[Duration] = None,
     warm_up: Duration = 0,
     seed: Optional[int] = None,
+    engine: str = "local",
 ) -> Table:
-    """Simulates a scenario with each combination of values, on all cores; Ctrl-C ends it.
+    """Simulates a scenario with each combination of values; Ctrl-C ends it.
 
     Packets are the same at every point as far as sources are.
 
@@ -110,13 +124,18 @@ def sweep(
         duration: Simulated time of each, `"10s"` or seconds; else the scenario's.
         warm_up: How much of each is not counted.
         seed: Where random numbers begin; else the scenario's.
+        engine: `"local"`: on all cores of this machine. `"ray"`: on the Ray cluster that this process is connected to, or that
+            `RAY_ADDRESS` names, or that runs here; the same falaj is installed on its machines, and files that the scenario
+            names stand at the same paths. What comes out is the same, to the byte.
 
     Returns:
         A line for each point and flow: the value of each key, `link`, `way`, `flow`, and what `Result.replications`
         has, as mean over the replications with `…_half_width`, half of its 95 % interval.
 
     Raises:
-        SweepError: No such key, or more than 100000 points.
+        SweepError: No such key, or more than 100000 points; no cluster.
+        ImportError: `"ray"` without Ray: `pip install 'falaj[ray]'`.
         ScenarioError: A scenario would be wrong, with which values. Nothing has run then.
     """
-    return table(Sweep(scenario, axes, replications=replications, duration=duration, warm_up=warm_up, seed=seed).run())
+    asked = Sweep(scenario, axes, replications=replications, duration=duration, warm_up=warm_up, seed=seed)
+    return table(asked.run(engine=engine))

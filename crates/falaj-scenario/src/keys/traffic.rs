@@ -113,9 +113,9 @@ pub const TRAFFIC: &[Key] = &[
     ),
     key(
         "congestion",
-        Holds::Value(Kind::Choice(&["reno", "cubic", "bbr"])),
+        Holds::Value(Kind::Choice(&["reno", "cubic", "dctcp", "bbr"])),
         Otherwise("cubic"),
-        "how `tcp` finds out how much may be under way: Reno (RFC 5681), CUBIC (RFC 9438), or as BBR does, by a model of the path",
+        "how `tcp` finds out how much may be under way: Reno (RFC 5681), CUBIC (RFC 9438), DCTCP (RFC 8257), which counts marks, or as BBR does, by a model of the path",
     ),
     key(
         "return",

@@ -297,10 +297,12 @@ pub(crate) mod tests {
         Acked {
             now: Time::ZERO,
             segments,
+            marked: 0,
             round_trip: Span::from_millis(100),
             in_flight: 0,
             limited: true,
             recovering: false,
+            repairing: false,
             rate: None,
             round: false,
         }
@@ -317,7 +319,12 @@ pub(crate) mod tests {
 
     /// A connection whose packets all take the way back's time there, but for those that are lost by number.
     pub(crate) fn through(tcp: &Tcp, time: Span, lost: impl Fn(u64) -> bool) -> Ran {
-        over(tcp, time, |sent, now| (!lost(sent)).then(|| now + tcp.back))
+        over(tcp, time, |sent, now| (!lost(sent)).then(|| (now + tcp.back, false)))
+    }
+
+    /// The same where none is lost, and some are marked.
+    pub(crate) fn marked(tcp: &Tcp, time: Span, mut marked: impl FnMut(u64) -> bool) -> Ran {
+        over(tcp, time, |sent, now| Some((now + tcp.back, marked(sent))))
     }
 
     /// So many segments arrive in a round trip in the mean, behind slow start, which goes far where losses are rare.
@@ -335,18 +342,30 @@ pub(crate) mod tests {
                 return None;
             }
             free = free.max(now) + service;
-            Some(free + tcp.back)
+            Some((free + tcp.back, false))
         })
     }
 
-    fn over(tcp: &Tcp, time: Span, mut when: impl FnMut(u64, Time) -> Option<Time>) -> Ran {
+    /// The same through a queue without end that marks whom it finds more than so many packets before; how many it marked.
+    pub(crate) fn over_threshold(tcp: &Tcp, time: Span, (service, threshold): (Span, u64)) -> (Ran, u64) {
+        let (mut free, mut marks) = (Time::ZERO, 0);
+        let ran = over(tcp, time, |_, now| {
+            let marked = free.since(now).0.div_ceil(service.0) > threshold;
+            marks += u64::from(marked);
+            free = free.max(now) + service;
+            Some((free + tcp.back, marked))
+        });
+        (ran, marks)
+    }
+
+    fn over(tcp: &Tcp, time: Span, mut when: impl FnMut(u64, Time) -> Option<(Time, bool)>) -> Ran {
         let mut connection = Connection::new(tcp.clone(), LENGTH, Time::ZERO, Time::NEVER, (1, 0));
         let mut told = Transfers::default();
         while connection.next() < Time::ZERO + time {
             let now = connection.next();
             let Some(segment) = connection.ask(now, &mut told) else { continue };
-            if let Some(at) = when(segment.number, now) {
-                connection.arrives(&segment, at, false);
+            if let Some((at, marked)) = when(segment.number, now) {
+                connection.arrives(&segment, at, marked);
             }
         }
         told.unfinished += u64::from(connection.is_underway(Time::ZERO + time));

@@ -10,13 +10,14 @@
 //! | [`sender`] | what is under way, what is lost, when to give up waiting |
 //! | [`receiver`] | what has arrived, and when that is acknowledged |
 //! | [`round_trip`] | the round trip time, and the timeout that follows (RFC 6298) |
-//! | [`reno`], [`cubic`], [`bbr`] | how much may be under way |
+//! | [`reno`], [`cubic`], [`dctcp`], [`bbr`] | how much may be under way |
 //!
 //! What is left out is listed where users look: `docs/explanation/tcp.md`.
 
 pub mod bbr;
 pub mod connection;
 pub mod cubic;
+pub mod dctcp;
 pub mod receiver;
 pub mod reno;
 pub mod round_trip;
@@ -26,6 +27,7 @@ pub use connection::{Connection, Segment, Transfers};
 
 use bbr::Bbr;
 use cubic::Cubic;
+use dctcp::Dctcp;
 use falaj_sched::time::{Span, Time};
 use reno::Reno;
 
@@ -60,6 +62,8 @@ pub enum Congestion {
     Reno,
     /// A cubic function of the time since the last loss (RFC 9438).
     Cubic,
+    /// Reno's growth; of its window as much goes as was marked of it (RFC 8257).
+    Dctcp,
     /// As much as a model of the path holds: its rate and its shortest round trip (Cardwell and others 2016).
     Bbr,
 }
@@ -70,6 +74,7 @@ impl Congestion {
         match self {
             Congestion::Reno => "reno",
             Congestion::Cubic => "cubic",
+            Congestion::Dctcp => "dctcp",
             Congestion::Bbr => "bbr",
         }
     }
@@ -82,6 +87,8 @@ pub struct Acked {
     pub now: Time,
     /// So many segments more have arrived.
     pub segments: u32,
+    /// Of these, so many were marked.
+    pub marked: u32,
     /// The round trip of the last of them.
     pub round_trip: Span,
     /// So many are under way now.
@@ -90,6 +97,8 @@ pub struct Acked {
     pub limited: bool,
     /// It was sent before the window was last reduced.
     pub recovering: bool,
+    /// And that by a loss.
+    pub repairing: bool,
     /// Segments a second that arrived while it was under way.
     pub rate: Option<f64>,
     /// The first acknowledgement of a round trip: of what was sent after the last such one had come.
@@ -101,6 +110,7 @@ pub struct Acked {
 pub(crate) enum Control {
     Reno(Reno),
     Cubic(Cubic),
+    Dctcp(Dctcp),
     Bbr(Bbr),
 }
 
@@ -110,6 +120,7 @@ impl Control {
         match congestion {
             Congestion::Reno => Control::Reno(Reno::new(initial)),
             Congestion::Cubic => Control::Cubic(Cubic::new(initial)),
+            Congestion::Dctcp => Control::Dctcp(Dctcp::new(initial)),
             Congestion::Bbr => Control::Bbr(Bbr::new(initial, draw)),
         }
     }
@@ -119,16 +130,26 @@ impl Control {
         match self {
             Control::Reno(control) => control.acked(acked),
             Control::Cubic(control) => control.acked(acked),
+            Control::Dctcp(control) => control.acked(acked),
             Control::Bbr(control) => control.acked(acked),
         }
     }
 
-    /// Segments are lost, or marked: once for all that were sent before this was last said.
+    /// Segments are lost: once for all that were sent before this was last said, or that they are marked.
     pub(crate) fn congested(&mut self) {
         match self {
             Control::Reno(control) => control.congested(),
             Control::Cubic(control) => control.congested(),
+            Control::Dctcp(control) => control.congested(),
             Control::Bbr(control) => control.congested(),
+        }
+    }
+
+    /// Segments are marked: once as well.
+    pub(crate) fn marked(&mut self) {
+        match self {
+            Control::Dctcp(control) => control.marked(),
+            _ => self.congested(),
         }
     }
 
@@ -137,6 +158,7 @@ impl Control {
         match self {
             Control::Reno(control) => control.timed_out(first),
             Control::Cubic(control) => control.timed_out(first),
+            Control::Dctcp(control) => control.timed_out(first),
             Control::Bbr(control) => control.timed_out(),
         }
     }
@@ -146,6 +168,7 @@ impl Control {
         match self {
             Control::Reno(control) => control.window(),
             Control::Cubic(control) => control.window(),
+            Control::Dctcp(control) => control.window(),
             Control::Bbr(control) => control.window(),
         }
     }

@@ -39,7 +39,12 @@ impl Reno {
 
     /// Segments are lost, or marked.
     pub fn congested(&mut self) {
-        self.threshold = (self.window / 2.0).max(LEAST);
+        self.reduced_to(0.5);
+    }
+
+    /// So much is left of the window.
+    pub fn reduced_to(&mut self, share: f64) {
+        self.threshold = (self.window * share).max(LEAST);
         self.window = self.threshold;
     }
 

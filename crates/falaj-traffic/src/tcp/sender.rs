@@ -73,6 +73,8 @@ pub struct Sender {
     highest: Option<u64>,
     /// Those before it were sent before the window was last reduced.
     reduced_at: u64,
+    /// And those before it before that was by a loss.
+    lost_at: u64,
     arrived: u64,
     arrived_at: Time,
     sent_at: Time,
@@ -99,6 +101,7 @@ impl Sender {
             lost: BTreeSet::new(),
             highest: None,
             reduced_at: 0,
+            lost_at: 0,
             arrived: 0,
             arrived_at: Time::ZERO,
             sent_at: Time::ZERO,
@@ -189,7 +192,7 @@ impl Sender {
         let mut reduced = self.lose();
         if ack.marked && number >= self.reduced_at {
             self.reduced_at = self.first + self.sent.len() as u64;
-            self.control.congested();
+            self.control.marked();
             reduced = true;
         }
         let took = (now - sent.arrived_at).max(sent.at - sent.sent_at);
@@ -202,10 +205,13 @@ impl Sender {
         self.control.acked(&Acked {
             now,
             segments,
+            // Who is marked is acknowledged at once, and the one that waited was not.
+            marked: u32::from(ack.marked),
             round_trip,
             in_flight: self.in_flight,
             limited: f64::from(before) + 1.0 >= window,
             recovering: reduced || number < self.reduced_at,
+            repairing: number < self.lost_at,
             rate,
             round,
         });
@@ -226,6 +232,7 @@ impl Sender {
                 self.lost.insert(sent.segment);
                 if self.first >= self.reduced_at {
                     self.reduced_at = self.first + self.sent.len() as u64;
+                    self.lost_at = self.reduced_at;
                     self.control.congested();
                     reduced = true;
                 }
@@ -247,6 +254,7 @@ impl Sender {
         }
         self.in_flight = 0;
         self.reduced_at = self.first + self.sent.len() as u64;
+        self.lost_at = self.reduced_at;
         self.control.timed_out(first);
         self.gives_up = Time::NEVER;
     }

@@ -36,10 +36,10 @@ impl Scale {
         }
     }
 
-    /// What stands beside a place, on an axis that goes so far.
-    fn label(self, place: f64, most: f64) -> String {
+    /// What stands beside a place, with so many digits behind the point.
+    fn label(self, place: f64, digits: usize) -> String {
         match self {
-            Scale::Linear => format!("{place:.0$}", digits(most)),
+            Scale::Linear => format!("{place:.digits$}"),
             Scale::Decades if place.fract().abs() > 1e-6 => String::new(),
             Scale::Decades if (-2.0..=4.0).contains(&place) => format!("{}", 10f64.powf(place.round())),
             Scale::Decades => format!("10{}", superscript(place.round() as i32)),
@@ -90,10 +90,11 @@ impl Axis {
         self.scale.place(self.from)..self.scale.place(self.to)
     }
 
-    /// So many labels.
-    fn labels(&self, usual: usize) -> usize {
+    /// So many labels at most, and so many digits behind their points.
+    fn labels(&self, usual: usize) -> (usize, usize) {
         let range = self.range();
-        if self.scale == Scale::Linear { usual } else { ((range.end - range.start) as usize + 1).min(12) }
+        let labels = if self.scale == Scale::Linear { usual } else { ((range.end - range.start) as usize + 1).min(12) };
+        (labels, digits(self.from, self.to, labels))
     }
 }
 
@@ -214,6 +215,7 @@ where
 
 fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
     let (x, y) = (&chart.x, &chart.y);
+    let ((across, x_digits), (up, y_digits)) = (x.labels(8), y.labels(7));
     let mut context = ChartBuilder::on(area)
         .caption(&chart.title, (FONT, 16).into_font().color(&INK.0))
         .margin(10)
@@ -226,10 +228,10 @@ fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
         .light_line_style(TRANSPARENT)
         .bold_line_style(GRID.0)
         .axis_style(INK.0)
-        .x_labels(x.labels(8))
-        .y_labels(y.labels(7))
-        .x_label_formatter(&|place| x.scale.label(*place, x.to))
-        .y_label_formatter(&|place| y.scale.label(*place, y.to))
+        .x_labels(across)
+        .y_labels(up)
+        .x_label_formatter(&|place| x.scale.label(*place, x_digits))
+        .y_label_formatter(&|place| y.scale.label(*place, y_digits))
         .x_desc(&x.name)
         .y_desc(&y.name)
         .axis_desc_style((FONT, 14).into_font().color(&INK.0))
@@ -288,4 +290,33 @@ fn thinned(context: &Context<'_, '_>, points: impl Iterator<Item = (f64, f64)>) 
     }
     seen.extend(hidden);
     seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use plotters::coord::ranged1d::Ranged;
+
+    fn labels(from: f64, to: f64) -> Vec<String> {
+        let axis = Axis::linear("", from, to);
+        let (most, digits) = axis.labels(7);
+        let range: RangedCoordf64 = axis.range().into();
+        range.key_points(most).into_iter().map(|place| axis.scale.label(place, digits)).collect()
+    }
+
+    /// Far from zero labels need more digits than near it.
+    #[test]
+    fn no_two_labels_of_an_axis_are_the_same() {
+        assert_eq!(labels(0.0, 1.0)[..3], ["0.00", "0.20", "0.40"]);
+        assert_eq!(labels(0.0, 30.0)[..3], ["0", "5", "10"]);
+        for step in 1..400 {
+            let extent = 1.05f64.powi(step) * 1e-6;
+            for from in [0.0, 11.68, 1234.5] {
+                let labels = labels(from, from + extent);
+                let mut once = labels.clone();
+                once.dedup();
+                assert_eq!(labels, once, "{from} and {extent} more");
+            }
+        }
+    }
 }

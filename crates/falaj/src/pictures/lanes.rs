@@ -70,7 +70,7 @@ fn panel(area: &Area<'_>, lanes: &Lanes) -> Drawn {
     ))?;
     let (one, name) = unit(whole, &TIME);
     let step = nice(whole / one / 8.0);
-    let places = digits(whole / one).max(usize::from(step < 1.0));
+    let places = digits(0.0, whole / one, 8).max(usize::from(step < 1.0));
     let mut at = 0.0;
     while at <= whole / one {
         let px = x(lanes.from + at * one);

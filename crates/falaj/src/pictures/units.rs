@@ -12,7 +12,13 @@ pub(crate) fn unit(most: f64, units: &[(f64, &'static str)]) -> (f64, &'static s
     *units.iter().rev().find(|(one, _)| most >= 2.0 * one).unwrap_or(&units[0])
 }
 
-/// Digits behind the point, where an axis goes so far.
-pub(crate) fn digits(most: f64) -> usize {
-    if most < 2.0 { 2 } else { usize::from(most < 20.0) }
+/// Digits behind the point, on an axis from here to there with so many labels at most: as many as its extent wants, and no two labels
+/// are the same where it begins far from zero.
+pub(crate) fn digits(from: f64, to: f64, labels: usize) -> usize {
+    let usual = if to < 2.0 { 2 } else { usize::from(to < 20.0) };
+    let least = (to - from) / (labels + 1) as f64;
+    // Labels stand at the next of 1, 2, 5 and 10 above this.
+    let power = least.log10().floor();
+    let power = if least / 10f64.powf(power) >= 5.0 { power + 1.0 } else { power };
+    usual.max((-power).clamp(0.0, 12.0) as usize)
 }

@@ -132,7 +132,7 @@ fn panel(area: &Area<'_>, picture: &Picture<'_>) -> Drawn {
         .x_label_area_size(46)
         .y_label_area_size(62)
         .build_cartesian_2d(0.0..width / time, 0.0..tall / data)?;
-    let (time_digits, data_digits) = (digits(width / time), digits(tall / data));
+    let (time_digits, data_digits) = (digits(0.0, width / time, 8), digits(0.0, tall / data, 7));
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)

@@ -1,0 +1,48 @@
+"""Sweeps on the machines of a cluster that Ray keeps."""
+
+from __future__ import annotations
+
+import platform
+
+from . import _falaj
+from .errors import SweepError
+
+# So many parts for each core: who is faster does more of them, and what is lost with a machine is little.
+PARTS = 4
+
+
+def _part(version: str, text: str, shard: str) -> str:
+    """A part of a sweep, on one core of some machine."""
+    if version != _falaj.__version__:
+        raise SweepError(f"falaj is {_falaj.__version__} on {platform.node()} and {version} here: install the same everywhere")
+    return _falaj.Sweep.read(text).run(shard, 1)
+
+
+def run(sweep: _falaj.Sweep, shard: str) -> str:
+    """What `sweep.run(shard)` returns, simulated by the cluster; what is left when this is interrupted is cancelled there.
+
+    Raises:
+        ImportError: Ray is not installed.
+        SweepError: There is no cluster, or another falaj on it.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ImportError("engine=\"ray\" takes Ray: pip install 'falaj[ray]'") from error
+    if not ray.is_initialized():
+        try:
+            ray.init(address="auto", log_to_driver=False)
+        except ConnectionError as error:
+            raise SweepError(
+                "there is no Ray cluster: start one with `ray start --head`, name one in RAY_ADDRESS, or call `ray.init()` before"
+            ) from error
+    shards = sweep.split(shard, PARTS * int(ray.cluster_resources().get("CPU", 1)))
+    part = ray.remote(num_cpus=1)(_part)
+    pending = [part.remote(_falaj.__version__, sweep.text, shard) for shard in shards]
+    try:
+        done = ray.get(pending)
+    except BaseException:
+        for one in pending:
+            ray.cancel(one)
+        raise
+    return _falaj.merge(list(zip(shards, done)))
