@@ -3699,7 +3699,7 @@ congestion = "reno"
             15 | congestion = "vegas"
                |              ^^^^^^^
                |
-               = help: allowed: `reno`, `cubic`, `bbr`
+               = help: allowed: `reno`, `cubic`, `dctcp`, `bbr`
 
             error: `size`: the segments of a connection are alike, but for the last one
               --> a.toml:18:8
