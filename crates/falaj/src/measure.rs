@@ -189,6 +189,16 @@ pub(crate) struct MeasuredFlow {
 
 /// Runs the links of the scenario on real packets.
 pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+    measure_beside(scenario, options, what, &|| Ok(()))
+}
+
+/// The same beside something that `begins` starts, as the sources are about to begin; it may have threads.
+pub(crate) fn measure_beside(
+    scenario: &Scenario,
+    options: Options,
+    what: &'static str,
+    begins: &dyn Fn() -> Result<()>,
+) -> Result<Measured> {
     let links = between_two_ends(scenario)?;
     if scenario.traffic.is_empty() {
         bail!("link {} has no [traffic.NAME]: there is nothing to send", links[0].name);
@@ -200,7 +210,7 @@ pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str)
     }
     let plans = ends::plan(scenario)?;
     match sandbox_of(links, Join::Auto, None) {
-        Ok((sandbox, pipes)) => in_namespaces(scenario, plans, sandbox, pipes, options, what),
+        Ok((sandbox, pipes)) => in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what),
         Err(error) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
@@ -208,7 +218,7 @@ pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str)
                 note!("{error}");
                 note!("no network namespaces here: packets go over loopback sockets instead");
             });
-            over_loopback(scenario, plans, options, what)
+            over_loopback(scenario, plans, (options, begins), what)
         }
     }
 }
@@ -327,11 +337,12 @@ fn in_namespaces(
     mut plans: [EndPlan; 2],
     mut sandbox: Sandbox,
     mut pipes: Pipes,
-    options: Options,
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
     let mut forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, options)?;
+    begins()?;
     priority::be_punctual(Rank::Link);
     for end in End::BOTH {
         sandbox.go(end)?;
@@ -392,7 +403,7 @@ pub(crate) fn measure_kernel(scenario: &Scenario, script: &str) -> Result<Vec<En
 fn over_loopback(
     scenario: &Scenario,
     mut plans: [EndPlan; 2],
-    options: Options,
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
     what: &'static str,
 ) -> Result<Measured> {
     let clock = set_times(scenario, &mut plans);
@@ -408,6 +419,7 @@ fn over_loopback(
         child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
         children.push(child);
     }
+    begins()?;
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
     let mut watched = Watched::new(scenario);

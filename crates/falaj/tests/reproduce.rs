@@ -24,10 +24,27 @@ fn what_there_is_not_is_said() {
         (["fortuna", "--figure", "4"], "there is no figure 4: 5 to 13"),
         (["fortuna", "--out", "/dev/null/report"], "cannot make the directory /dev/null/report"),
         (["xen", "--figure", "3"], "there is no figure 3 to be reproduced: 4 to 9"),
+        (["rizzo", "--figure", "13"], "there is no figure 13: 1 to 12"),
+        (["rizzo", "--figure", "11"], "figure 11 is measured on this machine: add --live"),
+        (["zhang", "--quick"], "--quick is for xen and rizzo"),
         (["xen", "--scenario", "1"], "take --beyond, --live, --tables and --scenario away"),
     ] {
         let ran = falaj(&[&["reproduce"][..], &args[..]].concat());
         assert_eq!(ran.status, Some(2), "{ran:?}");
         assert!(ran.err.contains(told) && ran.out.is_empty(), "{ran:?}");
     }
+}
+
+#[test]
+fn commands_of_dummynet_do_what_the_talk_says() {
+    let ran = falaj(&["reproduce", "rizzo", "--figure", "3", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let json = ran.json();
+    assert_eq!((&json["summary"]["cells"], &json["summary"]["missed"]), (&4.into(), &0.into()));
+    let overtaken = &json["figures"][0]["curves"][0]["points"];
+    let at =
+        |gap: f64| overtaken.as_array().expect("points").iter().find(|p| p["x"] == gap).expect("a gap")["y"].clone();
+    // 0.3 of them take the longer pipe, and 90 ms are two gaps of 30 ms, of which none is at its end.
+    assert!((number(&at(30.0)) - 30.0 * (1.0 - 0.3 * 0.3)).abs() < 1.0, "{json}");
+    assert_eq!(at(120.0), 0.0);
 }

@@ -11,7 +11,7 @@ mod path;
 #[cfg(feature = "queueing")]
 mod queueing;
 mod release;
-mod sched;
+pub(crate) mod sched;
 mod sim;
 pub(crate) mod tcp;
 

@@ -3,13 +3,15 @@
 #[cfg(feature = "queueing")]
 mod aggregation;
 mod curves;
+mod disk;
 mod fortuna;
 mod page;
+mod rizzo;
 mod xen;
 mod zhang;
 
 use crate::file;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::ValueEnum;
 use falaj_sched::time::Span;
 use std::path::PathBuf;
@@ -28,6 +30,8 @@ Examples:
   falaj reproduce fortuna --live
   falaj reproduce zhang --out report
   falaj reproduce xen --quick
+  falaj reproduce rizzo --out report
+  falaj reproduce rizzo --live --figure 11
   falaj reproduce aggregation --figure 4 --out report
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
@@ -45,8 +49,9 @@ pub(crate) struct Args {
     /// What the paper does not have: its rows with idle time lent and tails carried over.
     #[arg(long)]
     beyond: bool,
-    /// Section II.B on real packets: what wakes the server, how long it spins, what it costs, phase-wise and
-    /// packet-wise, beside what simulation says of rates and delays.
+    /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how long it spins, what it costs,
+    /// phase-wise and packet-wise, beside what simulation says of rates and delays. Of `rizzo`, also what is measured: costs, and
+    /// how the load of the machine shows.
     #[arg(long)]
     live: bool,
     /// What is sent, live; more than one with a comma between.
@@ -58,8 +63,9 @@ pub(crate) struct Args {
     /// How long each is measured, live.
     #[arg(long, requires = "live", value_parser = file::parse_duration, default_value = "2s")]
     duration: Span,
-    /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form.
-    #[arg(long, conflicts_with_all = ["tables", "beyond", "live"])]
+    /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form. Of `rizzo` with --live: the
+    /// same figures, measured for a shorter time.
+    #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
     /// and the numbers as JSON into this directory.
@@ -81,16 +87,22 @@ enum Paper {
     Zhang,
     /// Adamczyk and Chydzinski on virtual network adapters in Xen: Figures 4-9, on real packets; the whole takes an hour.
     Xen,
+    /// Rizzo's talk on dummynet and QFQ: its examples, accuracy, service and costs, Figures 1-12; those of this machine with --live.
+    Rizzo,
     /// Packet aggregation between a driver domain and its virtual machines: Figures 1-4.
     #[cfg(feature = "queueing")]
     Aggregation,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    if args.quick && !matches!(args.paper, Paper::Xen | Paper::Rizzo) {
+        bail!("--quick is for xen and rizzo: take it away");
+    }
     match args.paper {
         Paper::Fortuna => fortuna::main(args),
         Paper::Zhang => zhang::main(args),
         Paper::Xen => xen::main(args),
+        Paper::Rizzo => rizzo::main(args),
         #[cfg(feature = "queueing")]
         Paper::Aggregation => aggregation::main(args),
     }

@@ -16,11 +16,11 @@ mod instructions;
 #[cfg(feature = "plots")]
 mod plot;
 mod regimes;
-pub(super) mod wfi;
+pub(crate) mod wfi;
 
 use super::median;
 use crate::show::{self, say};
-use crate::sim::interrupts;
+use crate::sim::{Interrupted, interrupts};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use drive::{Run, Subject, What};
 use falaj_sched::registry::ENTRIES;
@@ -280,6 +280,57 @@ fn list() {
     for regime in REGIMES {
         say!("  {:<19} {}", regime.name, regime.doc);
     }
+}
+
+/// What disciplines cost for each pair, `none` first.
+pub(crate) struct Costs {
+    pub(crate) disciplines: Vec<String>,
+    pub(crate) cases: Vec<Cost>,
+}
+
+/// What they cost among some flows.
+pub(crate) struct Cost {
+    pub(crate) flowsets: String,
+    pub(crate) flows: u32,
+    /// Medians in nanoseconds, in the order of the disciplines; none for one that takes no such flows.
+    pub(crate) nanos: Vec<Option<f64>>,
+}
+
+/// Measures these disciplines under a load, nearly empty, or filled to 20 packets for each flow and drained.
+pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat: usize) -> Result<Costs> {
+    let args = Args {
+        load: Some(load.to_owned()),
+        list: false,
+        alg: kinds.iter().map(|&kind| kind.to_owned()).collect(),
+        flowsets: Vec::new(),
+        flows: Vec::new(),
+        qmin: Some(Packets::all(0)),
+        qmax: Some(if filled { Packets::each(20) } else { Packets::all(1) }),
+        n: Number(pairs),
+        repeat,
+        engine: false,
+        against: None,
+        instructions: false,
+        check: None,
+        #[cfg(feature = "plots")]
+        plot: None,
+        json: false,
+        counted: false,
+    };
+    let cases = args.cases()?;
+    let rows = measure(&args, &cases)?;
+    if rows.iter().any(|row| row.figures.iter().any(|figures| figures.as_ref().is_ok_and(|f| f.len() < repeat))) {
+        return Err(Interrupted("while measuring").into());
+    }
+    let cost = |(i, case): (usize, &Case)| Cost {
+        flowsets: case.flowsets.text.clone(),
+        flows: case.flowsets.flows(),
+        nanos: rows.iter().map(|row| row.median(i)).collect(),
+    };
+    Ok(Costs {
+        cases: cases.iter().enumerate().map(cost).collect(),
+        disciplines: rows.iter().map(|row| row.name.clone()).collect(),
+    })
 }
 
 /// All disciplines in turn for each run of each case, so that what else the

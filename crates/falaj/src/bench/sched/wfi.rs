@@ -6,7 +6,7 @@ mod heat;
 
 use super::flowsets::{Flowsets, Packets};
 use super::generator::{Bed, Buffer, Controller, FULL};
-use super::{LOADS, Load, drive};
+use super::{LOADS, drive};
 use crate::show::{self, say};
 use crate::sim::interrupts;
 use anyhow::{Context, Result, bail, ensure};
@@ -80,7 +80,7 @@ pub(crate) struct Args {
 }
 
 /// dummynet's service quality, measured in nine mixes of flows.
-const SERVICE: Load = Load {
+const SERVICE: super::Load = super::Load {
     name: "service",
     doc: "one heavy flow among light ones, and equal ones: where dummynet's QFQ was measured",
     flowsets: &[
@@ -97,7 +97,7 @@ const SERVICE: Load = Load {
 };
 
 /// A few flows are enough to search among.
-const SEARCHED: Load = Load {
+const SEARCHED: super::Load = super::Load {
     name: "few",
     doc: "a heavy flow among light ones, few enough to search among",
     flowsets: &["4:1500,1:1500:3"],
@@ -202,7 +202,14 @@ impl Bed for Kept {
 /// What came out for a discipline among some flows.
 enum Outcome {
     Refused(String),
-    Measured { lag: Lag, known: Option<Known>, t_wfi: f64, steps: Option<(Vec<Step>, u64)> },
+    Measured {
+        lag: Lag,
+        known: Option<Known>,
+        t_wfi: f64,
+        /// The most that any flow was behind at any instant, in bytes.
+        behind: f64,
+        steps: Option<(Vec<Step>, u64)>,
+    },
 }
 
 struct Row {
@@ -298,6 +305,62 @@ impl Args {
     }
 }
 
+/// The mixes of flows that dummynet's service was measured among.
+pub(crate) const MIXES: &[&str] = SERVICE.flowsets;
+
+/// How far behind its share the worst flow was.
+pub(crate) struct Service {
+    /// In bytes, at any instant: a packet of its own that is on the wire does not count yet.
+    pub(crate) behind: f64,
+    /// In bytes, at its own departures; of the flow that this is the largest part of its bound for.
+    pub(crate) b_wfi: f64,
+    /// The bound for that flow, where one is known.
+    pub(crate) bound: Option<f64>,
+}
+
+/// What filling and draining makes of these flows, or the worst of so many sequences of arrivals.
+pub(crate) fn service(kind: &str, flowsets: &str, load: Load) -> Result<Service> {
+    let (qmin, effort) = match load {
+        Load::Filled { from } => (from, None),
+        Load::Searched { effort } => (0, Some(effort)),
+    };
+    let args = Args {
+        load: None,
+        list: false,
+        alg: Vec::new(),
+        flowsets: Vec::new(),
+        qmin: Some(Packets::each(qmin)),
+        qmax: Packets::each(FULL.into()),
+        search: effort.is_some(),
+        effort: effort.unwrap_or(0),
+        seed: 1,
+        replay: None,
+        #[cfg(feature = "plots")]
+        plot: None,
+        json: false,
+    };
+    let entry = entry(kind).with_context(|| format!("no discipline is called `{kind}`"))?;
+    let stop = interrupts()?;
+    stop.store(false, Ordering::Relaxed);
+    let one = args.one(entry, &flowsets.parse()?, &mut Case { steps: None, stop: &stop, tried: &mut || () });
+    stop.store(true, Ordering::Relaxed);
+    match one? {
+        Outcome::Refused(why) => bail!("{kind} takes no {flowsets}: {why}"),
+        Outcome::Measured { lag, known, behind, .. } => {
+            Ok(Service { behind, b_wfi: lag.fairness.b_wfi.amount, bound: known.map(|known| known.bytes[lag.flow]) })
+        }
+    }
+}
+
+/// What comes.
+#[derive(Clone, Copy)]
+pub(crate) enum Load {
+    /// Queues are filled to 30 packets each and drained to so many, twice.
+    Filled { from: u64 },
+    /// The worst of so many sequences.
+    Searched { effort: u64 },
+}
+
 /// What stays the same from discipline to discipline.
 struct Case<'a> {
     steps: Option<&'a [Step]>,
@@ -311,7 +374,14 @@ fn outcome(spec: &PipeSpec, weights: &[u64], sent: &[Emit], lag: Lag, steps: Opt
     let known = fairness::known(spec.kind, weights, &sizes, spec.setup.largest);
     let all = fairness::measure(spec.setup.rate, weights, sent);
     let t_wfi = all.iter().flatten().map(|index| index.t_wfi.amount).fold(f64::MIN, f64::max);
-    Outcome::Measured { lag, known, t_wfi, steps }
+    // Just before a departure the packet of a flow's own that is on the wire has served the others only.
+    let total = weights.iter().sum::<u64>() as f64;
+    let behind = |(n, index): (usize, &Option<fairness::Fairness>)| {
+        let own = 1.0 - weights[n] as f64 / total;
+        index.map_or(0.0, |index| index.b_wfi.amount + own * f64::from(sizes[n].largest))
+    };
+    let behind = all.iter().enumerate().map(behind).fold(0.0, f64::max);
+    Outcome::Measured { lag, known, t_wfi, behind, steps }
 }
 
 /// Lines of instant, flow and bytes; what begins with `#` is none.
@@ -404,7 +474,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn to_json(row: &Row) -> serde_json::Value {
     match &row.outcome {
         Outcome::Refused(why) => json!({ "discipline": row.kind, "flowsets": row.flowsets, "refused": why }),
-        Outcome::Measured { lag, known, t_wfi, steps } => json!({
+        Outcome::Measured { lag, known, t_wfi, steps, .. } => json!({
             "discipline": row.kind, "flowsets": row.flowsets, "flow": lag.flow,
             "b_wfi": lag.fairness.b_wfi.amount, "from": lag.fairness.b_wfi.from.0, "to": lag.fairness.b_wfi.to.0,
             "t_wfi": t_wfi, "t_wfi_of_flow": lag.fairness.t_wfi.amount,

@@ -1,6 +1,6 @@
 //! The curves of each figure, and what is told beside them.
 
-use super::super::curves::{Curve, Figure, Point};
+use super::super::curves::{Axes, Curve, Figure, Point};
 use anyhow::{Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System, forward,
@@ -78,7 +78,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
     Ok(Figure {
         label: format!("Figure {no}"),
         title: title.into(),
-        log: false,
+        axes: Axes::Plain,
         x: "input (Kp/s)",
         y: "us; %",
         curves,
@@ -139,7 +139,7 @@ fn sojourn() -> Result<Figure> {
         Curve { name: "with timeouts (us)", points: timeouts },
     ];
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
-    Ok(Figure { label: "Figure 3".into(), title, log: false, x: "input (Kp/s)", y: "us", curves, notes, found })
+    Ok(Figure { label: "Figure 3".into(), title, axes: Axes::Plain, x: "input (Kp/s)", y: "us", curves, notes, found })
 }
 
 /// One virtual machine and 800 Kp/s both ways, and the asked delay of Figure 4.
@@ -230,7 +230,7 @@ fn size_for_a_delay() -> Result<Figure> {
     Ok(Figure {
         label: "Figure 4".into(),
         title,
-        log: false,
+        axes: Axes::Plain,
         x: "packets in a container",
         y: "us",
         curves,

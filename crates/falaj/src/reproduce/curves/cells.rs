@@ -13,6 +13,7 @@ pub(crate) struct Cell {
     pub(crate) label: String,
     pub(crate) statement: String,
     pub(crate) published: f64,
+    /// Not a number where there is nothing to compare.
     pub(crate) ours: f64,
     pub(crate) tolerance: f64,
     pub(crate) unit: &'static str,

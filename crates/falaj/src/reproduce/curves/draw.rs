@@ -1,6 +1,6 @@
 //! A figure as SVG.
 
-use super::{Curve, Figure};
+use super::{Axes, Curve, Figure};
 use crate::pictures::chart::{Axis, Chart, Line, Scale, Sheet, svg as drawn};
 use anyhow::{Context, Result};
 
@@ -15,10 +15,10 @@ fn sheet(figure: &Figure) -> Sheet {
     let most = points().map(|p| p.y + p.off.unwrap_or(0.0)).fold(0.0, f64::max);
     // Over a logarithmic axis nothing is at or below zero.
     let least = points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
-    let y = if figure.log {
-        Axis::whole(figure.y, Scale::Decades, least, most.max(least))
-    } else {
-        Axis::linear(figure.y, 0.0, 1.08 * most)
+    let y = match figure.axes {
+        Axes::Plain => Axis::linear(figure.y, 0.0, 1.08 * most),
+        Axes::Decades => Axis::whole(figure.y, Scale::Decades, least, most.max(least)),
+        Axes::Doublings => Axis::whole(figure.y, Scale::Doublings, least, most.max(least)),
     };
     let floor = y.from;
     let (left, right) = points().fold((f64::INFINITY, 0.0f64), |(low, high), p| (low.min(p.x), high.max(p.x)));
@@ -32,7 +32,10 @@ fn sheet(figure: &Figure) -> Sheet {
     };
     let chart = Chart {
         title: String::new(),
-        x: Axis::linear(figure.x, left, right),
+        x: match figure.axes {
+            Axes::Doublings => Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0)),
+            Axes::Plain | Axes::Decades => Axis::linear(figure.x, left, right),
+        },
         y,
         lines: figure.curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),

@@ -42,15 +42,24 @@ pub(super) struct Figure {
     pub(super) title: String,
     pub(super) x: &'static str,
     pub(super) y: &'static str,
-    /// Drawn over a logarithmic axis.
     #[serde(skip)]
     #[cfg_attr(not(feature = "plots"), expect(dead_code))]
-    pub(super) log: bool,
+    pub(super) axes: Axes,
     /// Without any there is nothing to draw.
     pub(super) curves: Vec<Curve>,
     pub(super) notes: Vec<String>,
     /// By the statements of the paper.
     pub(super) found: Vec<(&'static str, f64)>,
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Axes {
+    Plain,
+    /// The upright one goes by powers of ten.
+    Decades,
+    /// Both go by powers of two.
+    Doublings,
 }
 
 /// A curve, in the figure's units.
@@ -221,7 +230,7 @@ fn cell_row(c: &Cell) -> Vec<String> {
         c.label.clone(),
         c.statement.clone(),
         format!("{} {}", c.published, c.unit),
-        format!("{:.3} {}", c.ours, c.unit),
+        if c.ours.is_nan() { show::DASH.into() } else { format!("{:.3} {}", c.ours, c.unit) },
         format!("± {}", c.tolerance),
         c.verdict.to_owned(),
         c.why.clone().unwrap_or_default(),

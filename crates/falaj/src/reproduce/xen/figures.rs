@@ -1,6 +1,6 @@
 //! The paper's figures, each with what it had, and with what falaj has in its place.
 
-use super::super::curves::{Curve, Figure, Point};
+use super::super::curves::{Axes, Curve, Figure, Point};
 use super::bed::{Bed, Sends, Server};
 use super::lab::{Experiment, Lab, Runs, Series, most};
 use crate::show;
@@ -77,7 +77,7 @@ fn figure(title: String, runs: &Runs) -> Figure {
     }
     let late = show::nanos(runs.late.0 as f64);
     let notes = vec![format!("The latest packet was handed over {late} after its nominal instant.")];
-    Figure { label: String::new(), title, x: "s", y: "Mbit/s", log: false, curves, notes, found: Vec::new() }
+    Figure { label: String::new(), title, x: "s", y: "Mbit/s", axes: Axes::Plain, curves, notes, found: Vec::new() }
 }
 
 /// Mean of these windows.

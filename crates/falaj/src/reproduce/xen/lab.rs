@@ -1,7 +1,7 @@
 //! Experiments, simulated and on real packets; each is made once, whatever figures it is for.
 
+use super::super::disk::Load;
 use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
-use super::disk::Load;
 use super::simulated::simulate;
 use crate::among::{self, Plan, Window};
 use anyhow::Result;

@@ -6,11 +6,9 @@
 //! | [`bed`] | the testbed as a scenario |
 //! | [`lab`] | experiments, made |
 //! | [`simulated`] | in simulated time |
-//! | [`disk`] | load of a disk |
 //! | [`figures`] | the figures |
 
 mod bed;
-mod disk;
 mod figures;
 mod lab;
 mod simulated;

@@ -1,7 +1,7 @@
 //! The thesis' figures and tables, at the capacity as printed, at the one its utilisations need, and at the one its delays
 //! need.
 
-use super::super::curves::{Curve, Figure, Point};
+use super::super::curves::{Axes, Curve, Figure, Point};
 use super::order;
 use super::testbed::{Found, Lc, SEEDS, Server, Testbed};
 use anyhow::{Context, Result, bail};
@@ -137,7 +137,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
 
 fn figure(title: &str, x: &'static str, y: &'static str, curves: Vec<Curve>) -> Figure {
     let (label, title) = (String::new(), title.to_owned());
-    Figure { label, title, x, y, log: true, curves, notes: Vec::new(), found: Vec::new() }
+    Figure { label, title, x, y, axes: Axes::Decades, curves, notes: Vec::new(), found: Vec::new() }
 }
 
 /// Bytes above a rate in any interval, of a source with this rate as its own mean.
@@ -335,7 +335,7 @@ fn figure_3(lab: &Lab) -> Result<Figure> {
         ("largest quantum, of all quanta", 4_000.0 / 10_000.0 * 100.0),
     ];
     let mut figure = figure("DRR+ and DRR++, 78.7 % of the link: LC's delay by its quantum", QUANTUM, DELAY, curves);
-    figure.log = false;
+    figure.axes = Axes::Plain;
     figure.found = found;
     Ok(figure)
 }
@@ -379,7 +379,7 @@ fn counters(lab: &Lab, server: Server, rate: u32) -> Result<Figure> {
     let name = if server == Server::Plus { "DRR+" } else { "DRR++" };
     let used = if rate == 15 { "78.7" } else { "94.5" };
     let mut figure = figure(&format!("{name}, {used} % of the link: counts in 100 s"), QUANTUM, "times", curves);
-    figure.log = false;
+    figure.axes = Axes::Plain;
     figure.notes.push(
         "Counted from what the link sent: served is a run of LC's packets; left waiting, one after which another flow's packet \
          follows while LC has more; a round, one pass over the BE flows."
@@ -493,7 +493,7 @@ fn figure_12(lab: &Lab) -> Result<Figure> {
     ];
     let mut figure =
         figure("DRR+ and DRR++ with video, 12 packets/s beside it: LC's delay by its quantum", QUANTUM, DELAY, curves);
-    figure.log = false;
+    figure.axes = Axes::Plain;
     figure.notes.push(SHAPES.into());
     figure.found = found;
     Ok(figure)

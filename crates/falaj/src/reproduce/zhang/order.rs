@@ -1,6 +1,6 @@
 //! What of the thesis is about single packets: the service order of Figure 2.1, and the traffic that breaks Theorem 2.
 
-use super::super::curves::{Curve, Figure, Point};
+use super::super::curves::{Axes, Curve, Figure, Point};
 use anyhow::{Result, anyhow};
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Classifier;
@@ -90,7 +90,7 @@ pub(super) fn figure() -> Result<Figure> {
         title: "who is punished for what it had before: packets of connection 2 between the 900th and the 901st of connection 1".into(),
         x: "packets of connection 2 at 900 s",
         y: "packets",
-        log: false,
+        axes: Axes::Plain,
         curves,
         notes: vec![
             "Two connections of half the link each, packets of a second; connection 1 sent one a second for 900 s while the other \
@@ -143,7 +143,7 @@ pub(super) fn theorem() -> Result<Figure> {
         title: "the largest delay of LC's burst, and the bound".into(),
         x: "BE flows",
         y: "ms",
-        log: false,
+        axes: Axes::Plain,
         curves: vec![
             Curve { name: "reached", points: reached },
             Curve { name: "Theorem 2", points: printed },

@@ -1,0 +1,158 @@
+//! Cost: nanoseconds for each packet enqueued and dequeued, on this machine, by `falaj bench sched`'s own loads; beside them those
+//! of dummynet's test program. What is judged is the shape: a machine's nanoseconds are its own.
+
+use super::super::curves::{Axes, Curve, Figure, Point};
+use super::Effort;
+use super::published::{COSTS, Cost, FLOWS, MIXED};
+use crate::bench::sched::{Costs, costs};
+use anyhow::{Context, Result};
+
+/// Ours, and dummynet's in the same order; `none` is before them.
+const KINDS: [&str; 5] = ["fifo", "drr", "priority", "qfq", "wf2q+"];
+const NAMES: [&str; 6] = ["none", "fifo", "drr", "priority", "qfq", "wf2q+"];
+
+/// What they cost among so many equal flows.
+struct Equal(Costs);
+
+impl Equal {
+    fn nanos(&self, kind: &str, flows: u32) -> Result<f64> {
+        let place =
+            self.0.disciplines.iter().position(|name| name == kind).context("a discipline that was measured")?;
+        let case = self.0.cases.iter().find(|case| case.flows == flows).context("flows that were measured")?;
+        case.nanos[place].context("flows that it takes")
+    }
+
+    /// At one number of flows over that at another.
+    fn ratio(&self, kind: &str, of: u32, over: u32) -> Result<f64> {
+        Ok(self.nanos(kind, of)? / self.nanos(kind, over)?)
+    }
+
+    fn net(&self, kind: &str, flows: u32) -> Result<f64> {
+        Ok(self.nanos(kind, flows)? - self.nanos("none", flows)?)
+    }
+
+    /// Each costs more than the one before it, among so many flows.
+    fn in_order(&self, kinds: &[&str], flows: u32) -> Result<f64> {
+        let all = kinds.iter().map(|kind| self.nanos(kind, flows)).collect::<Result<Vec<f64>>>()?;
+        Ok(f64::from(u8::from(all.is_sorted())))
+    }
+}
+
+/// Figures 10 and 11.
+pub(super) fn equal(effort: Effort, filled: bool) -> Result<Figure> {
+    let measured = costs("published", &KINDS, filled, effort.pairs, effort.repeat)?;
+    let mut curves = Vec::new();
+    for (n, name) in NAMES.into_iter().enumerate() {
+        // Flows of mixed sizes are the last.
+        let alike = measured.cases.iter().filter(|case| !case.flowsets.contains(','));
+        let points =
+            alike.filter_map(|case| Some(Point { x: case.flows.into(), y: case.nanos[n]?, off: None })).collect();
+        curves.push(Curve { name, points });
+    }
+    for Cost { name, empty, full } in COSTS {
+        let all = if filled { full } else { empty };
+        let points =
+            FLOWS.iter().zip(all).filter_map(|(&x, y)| Some(Point { x: x.into(), y: y?, off: None })).collect();
+        curves.push(Curve { name, points });
+    }
+    let all = Equal(measured);
+    let mut found = vec![
+        ("DRR at 1k flows, over 16", all.ratio("drr", 1_024, 16)?),
+        ("QFQ at 1k flows, over 16", all.ratio("qfq", 1_024, 16)?),
+        ("QFQ's own cost over DRR's, at 1k flows", all.net("qfq", 1_024)? / all.net("drr", 1_024)?),
+        ("at 1k flows each costs more: none, FIFO, DRR, QFQ", all.in_order(&["none", "fifo", "drr", "qfq"], 1_024)?),
+    ];
+    if filled {
+        let growth = all.ratio("wf2q+", 1_024, 16)?;
+        found.extend([
+            (
+                "WF2Q+ grows: at 1k flows over 16, beyond DRR's",
+                f64::from(u8::from(growth > 1.25 * all.ratio("drr", 1_024, 16)?)),
+            ),
+            ("QFQ alone in its scheduler, over 16 flows", all.ratio("qfq", 1, 16)?),
+            ("KPS's own cost over QFQ's", f64::NAN),
+        ]);
+    } else {
+        found.push(("WF2Q+ at 1k flows, over 16", all.ratio("wf2q+", 1_024, 16)?));
+    }
+    let (how, swing) =
+        if filled { ("filled to 20 packets for each flow, and drained", "0..20n") } else { ("nearly empty", "0..1") };
+    Ok(Figure {
+        label: String::new(),
+        title: format!("cost of a packet, {how}, by number of equal flows"),
+        x: "flows",
+        y: "ns",
+        axes: Axes::Doublings,
+        curves,
+        notes: vec![
+            format!(
+                "Medians of {} runs of {} packets, {swing} queued; `none` is what generator and controller cost. Dummynet's: its own test \
+                 program by gcc -O3 on an AMD EPYC of two processors. The talk, on a desktop of 2010: none 60 ns, and beyond that DRR 55, QFQ \
+                 110, KPS more than 400.",
+                effort.repeat, effort.pairs
+            ),
+            "`falaj bench sched published` has more of it; with `--against PROGRAM` dummynet's runs in turn with ours."
+                .into(),
+        ],
+        found,
+    })
+}
+
+/// Figure 12: flows of several weights and sizes.
+pub(super) fn mixes(effort: Effort) -> Result<Figure> {
+    let [empty, full] =
+        [false, true].map(|filled| costs("mixes", &["drr", "qfq", "wf2q+"], filled, effort.pairs, effort.repeat));
+    let (empty, full) = (empty?, full?);
+    let of = |costs: &Costs, kind: usize| -> Vec<Point> {
+        let nine = costs.cases.iter().zip(1u32..).take(MIXED.len());
+        nine.filter_map(|(case, x)| Some(Point { x: x.into(), y: case.nanos[kind]?, off: None })).collect()
+    };
+    let theirs = |kind: usize, filled: bool| -> Vec<Point> {
+        let y = |mix: &[[f64; 2]; 3]| mix[kind][usize::from(filled)];
+        MIXED.iter().zip(1u32..).map(|(mix, x)| Point { x: x.into(), y: y(mix), off: None }).collect()
+    };
+    let curves = vec![
+        Curve { name: "drr, empty", points: of(&empty, 1) },
+        Curve { name: "qfq, empty", points: of(&empty, 2) },
+        Curve { name: "wf2q+, empty", points: of(&empty, 3) },
+        Curve { name: "drr, filled", points: of(&full, 1) },
+        Curve { name: "qfq, filled", points: of(&full, 2) },
+        Curve { name: "wf2q+, filled", points: of(&full, 3) },
+        Curve { name: "RR, empty", points: theirs(0, false) },
+        Curve { name: "QFQ, empty", points: theirs(1, false) },
+        Curve { name: "WF2Q+, empty", points: theirs(2, false) },
+        Curve { name: "RR, filled", points: theirs(0, true) },
+        Curve { name: "QFQ, filled", points: theirs(1, true) },
+        Curve { name: "WF2Q+, filled", points: theirs(2, true) },
+    ];
+    let span = |n: usize| {
+        let all = curves[n].points.iter().map(|p| p.y);
+        all.clone().fold(0.0, f64::max) / all.fold(f64::INFINITY, f64::min)
+    };
+    let at = |n: usize, mix: f64| curves[n].points.iter().find(|p| p.x == mix).map_or(f64::NAN, |p| p.y);
+    let last = MIXED.len() as f64;
+    let found = vec![
+        ("QFQ, nearly empty: largest over smallest of nine mixes", span(1)),
+        ("QFQ, filled: the same", span(4)),
+        ("WF2Q+ over QFQ among 8 equal flows, filled", at(5, 2.0) / at(4, 2.0)),
+        (
+            "WF2Q+ costs twice as much as QFQ among 39.9k flows, filled, and more",
+            f64::from(u8::from(at(5, last) > 2.0 * at(4, last))),
+        ),
+    ];
+    let names: Vec<String> =
+        empty.cases.iter().zip(1..).take(MIXED.len()).map(|(case, n)| format!("{n}: {}", case.flowsets)).collect();
+    Ok(Figure {
+        label: String::new(),
+        title: "cost of a packet among flows of several weights and sizes".into(),
+        x: "mix",
+        y: "ns",
+        axes: Axes::Decades,
+        curves,
+        notes: vec![
+            format!("Mixes, as weight:bytes:flows: {}.", names.join("; ")),
+            "In small letters ours, in capitals dummynet's. Empty: one packet in all; filled: to 20 for each flow, and drained.".into(),
+        ],
+        found,
+    })
+}
