@@ -1,9 +1,9 @@
-//! Packets in containers through one side of a pair of rings: packed here,
+//! Packets in containers through whatever carries them to another process: packed here,
 //! unpacked there, and the same the other way.
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{Crossed, Endpoint};
 use falaj_engine::container::{Container, Malformed, Packer, Packets};
-use falaj_sched::time::{Span, Time};
+use falaj_sched::time::Time;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,9 +11,43 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// Containers that wait for room in the ring; with so many no packet is taken.
 const MOST_WAITING: usize = 32;
 
+/// What carries containers to another process, and back. What it cannot tell of the other side, it does not.
+pub trait Carrier: AsFd {
+    /// Sends one; `false` if there is no room for it now.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
+    /// Takes one in the place of what is in `out`; `false` if there is none.
+    fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
+    /// Asks when the next one will be taken, which has so many bytes and left at this instant.
+    fn ask_when(&mut self, bytes: usize, left: u64) {
+        let _ = (bytes, left);
+    }
+    /// What the other side says to that, once.
+    fn crossed(&mut self) -> Option<Crossed> {
+        None
+    }
+    /// Is the other side known to have taken everything and gone to sleep?
+    fn peer_is_idle(&self) -> bool {
+        false
+    }
+    /// Asks to be woken when it does; `true` if it has.
+    fn ask_idle(&mut self) -> bool {
+        false
+    }
+    /// Asks to be woken when there may be room for so many bytes; `true` if there is.
+    fn ask_room(&mut self, bytes: usize) -> io::Result<bool>;
+    /// Asks to be woken by the next container; `true` if there is none yet.
+    fn rest(&mut self) -> io::Result<bool>;
+    /// Is to be woken at this instant too.
+    fn alarm(&mut self, at: Option<u64>) -> io::Result<()>;
+    /// Forgets the wake-ups that came.
+    fn clear(&mut self) -> io::Result<()>;
+    /// Is the other side known to be gone?
+    fn is_gone(&self) -> bool;
+}
+
 /// One side. Instants are nanoseconds of CLOCK_MONOTONIC.
-pub struct Crossing {
-    endpoint: Endpoint,
+pub struct Crossing<C = Endpoint> {
+    endpoint: C,
     packer: Packer,
     /// Left their packer, and found the ring full.
     waiting: VecDeque<Vec<u8>>,
@@ -24,7 +58,7 @@ pub struct Crossing {
 
 /// Sends a container, behind those that wait. When it is taken is asked for whoever tunes the packer.
 fn send(
-    endpoint: &mut Endpoint,
+    endpoint: &mut impl Carrier,
     waiting: &mut VecDeque<Vec<u8>>,
     container: &Container<'_>,
     tuned: bool,
@@ -57,9 +91,9 @@ macro_rules! packing {
     }};
 }
 
-impl Crossing {
+impl<C: Carrier> Crossing<C> {
     /// What this packer packs, and what the other side's does.
-    pub fn new(endpoint: Endpoint, packer: Packer) -> Crossing {
+    pub fn new(endpoint: C, packer: Packer) -> Crossing<C> {
         Crossing { endpoint, packer, waiting: VecDeque::new(), container: Vec::new(), left: 0 }
     }
 
@@ -117,6 +151,8 @@ impl Crossing {
                 return Ok(None);
             }
             match Packets::resume(&self.container, usize::MAX) {
+                // Nobody packs one without packets, and they could come for ever.
+                Ok(packets) if packets.left() == 0 => return Ok(Some(Err(Malformed::NoLength))),
                 Ok(packets) => self.left = packets.left(),
                 Err(malformed) => return Ok(Some(Err(malformed))),
             }
@@ -152,7 +188,7 @@ impl Crossing {
 
     /// Forgets the wake-ups that came.
     pub fn clear(&mut self) -> io::Result<()> {
-        self.endpoint.wait(Some(Span::ZERO))
+        self.endpoint.clear()
     }
 
     /// Is the other side known to be gone?
@@ -161,7 +197,7 @@ impl Crossing {
     }
 }
 
-impl AsFd for Crossing {
+impl<C: Carrier> AsFd for Crossing<C> {
     /// Readable when there was a wake-up, until they are [cleared](Crossing::clear).
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.endpoint.as_fd()

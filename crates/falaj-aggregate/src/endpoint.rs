@@ -2,20 +2,18 @@
 //! descriptors of the memory and of the wake-ups cross a Unix socket, which
 //! then stays: it ends when the peer does.
 
+use crate::crossing::Carrier;
 use crate::memory::Shared;
 use crate::ring::{Broken, CONTROL, Popped, Pushed, Reader, Took, Writer};
+use crate::wake::{Waker, nanos};
 use falaj_sched::time::Span;
-use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
-use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use rustix::time::{
-    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
-    timerfd_settime,
-};
+use rustix::time::ClockId;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,11 +28,6 @@ const MORE: usize = 5;
 
 /// A peer's processor time is told as often as this, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
-
-/// Who woke.
-const BY_PEER: u64 = 0;
-const BY_LINE: u64 = 1;
-const BY_ALARM: u64 = 2;
 
 /// A socket for each side to find the other by.
 pub fn line() -> io::Result<[OwnedFd; 2]> {
@@ -54,14 +47,8 @@ pub struct Endpoint {
     reader: Reader<Arc<Shared>>,
     /// What wakes the peer.
     bell: OwnedFd,
-    /// Readable when the peer rang, or is gone.
-    woken: OwnedFd,
-    /// Kept open for `woken`.
-    _own: (OwnedFd, OwnedFd),
-    /// Wakes this side at an instant.
-    alarm: OwnedFd,
-    /// That instant, in nanoseconds of CLOCK_MONOTONIC.
-    alarm_at: Option<u64>,
+    /// What wakes this side: the peer, its end, an instant.
+    waker: Waker,
     /// Wakes the peer each time, awake or not.
     always_ring: bool,
     gone: bool,
@@ -142,18 +129,11 @@ impl Endpoint {
         }
         let writer = Writer::new(Arc::clone(shared), bases[0], room).ok_or_else(invalid)?;
         let reader = Reader::new(Arc::clone(shared), bases[1], room).ok_or_else(invalid)?;
-        let woken = epoll::create(CreateFlags::CLOEXEC)?;
-        // Each ringing counts once without being read: a wake-up costs one call.
-        epoll::add(&woken, &own, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
-        // Told once: who knows that the peer is gone need not be woken for it again.
-        epoll::add(&woken, &line, EventData::new_u64(BY_LINE), EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)?;
-        let alarm = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
-        epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
-        let _own = (own, line);
-        let (alarm_at, always_ring, gone, rung) = (None, false, false, 0);
+        let waker = Waker::new(own, Some(line))?;
+        let (always_ring, gone, rung) = (false, false, 0);
         let never = Took { at: 0, spent: 0 };
         let (asked, spent, told) = (None, never, never);
-        Ok(Endpoint { writer, reader, bell, woken, _own, alarm, alarm_at, always_ring, gone, rung, asked, spent, told })
+        Ok(Endpoint { writer, reader, bell, waker, always_ring, gone, rung, asked, spent, told })
     }
 
     /// Wakes the peer for each string from now on, as if it could not be seen to be awake.
@@ -268,45 +248,19 @@ impl Endpoint {
 
     /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
     pub fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
-        if at == self.alarm_at {
-            return Ok(());
-        }
-        self.alarm_at = at;
-        // All zero would be never.
-        let it_value = timespec(at.map_or(0, |at| at.max(1)));
-        let new = Itimerspec { it_interval: timespec(0), it_value };
-        timerfd_settime(&self.alarm, TimerfdTimerFlags::ABSTIME, &new)?;
-        Ok(())
+        self.waker.alarm(at)
     }
 
     /// Waits to be woken, for `timeout` at most; not at all if the peer is gone, whom nobody could wait for.
     pub fn wait(&mut self, timeout: Option<Span>) -> io::Result<()> {
-        let timeout = if self.gone { Some(Span::ZERO) } else { timeout }.map(|t| timespec(t.0));
-        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
-        match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
-            Ok(n) => {
-                self.gone |= events[..n].iter().any(|event| event.data.u64() == BY_LINE);
-                Ok(())
-            }
-            Err(Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.gone |= self.waker.wait(if self.gone { Some(Span::ZERO) } else { timeout })?;
+        Ok(())
     }
 
     /// Is the peer known to be gone? What it has sent before can still be received.
     pub fn is_gone(&self) -> bool {
         self.gone
     }
-}
-
-/// What a clock says.
-fn nanos(clock: ClockId) -> u64 {
-    let now = clock_gettime(clock);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
-
-fn timespec(nanos: u64) -> Timespec {
-    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
 
 fn broken(broken: Broken) -> io::Error {
@@ -316,6 +270,52 @@ fn broken(broken: Broken) -> io::Error {
 impl AsFd for Endpoint {
     /// Readable when the peer rang, or is gone, until the next [`wait`](Endpoint::wait).
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.woken.as_fd()
+        self.waker.as_fd()
+    }
+}
+
+impl Carrier for Endpoint {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<bool> {
+        Endpoint::send(self, bytes)
+    }
+
+    fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        Endpoint::receive(self, out)
+    }
+
+    fn ask_when(&mut self, bytes: usize, left: u64) {
+        Endpoint::ask_when(self, bytes, left);
+    }
+
+    fn crossed(&mut self) -> Option<Crossed> {
+        Endpoint::crossed(self)
+    }
+
+    fn peer_is_idle(&self) -> bool {
+        Endpoint::peer_is_idle(self)
+    }
+
+    fn ask_idle(&mut self) -> bool {
+        Endpoint::ask_idle(self)
+    }
+
+    fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
+        Endpoint::ask_room(self, bytes)
+    }
+
+    fn rest(&mut self) -> io::Result<bool> {
+        Endpoint::rest(self)
+    }
+
+    fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
+        Endpoint::alarm(self, at)
+    }
+
+    fn clear(&mut self) -> io::Result<()> {
+        self.wait(Some(Span::ZERO))
+    }
+
+    fn is_gone(&self) -> bool {
+        Endpoint::is_gone(self)
     }
 }

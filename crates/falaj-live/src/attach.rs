@@ -7,6 +7,7 @@ use crate::datagrams::EndPlan;
 use crate::ends::{LONGER_BY, key_of, pipe_of};
 use crate::forward::{Attached, Forwarder, Options};
 use crate::interface::Interface;
+use crate::memif::MemifPort;
 use crate::nfqueue::QueuePort;
 use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
@@ -116,6 +117,7 @@ pub fn interface_port(interface: &Interface) -> io::Result<Box<dyn Port>> {
         Interface::Xdp(socket) => Ok(Box::new(XdpPort::new(Rc::clone(socket)))),
         #[cfg(feature = "vhost-user")]
         Interface::VhostUser(card) => Ok(Box::new(VhostUserPort::new(Rc::clone(card)))),
+        Interface::Memif(memif) => Ok(Box::new(MemifPort::new(Rc::clone(memif)))),
         Interface::Queue(queue) => Ok(Box::new(QueuePort::new(Rc::clone(queue)))),
     }
 }

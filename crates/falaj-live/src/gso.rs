@@ -8,6 +8,8 @@
 //! number and flags, and the note of what is left to do about the checksum.
 
 use crate::tap::Tap;
+use nix::errno::Errno;
+use std::io;
 use std::ops::Range;
 
 /// The virtio-net header's fields (virtio 1.2, section 5.1.6).
@@ -189,6 +191,30 @@ impl Train {
         let sum = word(out, checksum).unwrap_or(0);
         put(out, checksum, add(add(sum, !before), after));
     }
+}
+
+/// Each packet of a unit by itself, for whoever takes no units of many; whether all of them were taken. `part` is where
+/// they are made.
+pub(crate) fn singly(
+    unit: &[u8],
+    part: &mut Vec<u8>,
+    mut each: impl FnMut(&mut [u8]) -> io::Result<bool>,
+) -> io::Result<bool> {
+    let Some(train) = Train::of(unit) else {
+        if unit.get(virtio::GSO_TYPE).is_some_and(|&kind| kind != 0) {
+            // What it is nobody knows.
+            return Err(Errno::EINVAL.into());
+        }
+        part.clear();
+        part.extend_from_slice(unit);
+        return each(part);
+    };
+    let mut all = true;
+    for packet in 0..train.packets() {
+        train.cut(unit, packet..packet + 1, part);
+        all &= each(part)?;
+    }
+    Ok(all)
 }
 
 /// Bytes of VLAN tags, at most two of them.

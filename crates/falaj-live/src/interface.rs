@@ -1,4 +1,5 @@
-//! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's card, or a queue of the firewall.
+//! An end of a bridge: an existing interface, by whichever way it is read and written, a guest's card, shared memory of
+//! another program, or a queue of the firewall.
 
 use std::fmt;
 use std::io;
@@ -10,6 +11,9 @@ use std::sync::Arc;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
+use falaj_engine::container::Policy;
+
+use crate::memif::{MEMIF, Memif, MemifName};
 use crate::nfqueue::Queue;
 use crate::packet::{self, Monitor, PacketSocket, Place, State};
 use crate::sandbox::Error;
@@ -17,13 +21,15 @@ use crate::sandbox::Error;
 use crate::vhost_user::VhostUser;
 use crate::xdp::{self, XdpSocket};
 
-/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `nfqueue:5`.
+/// What people call an end of a bridge: `eth0`, `eth0@NETNS`, `vhost:/run/a.sock`, `memif:/run/b.sock`, `nfqueue:5`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EndName {
     /// An interface.
     Interface(Place),
     /// The socket to which the machine monitor of a guest connects.
     VhostUser(PathBuf),
+    /// Shared memory of another program.
+    Memif(MemifName),
     /// A queue of the firewall.
     Queue(u16),
 }
@@ -41,6 +47,9 @@ impl FromStr for EndName {
             let number = number.parse().map_err(|_| format!("write a queue's number, 0 to 65535: `{QUEUE}5`"))?;
             return Ok(EndName::Queue(number));
         }
+        if let Some(name) = text.strip_prefix(MEMIF) {
+            return name.parse().map(EndName::Memif);
+        }
         match text.strip_prefix(VHOST) {
             Some("") => Err(format!("write the path of a socket behind `{VHOST}`, such as `{VHOST}/run/guest.sock`")),
             Some(_) if !cfg!(feature = "vhost-user") => {
@@ -57,12 +66,13 @@ impl fmt::Display for EndName {
         match self {
             EndName::Interface(place) => place.fmt(f),
             EndName::VhostUser(path) => write!(f, "{VHOST}{}", path.display()),
+            EndName::Memif(name) => name.fmt(f),
             EndName::Queue(number) => write!(f, "{QUEUE}{number}"),
         }
     }
 }
 
-/// An existing interface, or a guest's card. Of one link either both ends are AF_XDP sockets or none is: what others pass
+/// An existing interface, a guest's card or shared memory. Of one link either both ends are AF_XDP sockets or none is: what others pass
 /// on with a note of what is left to do, these could not.
 #[derive(Debug)]
 pub enum Interface {
@@ -73,6 +83,8 @@ pub enum Interface {
     /// A guest's card.
     #[cfg(feature = "vhost-user")]
     VhostUser(Rc<VhostUser>),
+    /// Shared memory of another program.
+    Memif(Rc<Memif>),
     /// A queue of the firewall.
     Queue(Rc<Queue>),
 }
@@ -106,6 +118,16 @@ impl Interface {
         Ok((Interface::VhostUser(Rc::new(card)), monitor))
     }
 
+    /// Shared memory of another program, and what tells of changes. Packets go in containers by this policy, if there is
+    /// one and the other side can do that.
+    ///
+    /// # Errors
+    /// As [`Memif::open`].
+    pub fn memif(name: &MemifName, policy: Option<Policy>) -> io::Result<(Interface, Monitor)> {
+        let (memif, monitor) = Memif::open(name, policy)?;
+        Ok((Interface::Memif(Rc::new(memif)), monitor))
+    }
+
     /// A queue of the firewall, which never changes.
     ///
     /// # Errors
@@ -126,7 +148,7 @@ impl Interface {
             Interface::Xdp(socket) => socket.mtu().map(Some),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => Ok(None),
-            Interface::Queue(_) => Ok(None),
+            Interface::Memif(_) | Interface::Queue(_) => Ok(None),
         }
     }
 
@@ -137,7 +159,7 @@ impl Interface {
             Interface::Xdp(socket) => Some(socket.index()),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => None,
-            Interface::Queue(_) => None,
+            Interface::Memif(_) | Interface::Queue(_) => None,
         }
     }
 
@@ -153,7 +175,16 @@ impl Interface {
             Interface::Xdp(socket) => socket.look(),
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(card) => card.look(),
+            Interface::Memif(memif) => memif.look(),
             Interface::Queue(_) => None,
+        }
+    }
+
+    /// Why it is as it is, if that was not said before and there is more to say.
+    pub fn why(&self) -> Option<String> {
+        match self {
+            Interface::Memif(memif) => memif.why(),
+            _ => None,
         }
     }
 
@@ -165,6 +196,8 @@ impl Interface {
             // What finds the ring full waits in the guest.
             #[cfg(feature = "vhost-user")]
             Interface::VhostUser(_) => 0,
+            // So it does in the other program.
+            Interface::Memif(_) => 0,
             Interface::Queue(queue) => queue.unread(),
         }
     }

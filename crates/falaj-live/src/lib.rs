@@ -6,6 +6,7 @@
 //! | [`packet`] | packet sockets at existing interfaces, in this network namespace or another one |
 //! | [`xdp`] | AF_XDP sockets at existing interfaces |
 //! | [`nfqueue`] | packets on their own way, held by the kernel |
+//! | [`memif`] | shared memory interfaces of other programs |
 //! | `vhost_user` (feature `vhost-user`) | guests' network cards |
 //! | [`interface`] | an end of a bridge, by any of them |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
@@ -40,6 +41,7 @@ pub mod forward;
 pub mod gso;
 pub mod host;
 pub mod interface;
+pub mod memif;
 pub mod nfqueue;
 pub mod packet;
 pub mod plug;

@@ -1,5 +1,7 @@
-//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, or queues of the firewall.
+//! `falaj bridge`: an emulated link between two interfaces that are there, guests' cards, shared memory of other programs, or
+//! queues of the firewall.
 
+use crate::aggregate::by_timeout;
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
@@ -9,10 +11,12 @@ use crate::recording::Recording;
 use crate::show::note;
 use crate::summary::{FailIf, JsonFile, of_forwarder};
 use anyhow::{Context, Result, bail};
+use falaj_engine::container::Policy;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::Woken;
 use falaj_live::interface::{EndName, Interface};
+use falaj_live::memif::MemifName;
 use falaj_live::packet::{Monitor, State};
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
@@ -34,6 +38,11 @@ packet sockets take its place, and a message says why.
 vhost:PATH is the network card of a virtual machine: QEMU, or another monitor, connects to the socket
 PATH, which falaj makes. The guest needs memory that is shared. No privilege is needed, but for PATH.
 
+memif:PATH is memory shared with another program (memif 2.0: VPP, libmemif and others), which connects
+to the socket PATH; with memif:PATH,slave it is falaj who connects, again and again until somebody is
+there. Behind the path may stand id=NUMBER and secret=WORD. Packets are frames; if the other side is
+falaj too, --aggregate has them go in containers.
+
 nfqueue:N is queue N of this host's firewall, for packets whose way cannot be moved: a rule gives them to
 the queue, and when they are due they go on as if nothing had been. The first queue is up, the second down:
   iptables -A FORWARD -o eth1 -j NFQUEUE --queue-num 1   (nft: oif eth1 queue num 1)
@@ -48,17 +57,21 @@ Examples:
   falaj bridge eth1@blue eth1@green examples/tenants.toml
   falaj bridge eth1 eth2 --via xdp --rate 1gbit
   falaj bridge vhost:/run/a.sock vhost:/run/b.sock --rate 1gbit --delay 5ms
+  falaj bridge memif:/run/memif.sock eth1 --rate 1gbit --delay 5ms
   falaj bridge nfqueue:1 nfqueue:2 --rate 10mbit --delay 40ms")]
 pub(crate) struct Args {
-    /// The interface at the near end, vhost:PATH, or nfqueue:N.
+    /// The interface at the near end, vhost:PATH, memif:PATH, or nfqueue:N.
     #[arg(value_name = "IF_A[@NETNS]")]
     a: EndName,
-    /// The interface at the far end, vhost:PATH, or nfqueue:N.
+    /// The interface at the far end, vhost:PATH, memif:PATH, or nfqueue:N.
     #[arg(value_name = "IF_B[@NETNS]")]
     b: EndName,
     /// How the interfaces are read and written.
     #[arg(long, value_enum, default_value_t = Via::Packet, value_name = "WAY")]
     via: Via,
+    /// Of memif: packets go to another falaj in containers of so many, which leave after that time at the latest.
+    #[arg(long, value_name = "PACKETS,TIME", value_parser = by_timeout)]
+    aggregate: Option<Policy>,
     /// Of queues: what finds no room, and what is in them at the end, goes on instead of being dropped.
     #[arg(long)]
     fail_open: bool,
@@ -98,20 +111,22 @@ struct End<'a> {
 }
 
 impl<'a> End<'a> {
-    fn open(name: &'a EndName, via: Via, fail_open: bool) -> Result<End<'a>> {
+    fn open(name: &'a EndName, via: Via, args: &Args) -> Result<End<'a>> {
         let opened = match (name, via) {
             (EndName::Interface(place), Via::Packet) => Interface::packet(place).map_err(anyhow::Error::from),
             (EndName::Interface(place), Via::Xdp) => Interface::xdp(place).map_err(anyhow::Error::from),
             (EndName::VhostUser(path), _) => listen(path),
-            (EndName::Queue(number), _) => queue(*number, fail_open),
+            (EndName::Memif(memif), _) => share(memif, args.aggregate),
+            (EndName::Queue(number), _) => queue(*number, args.fail_open),
         };
         let (interface, monitor) = opened.with_context(|| name.to_string())?;
         Ok(End { name, interface, monitor })
     }
 
     /// Both, by AF_XDP only if both can be had so.
-    fn both(a: &'a EndName, b: &'a EndName, via: Via, fail_open: bool) -> Result<[End<'a>; 2]> {
-        let end = |name, via| End::open(name, via, fail_open);
+    fn both(args: &'a Args) -> Result<[End<'a>; 2]> {
+        let Args { a, b, via, .. } = args;
+        let end = |name, via| End::open(name, via, args);
         let open = |via| {
             // Another network namespace is entered by a process with one thread, and a guest's card brings one more.
             if matches!(a, EndName::VhostUser(_)) {
@@ -120,8 +135,8 @@ impl<'a> End<'a> {
             }
             Ok([end(a, via)?, end(b, via)?])
         };
-        open(via).or_else(|error: anyhow::Error| {
-            if via == Via::Packet {
+        open(*via).or_else(|error: anyhow::Error| {
+            if *via == Via::Packet {
                 return Err(error);
             }
             let ends = open(Via::Packet)?;
@@ -132,12 +147,20 @@ impl<'a> End<'a> {
 
     /// Tells of the interface if it is otherwise than it was.
     fn look(&self) {
+        if let Some(why) = self.interface.why() {
+            note!("{}: {why}", self.name);
+        }
         match self.interface.look() {
             Some(State::Up) => note!("{} is up: forwarding", self.name),
             Some(state) => note!("{} {state}: waiting for it", self.name),
             None => {}
         }
     }
+}
+
+fn share(name: &MemifName, policy: Option<Policy>) -> Result<(Interface, Monitor)> {
+    Interface::memif(name, policy)
+        .context("cannot make that socket; take a name that is free, in a directory that you may write to")
 }
 
 fn queue(number: u16, fail_open: bool) -> Result<(Interface, Monitor)> {
@@ -179,7 +202,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if args.fail_open && queues == 0 {
         bail!("--fail-open is for queues of the firewall: nfqueue:N");
     }
-    let ends = End::both(&args.a, &args.b, args.via, args.fail_open)?;
+    if args.aggregate.is_some() && !ends.iter().any(|name| matches!(name, EndName::Memif(_))) {
+        bail!("--aggregate is for shared memory: memif:PATH");
+    }
+    let ends = End::both(args)?;
     let [a, b] = &ends;
     if let (EndName::Interface(first), EndName::Interface(second)) = (&args.a, &args.b)
         && first.namespace == second.namespace

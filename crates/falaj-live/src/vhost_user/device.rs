@@ -17,7 +17,7 @@ use vm_memory::mmap::MmapRegionBuilder;
 use vm_memory::{FileOffset, GuestAddress, GuestMemoryMmap, GuestMemoryRegion, GuestRegionMmap};
 
 use super::ring::Ring;
-use crate::gso::Train;
+use crate::gso::singly;
 use crate::packet::State;
 use crate::tap::Tap;
 
@@ -81,7 +81,6 @@ pub(super) struct Device {
     rings: [Ring; 2],
     /// Where the guest's kicks are seen.
     kicks: Arc<Epoll>,
-    cut: Vec<u8>,
     part: Vec<u8>,
 }
 
@@ -94,7 +93,6 @@ impl Device {
             pieces: Vec::new(),
             rings: [Ring::new(), Ring::new()],
             kicks,
-            cut: Vec::new(),
             part: Vec::new(),
         }
     }
@@ -151,40 +149,22 @@ impl Device {
     }
 
     /// Hands the guest a unit, as one that it takes; `false` if it has no room, or takes nothing now.
-    pub(super) fn transmit(&mut self, unit: &[u8]) -> std::result::Result<bool, Errno> {
+    pub(super) fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         if self.state() != State::Up {
             return Ok(false);
         }
         if self.takes(unit) {
-            return self.put(unit);
+            return Ok(self.put(unit)?);
         }
-        let (mut cut, mut part) = (std::mem::take(&mut self.cut), std::mem::take(&mut self.part));
-        let done = self.transmit_cut(unit, &mut cut, &mut part);
-        (self.cut, self.part) = (cut, part);
-        done
-    }
-
-    /// Each packet of a unit by itself, finished where the guest would not do that.
-    fn transmit_cut(&mut self, unit: &[u8], cut: &mut Vec<u8>, part: &mut Vec<u8>) -> std::result::Result<bool, Errno> {
-        let Some(train) = Train::of(unit) else {
-            if unit.get(1).is_some_and(|&kind| kind != 0) {
-                // What it is nobody knows.
-                return Err(Errno::EINVAL);
-            }
-            part.clear();
-            part.extend_from_slice(unit);
-            Tap::finish_checksum(part);
-            return self.put(part);
-        };
-        let mut all = true;
-        for packet in 0..train.packets() {
-            train.cut(unit, packet..packet + 1, cut);
+        let mut part = std::mem::take(&mut self.part);
+        let done = singly(unit, &mut part, |packet| {
             if !self.has(feature::GUEST_CSUM) {
-                Tap::finish_checksum(cut);
+                Tap::finish_checksum(packet);
             }
-            all &= self.put(cut)?;
-        }
-        Ok(all)
+            Ok(self.put(packet)?)
+        });
+        self.part = part;
+        done
     }
 
     fn put(&mut self, unit: &[u8]) -> std::result::Result<bool, Errno> {

@@ -152,6 +152,16 @@ fn policy(text: &str) -> Result<Policy, String> {
     policy.check().map_err(|nonsense| format!("{nonsense}; {HOW}"))
 }
 
+/// A policy whose containers leave full or after a time, and not because the other side is idle: of which not all ways tell.
+pub(crate) fn by_timeout(text: &str) -> Result<Policy, String> {
+    const HOW: &str = "packets of a full container, and when else it leaves: 62,200us";
+    match policy(text) {
+        Ok(policy) if !policy.when_idle => Ok(policy),
+        Ok(_) => Err(format!("memif does not tell when the other side is idle; {HOW}")),
+        Err(_) => Err(HOW.into()),
+    }
+}
+
 /// What a crossing is declared to cost on the reader's side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {

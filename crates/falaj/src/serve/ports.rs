@@ -89,6 +89,9 @@ impl Interfaces {
         for event in &events[..ready] {
             let Some(Some(watched)) = self.all.get(event.data() as usize) else { continue };
             watched.monitor.clear();
+            if let Some(why) = watched.interface.why() {
+                note!("{}: {why}", called(&watched.name));
+            }
             match watched.interface.look() {
                 Some(State::Up) => note!("{} is up", called(&watched.name)),
                 Some(state) => note!("{} {state}: waiting for it", called(&watched.name)),
@@ -238,6 +241,8 @@ fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
     match end {
         EndName::Interface(place) => Ok(opener.interface(place)?),
         EndName::VhostUser(path) => guest(path),
+        EndName::Memif(name) => Interface::memif(name, None)
+            .context("cannot make that socket; take a name that is free, in a directory that you may write to"),
         EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
     }
 }

@@ -1,0 +1,301 @@
+//! What is said over the control channel, in both roles, until there are rings.
+//!
+//! ```text
+//! master                      slave
+//!   HELLO      ->
+//!              <-  INIT            ACK ->
+//!              <-  ADD_REGION ...  ACK ->   (a descriptor with each)
+//!              <-  ADD_RING ...    ACK ->   (a descriptor with each)
+//!              <-  CONNECT
+//!   CONNECTED  ->
+//! ```
+//!
+//! **Containers.** memif says nothing of them: packets of a ring are frames. Where both sides are falaj, they may agree on
+//! containers in the place of frames by their names, which no other program looks at: the master's says that it can, or that
+//! it wants to, the slave's that both will.
+
+use super::channel::Channel;
+use super::link::Link;
+use super::message::{AddRing, ETHERNET, Hello, Init, Message, SECRET, VERSION};
+use super::ring::{self, MAX_LOG2, OUR_LOG2};
+use crate::memory::Shared;
+use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// Regions that a slave may have.
+const MOST_REGIONS: usize = 32;
+/// Messages of one turn.
+const TURN: usize = 64;
+
+/// What falaj is called where packets are frames.
+const FRAMES: &str = "falaj";
+/// It can do containers; of a slave, both will.
+const CONTAINERS: &str = "falaj, containers";
+/// It wants them.
+const WANTED: &str = "falaj, containers wanted";
+
+/// Who makes the memory, and who is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Listens, and uses the slave's memory.
+    Master,
+    /// Connects, and makes the memory.
+    Slave,
+}
+
+/// What one side has and wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// Which side it is.
+    pub role: Role,
+    /// The interface's number.
+    pub id: u32,
+    /// What both sides must know; none where it is empty.
+    pub secret: String,
+    /// Containers in the place of frames, if the other side can do that.
+    pub containers: bool,
+    /// Bytes of the longest packet or container.
+    pub longest: usize,
+}
+
+impl Terms {
+    fn secret(&self) -> [u8; SECRET] {
+        let mut secret = [0; SECRET];
+        self.secret.bytes().zip(&mut secret).for_each(|(byte, to)| *to = byte);
+        secret
+    }
+}
+
+/// What it came to.
+pub struct Agreed {
+    /// The rings.
+    pub link: Link,
+    /// Their packets are containers.
+    pub containers: bool,
+    /// The program on the other side, as it calls itself.
+    pub peer: String,
+}
+
+/// One connection, from its first message to its end.
+pub struct Session {
+    channel: Channel,
+    terms: Terms,
+    stage: Stage,
+    peer: String,
+    containers: bool,
+}
+
+enum Stage {
+    /// Master: the slave has not said which interface it wants.
+    Asked,
+    /// Master: memory and rings come.
+    Parts { regions: Vec<Arc<Shared>>, rings: [Option<(AddRing, OwnedFd)>; 2] },
+    /// Slave: the master has not said anything.
+    New,
+    /// Slave: the master reads them one by one.
+    Telling { rest: VecDeque<(Message, Option<OwnedFd>)>, ours: Ours },
+    /// There is nothing more to say.
+    Connected,
+}
+
+/// What the slave has made.
+struct Ours {
+    rings: (ring::Sender, ring::Receiver),
+    /// Wakes the master, and the slave.
+    bells: [OwnedFd; 2],
+}
+
+fn refused(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+const NOT_NOW: &str = "a message that does not belong there";
+
+/// Whether two secrets are one, in a time that does not tell how much of them is.
+fn same(a: &[u8; SECRET], b: &[u8; SECRET]) -> bool {
+    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+impl Session {
+    /// Over a connected socket; the master speaks first.
+    ///
+    /// # Errors
+    /// The peer is gone already.
+    pub fn new(socket: OwnedFd, terms: Terms) -> io::Result<Session> {
+        let channel = Channel::new(socket);
+        let stage = match terms.role {
+            Role::Slave => Stage::New,
+            Role::Master => {
+                let hello = Hello {
+                    name: if terms.containers { WANTED } else { CONTAINERS }.into(),
+                    versions: (VERSION, VERSION),
+                    max_region: MOST_REGIONS as u16 - 1,
+                    max_m2s_ring: 0,
+                    max_s2m_ring: 0,
+                    max_log2_ring_size: MAX_LOG2,
+                };
+                channel.send(&Message::Hello(hello), None)?;
+                Stage::Asked
+            }
+        };
+        Ok(Session { channel, terms, stage, peer: String::new(), containers: false })
+    }
+
+    /// Reads what the peer has said; what that came to, if it has.
+    ///
+    /// # Errors
+    /// That was all: it is gone, or said what it must not, and was told so.
+    pub fn turn(&mut self) -> io::Result<Option<Agreed>> {
+        for _ in 0..TURN {
+            let Some((message, fd)) = self.channel.receive()? else { break };
+            match self.step(message, fd) {
+                Ok(None) => {}
+                Ok(agreed) => return Ok(agreed),
+                Err(error) => {
+                    self.end(&error.to_string());
+                    return Err(error);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Tells the peer that it is over, and why.
+    pub fn end(&self, why: &str) {
+        // Whoever is gone need not be told.
+        let _ = self.channel.send(&Message::Disconnect { code: 0, why: why.into() }, None);
+    }
+
+    /// Has it come to rings?
+    pub fn is_connected(&self) -> bool {
+        matches!(self.stage, Stage::Connected)
+    }
+
+    fn step(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<Option<Agreed>> {
+        if let Message::Disconnect { why, .. } = message {
+            let why = if why.is_empty() { "it says nothing".into() } else { why };
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, format!("the other side ended it: {why}")));
+        }
+        let mut done = None;
+        self.stage = match (mem::replace(&mut self.stage, Stage::Connected), message) {
+            (Stage::Asked, Message::Init(init)) => self.asked(init)?,
+            (Stage::Parts { mut regions, rings }, Message::AddRegion { index, size }) => {
+                let fd = fd.ok_or(refused("a region without its memory"))?;
+                if usize::from(index) != regions.len() || regions.len() >= MOST_REGIONS {
+                    return Err(refused("a region with a number that is not the next one"));
+                }
+                regions.push(Shared::open_first(fd, size)?);
+                self.channel.send(&Message::Ack, None)?;
+                Stage::Parts { regions, rings }
+            }
+            (Stage::Parts { regions, mut rings }, Message::AddRing(ring)) => {
+                let fd = fd.ok_or(refused("a ring without what wakes its reader"))?;
+                let place = &mut rings[usize::from(ring.to_master)];
+                if ring.index != 0 || place.is_some() {
+                    return Err(refused("more rings than one each way"));
+                }
+                if ring.private_header != 0 {
+                    return Err(refused("private headers are not taken"));
+                }
+                *place = Some((ring, fd));
+                self.channel.send(&Message::Ack, None)?;
+                Stage::Parts { regions, rings }
+            }
+            (Stage::Parts { regions, rings }, Message::Connect { .. }) => {
+                let [Some((to_slave, bell)), Some((to_master, own))] = rings else {
+                    return Err(refused("a ring is missing: one each way is needed"));
+                };
+                let rings = ring::of_master(&regions, [&to_slave, &to_master]).map_err(io::Error::other)?;
+                done = Some(self.agreed(rings, own, bell)?);
+                self.channel.send(&Message::Connected { interface: FRAMES.into() }, None)?;
+                Stage::Connected
+            }
+            (Stage::New, Message::Hello(hello)) => self.hello(hello)?,
+            (Stage::Telling { mut rest, ours }, Message::Ack) => {
+                let (message, fd) = rest.pop_front().ok_or(refused(NOT_NOW))?;
+                self.channel.send(&message, fd.as_ref().map(AsFd::as_fd))?;
+                Stage::Telling { rest, ours }
+            }
+            (Stage::Telling { rest, ours }, Message::Connected { .. }) if rest.is_empty() => {
+                let [bell, own] = ours.bells;
+                done = Some(self.agreed(ours.rings, own, bell)?);
+                Stage::Connected
+            }
+            _ => return Err(refused(NOT_NOW)),
+        };
+        Ok(done)
+    }
+
+    fn agreed(&self, rings: (ring::Sender, ring::Receiver), own: OwnedFd, bell: OwnedFd) -> io::Result<Agreed> {
+        let fences = self.peer.starts_with(FRAMES);
+        let link = Link::new(rings, own, bell, fences, self.terms.longest)?;
+        Ok(Agreed { link, containers: self.containers, peer: self.peer.clone() })
+    }
+
+    /// The slave says which interface it wants.
+    fn asked(&mut self, init: Init) -> io::Result<Stage> {
+        if init.version != VERSION {
+            return Err(refused("a version that is not 2.0"));
+        }
+        if init.id != self.terms.id {
+            return Err(refused("an interface of another number is here"));
+        }
+        if init.mode != ETHERNET {
+            return Err(refused("packets are not Ethernet frames"));
+        }
+        if !self.terms.secret.is_empty() && !same(&init.secret, &self.terms.secret()) {
+            return Err(refused("the secret is another one"));
+        }
+        self.containers = init.name == CONTAINERS;
+        self.peer = init.name;
+        self.channel.send(&Message::Ack, None)?;
+        Ok(Stage::Parts { regions: Vec::new(), rings: [None, None] })
+    }
+
+    /// The master says what it can do.
+    fn hello(&mut self, hello: Hello) -> io::Result<Stage> {
+        if !(hello.versions.0..=hello.versions.1).contains(&VERSION) {
+            return Err(refused("version 2.0 is not among those of the other side"));
+        }
+        self.containers = hello.name == WANTED || self.terms.containers && hello.name == CONTAINERS;
+        self.peer = hello.name;
+        let init = Init {
+            version: VERSION,
+            id: self.terms.id,
+            mode: ETHERNET,
+            secret: self.terms.secret(),
+            name: if self.containers { CONTAINERS } else { FRAMES }.into(),
+        };
+        let log2 = OUR_LOG2.min(hello.max_log2_ring_size);
+        let words = ring::words(log2);
+        let (memory, shared) = Shared::create(words)?;
+        let rings = ring::of_slave(&shared, log2).map_err(io::Error::other)?;
+        let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let bells = [bell()?, bell()?];
+        let ring = |to_master: bool, bell: &OwnedFd| -> io::Result<(Message, Option<OwnedFd>)> {
+            let offset = if to_master { 0 } else { ring::length(log2) as u32 };
+            let ring = AddRing { to_master, index: 0, region: 0, offset, log2_ring_size: log2, private_header: 0 };
+            Ok((Message::AddRing(ring), Some(bell.try_clone()?)))
+        };
+        let size = (words * size_of::<u64>()) as u64;
+        let rest = [
+            (Message::AddRegion { index: 0, size }, Some(memory)),
+            ring(true, &bells[0])?,
+            ring(false, &bells[1])?,
+            (Message::Connect { interface: FRAMES.into() }, None),
+        ];
+        self.channel.send(&Message::Init(init), None)?;
+        Ok(Stage::Telling { rest: rest.into(), ours: Ours { rings, bells } })
+    }
+}
+
+impl AsFd for Session {
+    /// Readable when there is a [turn](Session::turn).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}

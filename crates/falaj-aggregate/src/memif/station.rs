@@ -1,0 +1,247 @@
+//! The name of a socket, and one peer after the other there: the master listens, the slave connects, and tries again.
+
+use super::message::SECRET;
+use super::session::{Agreed, Role, Session, Terms};
+use crate::wake::{Alarm, nanos};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::fs::{self, FileType};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
+};
+use rustix::time::ClockId;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// How long a peer may take until there are rings: others wait.
+const PATIENCE: u64 = 2_000_000_000;
+/// How long after one the next peer is looked at: one that comes again and again shall not take a processor.
+const PAUSE: u64 = 10_000_000;
+/// How long until the slave tries again.
+const AGAIN: u64 = 500_000_000;
+/// Peers that may wait.
+const WAITING: i32 = 4;
+
+/// Who said something.
+const LISTENER: u64 = 0;
+const CHANNEL: u64 = 1;
+const ALARM: u64 = 2;
+const LINK: u64 = 3;
+
+/// What became of it.
+pub enum News {
+    /// There are rings.
+    Connected(Agreed),
+    /// What was connected, or wanted to be, is gone; and why.
+    Gone(String),
+}
+
+/// A place for a peer.
+pub struct Station {
+    path: PathBuf,
+    terms: Terms,
+    listener: Option<OwnedFd>,
+    session: Option<Session>,
+    /// Readable when there is something to [look](Station::look) at.
+    woken: OwnedFd,
+    alarm: Alarm,
+    /// The link had a wake-up.
+    rung: bool,
+}
+
+/// A name in the file system, or behind `@` one beside it.
+fn address(path: &Path) -> io::Result<SocketAddrUnix> {
+    let bytes = path.as_os_str().as_bytes();
+    Ok(match bytes.split_first() {
+        Some((b'@', name)) => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(OsStr::from_bytes(bytes))?,
+    })
+}
+
+fn is_abstract(path: &Path) -> bool {
+    path.as_os_str().as_bytes().starts_with(b"@")
+}
+
+fn seqpacket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// A socket of this name; one that nobody listens at any more is taken away.
+fn listening(path: &Path) -> io::Result<OwnedFd> {
+    let address = address(path)?;
+    let is_socket = fs::lstat(path).is_ok_and(|about| FileType::from_raw_mode(about.st_mode) == FileType::Socket);
+    if is_socket && connect(seqpacket()?, &address) == Err(Errno::CONNREFUSED) {
+        fs::unlink(path)?;
+    }
+    let listener = seqpacket()?;
+    bind(&listener, &address)?;
+    listen(&listener, WAITING)?;
+    Ok(listener)
+}
+
+impl Station {
+    /// Listens at a socket of this name, or looks for whoever does.
+    ///
+    /// # Errors
+    /// There can be no such socket, or somebody else listens there; the secret is too long. That nobody listens yet is none.
+    pub fn open(path: &Path, terms: Terms) -> io::Result<Station> {
+        let invalid = |what: String| io::Error::new(io::ErrorKind::InvalidInput, what);
+        if terms.secret.len() > SECRET {
+            return Err(invalid(format!("a secret of memif has {SECRET} B at most")));
+        }
+        let woken = epoll::create(CreateFlags::CLOEXEC)?;
+        let alarm = Alarm::new()?;
+        epoll::add(&woken, &alarm, EventData::new_u64(ALARM), EventFlags::IN)?;
+        let listener = match terms.role {
+            Role::Master => Some(listening(path)?),
+            Role::Slave => {
+                address(path)?;
+                None
+            }
+        };
+        let mut station = Station { path: path.to_owned(), terms, listener, session: None, woken, alarm, rung: false };
+        station.ready()?;
+        Ok(station)
+    }
+
+    /// Is there for the next peer.
+    fn ready(&mut self) -> io::Result<()> {
+        self.alarm.set(None)?;
+        if let Some(listener) = &self.listener {
+            epoll::add(&self.woken, listener, EventData::new_u64(LISTENER), EventFlags::IN)?;
+            return Ok(());
+        }
+        let socket = seqpacket()?;
+        match connect(&socket, &address(&self.path)?) {
+            Ok(()) => self.begin(socket),
+            // Nobody is there, or he is busy.
+            Err(_) => self.alarm.set(Some(nanos(ClockId::Monotonic) + AGAIN)),
+        }
+    }
+
+    fn begin(&mut self, socket: OwnedFd) -> io::Result<()> {
+        let Ok(session) = Session::new(socket, self.terms.clone()) else { return self.pause() };
+        epoll::add(&self.woken, &session, EventData::new_u64(CHANNEL), EventFlags::IN | EventFlags::RDHUP)?;
+        self.session = Some(session);
+        self.alarm.set(Some(nanos(ClockId::Monotonic) + PATIENCE))
+    }
+
+    /// Nobody is there for a while.
+    fn pause(&mut self) -> io::Result<()> {
+        let pause = if self.terms.role == Role::Master { PAUSE } else { AGAIN };
+        self.alarm.set(Some(nanos(ClockId::Monotonic) + pause))
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        let Some(listener) = &self.listener else { return Ok(()) };
+        let accepted = accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK);
+        if matches!(accepted, Err(Errno::AGAIN)) {
+            return Ok(());
+        }
+        // The others wait.
+        epoll::delete(&self.woken, listener)?;
+        match accepted {
+            Ok(socket) => self.begin(socket),
+            // Out of descriptors, it may be.
+            Err(_) => self.pause(),
+        }
+    }
+
+    /// Ends what there is, and tells the peer why.
+    ///
+    /// # Errors
+    /// None that one could expect.
+    pub fn drop_peer(&mut self, why: &str) -> io::Result<()> {
+        if let Some(session) = self.session.take() {
+            session.end(why);
+            // With it what is watched of it.
+            drop(session);
+            self.pause()?;
+        }
+        Ok(())
+    }
+
+    /// Looks at what was said. After [`News::Gone`] the link that there was is none any more.
+    ///
+    /// # Errors
+    /// None that one could expect.
+    pub fn look(&mut self) -> io::Result<Option<News>> {
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 4];
+        let n = match epoll::wait(&self.woken, &mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) {
+            Err(Errno::INTR) => 0,
+            n => n?,
+        };
+        let mut news = None;
+        for event in &events[..n] {
+            let more = match event.data.u64() {
+                LINK => {
+                    self.rung = true;
+                    None
+                }
+                LISTENER => {
+                    self.accept()?;
+                    None
+                }
+                ALARM => self.late()?,
+                _ => self.turn()?,
+            };
+            news = more.or(news);
+        }
+        Ok(news)
+    }
+
+    /// The alarm's time has come.
+    fn late(&mut self) -> io::Result<Option<News>> {
+        match &self.session {
+            None => self.ready().map(|()| None),
+            Some(session) if session.is_connected() => self.alarm.set(None).map(|()| None),
+            Some(_) => {
+                let why = "it did not say in time which memory it has";
+                self.drop_peer(why)?;
+                Ok(Some(News::Gone(why.into())))
+            }
+        }
+    }
+
+    fn turn(&mut self) -> io::Result<Option<News>> {
+        let Some(session) = &mut self.session else { return Ok(None) };
+        match session.turn() {
+            Ok(None) => Ok(None),
+            Ok(Some(agreed)) => {
+                epoll::add(&self.woken, &agreed.link, EventData::new_u64(LINK), EventFlags::IN)?;
+                self.alarm.set(None)?;
+                Ok(Some(News::Connected(agreed)))
+            }
+            Err(error) => {
+                self.session = None;
+                self.pause()?;
+                Ok(Some(News::Gone(error.to_string())))
+            }
+        }
+    }
+
+    /// Had the link a wake-up since this was asked last?
+    pub fn was_rung(&mut self) -> bool {
+        std::mem::take(&mut self.rung)
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        self.session.iter().for_each(|session| session.end("falaj ends"));
+        if self.listener.is_some() && !is_abstract(&self.path) {
+            let _ = fs::unlink(&self.path);
+        }
+    }
+}
+
+impl AsFd for Station {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+}

@@ -1,0 +1,106 @@
+//! What a side sleeps on: the peer's wake-ups, an instant, the end of the line.
+
+use falaj_sched::time::Span;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Who woke.
+const BY_PEER: u64 = 0;
+const BY_LINE: u64 = 1;
+const BY_ALARM: u64 = 2;
+
+/// One side's.
+pub(crate) struct Waker {
+    /// Readable when somebody woke this side, until the next wait.
+    woken: OwnedFd,
+    alarm: Alarm,
+    /// Kept open for `woken`.
+    _kept: (OwnedFd, Option<OwnedFd>),
+}
+
+impl Waker {
+    /// Woken by `bell`, an eventfd that nobody reads, and by the end of the line.
+    pub(crate) fn new(bell: OwnedFd, line: Option<OwnedFd>) -> io::Result<Waker> {
+        let woken = epoll::create(CreateFlags::CLOEXEC)?;
+        // Each ringing counts once without being read: a wake-up costs one call.
+        epoll::add(&woken, &bell, EventData::new_u64(BY_PEER), EventFlags::IN | EventFlags::ET)?;
+        if let Some(line) = &line {
+            // Told once: who knows that the peer is gone need not be woken for it again.
+            epoll::add(&woken, line, EventData::new_u64(BY_LINE), EventFlags::IN | EventFlags::RDHUP | EventFlags::ET)?;
+        }
+        let alarm = Alarm::new()?;
+        epoll::add(&woken, &alarm, EventData::new_u64(BY_ALARM), EventFlags::IN | EventFlags::ET)?;
+        Ok(Waker { woken, alarm, _kept: (bell, line) })
+    }
+
+    /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) fn alarm(&mut self, at: Option<u64>) -> io::Result<()> {
+        self.alarm.set(at)
+    }
+
+    /// Waits to be woken, for `timeout` at most; `true` if the line has ended.
+    pub(crate) fn wait(&mut self, timeout: Option<Span>) -> io::Result<bool> {
+        let timeout = timeout.map(|t| timespec(t.0));
+        let mut events = [epoll::Event { flags: EventFlags::empty(), data: EventData::new_u64(0) }; 3];
+        match epoll::wait(&self.woken, &mut events, timeout.as_ref()) {
+            Ok(n) => Ok(events[..n].iter().any(|event| event.data.u64() == BY_LINE)),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl AsFd for Waker {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.woken.as_fd()
+    }
+}
+
+/// Readable from an instant on.
+pub(crate) struct Alarm {
+    timer: OwnedFd,
+    at: Option<u64>,
+}
+
+impl Alarm {
+    pub(crate) fn new() -> io::Result<Alarm> {
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
+        Ok(Alarm { timer, at: None })
+    }
+
+    /// In nanoseconds of CLOCK_MONOTONIC.
+    pub(crate) fn set(&mut self, at: Option<u64>) -> io::Result<()> {
+        if at == self.at {
+            return Ok(());
+        }
+        self.at = at;
+        // All zero would be never.
+        let it_value = timespec(at.map_or(0, |at| at.max(1)));
+        let new = Itimerspec { it_interval: timespec(0), it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::ABSTIME, &new)?;
+        Ok(())
+    }
+}
+
+impl AsFd for Alarm {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.timer.as_fd()
+    }
+}
+
+/// What a clock says.
+pub(crate) fn nanos(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+fn timespec(nanos: u64) -> Timespec {
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
