@@ -152,7 +152,7 @@ impl Writing {
     /// Cut off where it is too long, with a zero at its end.
     fn text<const ROOM: usize>(self, text: &str) -> Writing {
         let mut field = [0; ROOM];
-        let fits = text.floor_char_boundary(ROOM - 1);
+        let fits = (0..ROOM.min(text.len() + 1)).rfind(|&at| text.is_char_boundary(at)).unwrap_or(0);
         field[..fits].copy_from_slice(&text.as_bytes()[..fits]);
         self.put(&field)
     }

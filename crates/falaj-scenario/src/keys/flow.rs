@@ -57,7 +57,7 @@ pub(super) const ADAPTER: Key = key(
     Holds::Name,
     Otherwise("none"),
     "for `falaj serve`: the virtual adapter whose packets, both ways, belong to it: `namespace` (one made for it), `tap:NETNS`, an \
-     interface `eth1` or `eth1@NETNS`, `vhost:PATH`; with `match`, those of its packets alone",
+     interface `eth1` or `eth1@NETNS`, `vhost:PATH`, `memif:PATH`; with `match`, those of its packets alone",
 );
 /// The limit of a queue.
 pub(crate) const LIMIT: Key = key("limit", Holds::Value(Kind::Limit), Default("20p"), "how much it holds at most");

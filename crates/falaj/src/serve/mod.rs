@@ -69,6 +69,7 @@ An adapter, and the uplink, is one of
   tap:NETNS       an interface falaj0 in a namespace that is there: a name under /run/netns, or a process
   eth1            an interface, such as one of a veth pair; eth1@NETNS in another namespace
   vhost:PATH      the network card of a virtual machine
+  memif:PATH      memory shared with another program, as for `falaj bridge`
 
 What is needed and cannot be promised is refused, with what would fit. SIGHUP reads the file again: all of
 it takes over at one instant, or nothing does. SIGTERM and Ctrl-C end it.

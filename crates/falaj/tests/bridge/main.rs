@@ -30,6 +30,7 @@ const CASES: &[(&str, fn())] = &[
     ("it_leaves_nothing_behind", leaves_nothing),
     ("interfaces_of_other_namespaces", elsewhere),
     ("interfaces_of_other_users_namespaces", somebody_elses),
+    ("two_links_share_memory", shared_memory),
     ("what_cannot_be_is_refused", refused),
     ("where_there_is_no_xdp_packet_sockets_do_it", no_xdp),
     (QUEUES, queues),
@@ -486,6 +487,43 @@ fn somebody_elses() {
     assert!(container.wait().expect("a status").success());
 }
 
+/// Two links behind each other, each in its process, with memory between them: as frames, and in containers.
+fn shared_memory() {
+    let (mut a, mut b) = hosts();
+    let path = format!("{}/falaj-test-{}.sock", std::env::temp_dir().display(), std::process::id());
+    let (master, slave) = (format!("memif:{path},secret=word"), format!("memif:{path},slave,secret=word"));
+    for flags in [&[][..], &["--aggregate", "62,200us"]] {
+        // Who connects may be there first.
+        let mut second = Bridge::start(&[&slave, "b1", "--stats"]);
+        let mut first = Bridge::start(&[&["a1", &master, "--stats"], flags].concat());
+        first.says(&format!("falaj: memif:{path} is up"));
+        second.says(&format!("falaj: memif:{path},slave is up"));
+        for address in B {
+            pass_between(&mut a, &mut b, address);
+        }
+        for address in A {
+            pass_between(&mut b, &mut a, address);
+        }
+        // It is told of, and taken again.
+        second.end();
+        first.says(&format!("falaj: memif:{path} is gone"));
+        let second = Bridge::start(&[&slave, "b1", "--stats"]);
+        first.says(&format!("falaj: memif:{path} is up"));
+        pass_between(&mut a, &mut b, B[0]);
+        let stats = [first.end(), second.end()];
+        for stats in stats {
+            assert!(count(&stats, "up all", OFFERED) > 10 && count(&stats, "down all", OFFERED) > 10, "{stats}");
+        }
+    }
+    let mut first = Bridge::start(&["a1", &master]);
+    let mut wrong = Bridge::start(&[&format!("memif:{path},slave,secret=wort"), "b1"]);
+    first.says(&format!("falaj: memif:{path}: the secret is another one"));
+    wrong.says(&format!("falaj: memif:{path},slave: the other side ended it: the secret is another one"));
+    wrong.end();
+    first.end();
+    assert!(!std::path::Path::new(&path).exists());
+}
+
 const NO_CAPABILITIES: [&str; 4] = ["--bounding-set", "-all", "--inh-caps", "-all"];
 
 fn refused() {
@@ -499,6 +537,12 @@ fn refused() {
         (&["a1", "vhost:"], "write the path of a socket"),
         (&["a1", "vhost:/proc/a.sock"], "vhost:/proc/a.sock: cannot listen there"),
         (&["a1", "vhost:/tmp/a.sock", "--via", "xdp"], "--via xdp is for two interfaces"),
+        (&["a1", "memif:"], "write the path of a socket"),
+        (&["a1", "memif:/tmp/a.sock,master,id=x"], "`id=x` is no number"),
+        (&["a1", "memif:/tmp/a.sock,client"], "`client`: write the path"),
+        (&["a1", "memif:/proc/a.sock"], "memif:/proc/a.sock: cannot make that socket"),
+        (&["a1", "memif:/tmp/a.sock", "--aggregate", "62,idle"], "memif does not tell when"),
+        (&["a1", "b1", "--aggregate", "62,200us"], "--aggregate is for shared memory"),
         (&["a1", "nfqueue:1"], "give two queues, one for each direction"),
         (&["nfqueue:1", "nfqueue:x"], "write a queue's number"),
         (&["a1", "b1", "--fail-open"], "--fail-open is for queues"),

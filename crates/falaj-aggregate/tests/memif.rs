@@ -1,0 +1,618 @@
+//! memif: two ends in one process, a peer that says and writes whatever it likes, and one that is not there. [`told`] and
+//! [`rings`] are plain functions, for any fuzzer; here they run over random ones.
+
+use falaj_aggregate::crossing::Crossing;
+use falaj_aggregate::memif::channel::Channel;
+use falaj_aggregate::memif::link::Link;
+use falaj_aggregate::memif::message::{AddRing, ETHERNET, Hello, Init, LENGTH, Malformed, Message, VERSION};
+use falaj_aggregate::memif::ring::BUFFER;
+use falaj_aggregate::memif::session::{Agreed, Role, Session, Terms};
+use falaj_aggregate::memif::station::{News, Station};
+use falaj_aggregate::memory::Shared;
+use falaj_engine::container::{Packer, Policy};
+use falaj_sched::time::{Span, Time};
+use proptest::prelude::*;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{self, MemfdFlags, SealFlags};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+const LONGEST: usize = 70_000;
+
+fn pair() -> [OwnedFd; 2] {
+    let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    [a, b]
+}
+
+fn terms(role: Role) -> Terms {
+    Terms { role, id: 3, secret: "word".into(), containers: false, longest: LONGEST }
+}
+
+/// Both sides say what they have to; what came of it at the master's and at the slave's.
+fn talk(master: Terms, slave: Terms) -> [Result<Option<Agreed>, String>; 2] {
+    let [a, b] = pair();
+    let mut sides = [Session::new(a, master).unwrap(), Session::new(b, slave).unwrap()];
+    let mut came = [Ok(None), Ok(None)];
+    for _ in 0..20 {
+        for (side, came) in sides.iter_mut().zip(&mut came) {
+            if matches!(came, Ok(None)) {
+                *came = side.turn().map_err(|error| error.to_string());
+            }
+        }
+    }
+    came
+}
+
+fn connected(master: Terms, slave: Terms) -> [Agreed; 2] {
+    talk(master, slave).map(|came| came.unwrap().expect("they agree"))
+}
+
+fn is_readable(fd: &impl AsFd) -> bool {
+    let mut fds = [PollFd::new(fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() > 0
+}
+
+fn packet(number: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|i| (number * 31 + i * 7) as u8).collect()
+}
+
+/// What is in the ring, all of it.
+fn all(link: &mut Link) -> Vec<Vec<u8>> {
+    let mut buffer = vec![0; LONGEST];
+    let mut packets = Vec::new();
+    while let Some(length) = link.receive(&mut buffer).unwrap() {
+        packets.push(buffer[..length.unwrap()].to_vec());
+    }
+    packets
+}
+
+#[test]
+fn packets_both_ways() {
+    let [mut master, mut slave] = connected(terms(Role::Master), terms(Role::Slave)).map(|agreed| {
+        assert!(!agreed.containers && agreed.peer.starts_with("falaj"), "{}", agreed.peer);
+        agreed.link
+    });
+    let mut number = 0;
+    // Often around: indices have 16 bits, rings 1024 places.
+    for round in 0..400 {
+        turn(&mut master, &mut slave, &mut number, round);
+        turn(&mut slave, &mut master, &mut number, round);
+    }
+    assert!(number > 2 * 70_000, "{number}");
+}
+
+fn turn(from: &mut Link, to: &mut Link, number: &mut usize, round: usize) {
+    assert!(to.rest().unwrap(), "nothing is there");
+    to.clear().unwrap();
+    assert!(!is_readable(to));
+    let lengths = [60, 0, 1, BUFFER, BUFFER + 1, 9000, 65_535];
+    let sent: Vec<Vec<u8>> =
+        (0..200).map(|i| packet(*number + i, lengths[(i + round) % if i < 7 { 7 } else { 3 }])).collect();
+    for packet in &sent {
+        assert!(from.send(packet).unwrap());
+    }
+    *number += sent.len();
+    assert!(is_readable(to), "it was woken");
+    assert!(!to.rest().unwrap(), "something is there");
+    assert!(all(to) == sent);
+}
+
+/// Who is awake is not woken; who has no room says so, and loses nothing else.
+#[test]
+fn wake_ups_and_room() {
+    let [master, slave] = connected(terms(Role::Master), terms(Role::Slave)).map(|agreed| agreed.link);
+    for (mut from, mut to) in [(master, slave)] {
+        for _ in 0..2 {
+            assert!(to.rest().unwrap());
+            assert!(from.send(b"first").unwrap() && is_readable(&to));
+            assert_eq!(all(&mut to), [b"first"]);
+            to.clear().unwrap();
+            assert!(from.send(b"second").unwrap() && !is_readable(&to), "it has not rested since");
+            assert!(!to.rest().unwrap() && all(&mut to) == [b"second"]);
+            let mut sent = 0;
+            while from.send(&packet(sent, 100)).unwrap() {
+                sent += 1;
+            }
+            assert_eq!(sent, 1024);
+            let came = all(&mut to);
+            assert!(came.len() == sent && came.iter().enumerate().all(|(i, came)| *came == packet(i, 100)));
+            assert!(from.send(b"again").unwrap());
+            assert_eq!(all(&mut to), [b"again"]);
+            std::mem::swap(&mut from, &mut to);
+        }
+    }
+}
+
+#[test]
+fn containers_only_if_both_sides_will() {
+    for (wants, agreed) in [([false, false], false), ([true, false], true), ([false, true], true), ([true, true], true)]
+    {
+        let [master, slave] = [Role::Master, Role::Slave].map(terms);
+        let [master, slave] =
+            connected(Terms { containers: wants[0], ..master }, Terms { containers: wants[1], ..slave });
+        assert_eq!([master.containers, slave.containers], [agreed; 2], "{wants:?}");
+    }
+    // Others are not asked, whoever listens and whoever connects.
+    for name in ["VPP 24.02", "", "falaj"] {
+        let (mut session, other) = against(Terms { containers: true, ..terms(Role::Slave) });
+        let hello =
+            Hello { name: name.into(), versions: (VERSION, VERSION), max_log2_ring_size: 10, ..Hello::default() };
+        other.send(&Message::Hello(hello), None).unwrap();
+        session.turn().unwrap();
+        let Some((Message::Init(init), None)) = other.receive().unwrap() else { panic!("an answer") };
+        assert_eq!((init.name.as_str(), init.id, &init.secret[..5]), ("falaj", 3, &b"word\0"[..]));
+    }
+}
+
+#[test]
+fn containers_cross() {
+    let of = |role| Terms { containers: true, ..terms(role) };
+    let policy = Policy { packets: 62, bytes: 1 << 16, timeout: Span::from_micros(200), when_idle: false };
+    let [mut a, mut b] = connected(of(Role::Master), of(Role::Slave))
+        .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
+    let mut buffer = vec![0; LONGEST];
+    for round in 0..50 {
+        let sent: Vec<Vec<u8>> = (0..62 + 10).map(|i| packet(0, 60 + i + round)).collect();
+        for packet in &sent {
+            assert!(a.offer(packet, Time(round as u64 * 1_000_000)).unwrap());
+        }
+        let mut came = Vec::new();
+        let mut take = |from: &mut Crossing<Link>, came: &mut Vec<Vec<u8>>| {
+            while let Some(length) = from.receive(&mut buffer).unwrap() {
+                came.push(buffer[..length.unwrap()].to_vec());
+            }
+        };
+        take(&mut b, &mut came);
+        assert_eq!(came, sent[..62], "one container is full");
+        a.poll(Time(round as u64 * 1_000_000 + 200_000)).unwrap();
+        take(&mut b, &mut came);
+        assert_eq!(came, sent, "and one was late");
+        std::mem::swap(&mut a, &mut b);
+    }
+}
+
+/// Packets that find no room wait within their containers until there is some.
+#[test]
+fn containers_wait_for_room() {
+    let of = |role| Terms { containers: true, ..terms(role) };
+    let policy = Policy::one_by_one(1 << 16);
+    let [mut b, mut a] = connected(of(Role::Master), of(Role::Slave))
+        .map(|agreed| Crossing::new(agreed.link, Packer::new(policy, 0).unwrap()));
+    let (mut sent, now) = (0, Time(0));
+    while a.offer(&packet(0, 100 + sent % 100), now).unwrap() {
+        sent += 1;
+    }
+    assert!(sent > 1024, "beyond the ring");
+    assert!(a.rest().unwrap());
+    let (mut buffer, mut came) = (vec![0; LONGEST], 0);
+    while came < sent {
+        while let Some(length) = b.receive(&mut buffer).unwrap() {
+            assert_eq!(buffer[..length.unwrap()], packet(0, 100 + came % 100));
+            came += 1;
+        }
+        a.poll(now).unwrap();
+    }
+}
+
+/// A session and what it talks to.
+fn against(terms: Terms) -> (Session, Channel) {
+    let [a, b] = pair();
+    (Session::new(a, terms).unwrap(), Channel::new(b))
+}
+
+#[test]
+fn who_does_not_agree_is_told() {
+    let [master, slave] = [Role::Master, Role::Slave].map(terms);
+    for (other, told) in [
+        (Terms { id: 4, ..slave.clone() }, "another number"),
+        (Terms { secret: "wort".into(), ..slave.clone() }, "secret"),
+        (Terms { secret: String::new(), ..slave.clone() }, "secret"),
+    ] {
+        let [first, second] = talk(master.clone(), other);
+        let (first, second) = (first.err().expect("refused"), second.err().expect("told"));
+        assert!(first.contains(told) && second.contains(told) && second.contains("ended it"), "{first}; {second}");
+    }
+    // Who asks for no secret takes any.
+    assert!(talk(Terms { secret: String::new(), ..master }, slave)[0].is_ok());
+}
+
+#[test]
+fn messages_are_their_bytes() {
+    let all = [
+        Message::Ack,
+        Message::Hello(Hello {
+            name: "VPP".into(),
+            versions: (VERSION, VERSION),
+            max_region: 255,
+            max_m2s_ring: 1,
+            max_s2m_ring: 2,
+            max_log2_ring_size: 14,
+        }),
+        Message::Init(Init { version: VERSION, id: 7, mode: ETHERNET, secret: [7; 24], name: "x".repeat(31) }),
+        Message::AddRegion { index: 1, size: 1 << 40 },
+        Message::AddRing(AddRing {
+            to_master: true,
+            index: 1,
+            region: 2,
+            offset: 3,
+            log2_ring_size: 4,
+            private_header: 5,
+        }),
+        Message::Connect { interface: "memif0/0".into() },
+        Message::Connected { interface: String::new() },
+        Message::Disconnect { code: 5, why: "for no reason".into() },
+    ];
+    for (kind, message) in all.iter().enumerate() {
+        let bytes = message.to_bytes();
+        assert_eq!(bytes[..2], (kind as u16 + 1).to_ne_bytes());
+        assert_eq!(Message::from_bytes(&bytes).as_ref(), Ok(message));
+        assert_eq!(Message::from_bytes(&bytes[1..]), Err(Malformed::Length(LENGTH - 1)));
+    }
+    // Where VPP's `memif.h` has a region's size and a ring's offset.
+    assert_eq!(all[3].to_bytes()[4..12], (1u64 << 40).to_ne_bytes());
+    assert_eq!(all[4].to_bytes()[8..12], 3u32.to_ne_bytes());
+    assert_eq!(Message::from_bytes(&[0; LENGTH]), Err(Malformed::Kind(0)));
+    // What would be too long is cut off, and nothing moves a terminal's cursor.
+    let long = Message::Connect { interface: format!("{}\u{1b}[2J", "é".repeat(12)) };
+    let Ok(Message::Connect { interface }) = Message::from_bytes(&long.to_bytes()) else { panic!("one of its kind") };
+    assert_eq!(interface, format!("{}?[2J", "é".repeat(12)));
+}
+
+/// A slave that makes its own memory and says of it what it likes.
+struct Slave {
+    session: Session,
+    channel: Channel,
+    memory: OwnedFd,
+    shared: Arc<Shared>,
+    bells: [OwnedFd; 2],
+}
+
+const WORDS: usize = 4096;
+const REGION: u64 = 8 * WORDS as u64;
+/// Of its rings: sixteen descriptors each, one after the other, then buffers.
+const LOG2: u8 = 4;
+const TO_MASTER: usize = 0;
+const TO_SLAVE: usize = 128 + (16 << LOG2);
+const DATA: usize = 2 * TO_SLAVE;
+
+impl Slave {
+    fn new() -> Slave {
+        let (session, channel) = against(terms(Role::Master));
+        let (memory, shared) = Shared::create(WORDS).unwrap();
+        let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        for ring in [TO_MASTER, TO_SLAVE] {
+            shared.cell::<AtomicU32>(ring).unwrap().store(0x3E3_1F20, Relaxed);
+        }
+        assert!(matches!(channel.receive().unwrap(), Some((Message::Hello(_), None))));
+        Slave { session, channel, memory, shared, bells: [bell(), bell()] }
+    }
+
+    fn ring(to_master: bool) -> AddRing {
+        let offset = if to_master { TO_MASTER } else { TO_SLAVE } as u32;
+        AddRing { to_master, offset, log2_ring_size: LOG2, ..AddRing::default() }
+    }
+
+    fn init() -> Message {
+        let mut secret = [0; 24];
+        secret[..4].copy_from_slice(b"word");
+        Message::Init(Init { version: VERSION, id: 3, secret, ..Init::default() })
+    }
+
+    /// Says this; what came of it.
+    fn says(&mut self, message: &Message, fd: Option<&OwnedFd>) -> Result<Option<Agreed>, String> {
+        self.channel.send(message, fd.map(AsFd::as_fd)).unwrap();
+        self.session.turn().map_err(|error| error.to_string())
+    }
+
+    /// Says all of it, in the right order.
+    fn connect(&mut self, rings: [AddRing; 2]) -> Result<Option<Agreed>, String> {
+        let [memory, first, second] = [&self.memory, &self.bells[0], &self.bells[1]].map(|fd| fd.try_clone().unwrap());
+        self.says(&Slave::init(), None)?;
+        self.says(&Message::AddRegion { index: 0, size: REGION }, Some(&memory))?;
+        self.says(&Message::AddRing(rings[0]), Some(&first))?;
+        self.says(&Message::AddRing(rings[1]), Some(&second))?;
+        self.says(&Message::Connect { interface: String::new() }, None)
+    }
+
+    fn index(&self, ring: usize, at: usize, value: u16) {
+        self.shared.cell::<AtomicU16>(ring + at).unwrap().store(value, Relaxed);
+    }
+
+    fn descriptor(&self, ring: usize, slot: usize, flags: u16, region: u16, length: u32, offset: u32) {
+        let at = ring + 128 + 16 * slot;
+        let first = u64::from(length) << 32 | u64::from(region) << 16 | u64::from(flags);
+        self.shared.cell::<AtomicU64>(at).unwrap().store(first.to_le(), Relaxed);
+        self.shared.cell::<AtomicU32>(at + 8).unwrap().store(offset, Relaxed);
+    }
+}
+
+const HEAD: usize = 6;
+const TAIL: usize = 64;
+
+#[test]
+fn what_a_slave_must_not_say() {
+    let right = [Slave::ring(true), Slave::ring(false)];
+    assert!(Slave::new().connect(right).unwrap().is_some());
+    for (ring, told) in [
+        (AddRing { index: 1, ..right[0] }, "one each way"),
+        (right[1], "one each way"),
+        (AddRing { private_header: 8, ..right[0] }, "private"),
+        (AddRing { region: 1, ..right[0] }, "a region that there is not"),
+        (AddRing { log2_ring_size: 15, ..right[0] }, "larger"),
+        (AddRing { log2_ring_size: 255, ..right[0] }, "larger"),
+        (AddRing { log2_ring_size: 14, ..right[0] }, "not within its region"),
+        (AddRing { offset: REGION as u32 - 8, ..right[0] }, "not within its region"),
+        (AddRing { offset: u32::MAX, ..right[0] }, "not within its region"),
+        (AddRing { offset: 4, ..right[0] }, "not within its region"),
+        (AddRing { offset: 8, ..right[0] }, "cookie"),
+    ] {
+        let mut slave = Slave::new();
+        let why = slave.connect([ring, right[1]]).err().unwrap_or_else(|| panic!("{ring:?} is taken"));
+        assert!(why.contains(told), "{ring:?}: {why}");
+        let mut last = None;
+        while let Ok(Some((message, _))) = slave.channel.receive() {
+            last = Some(message);
+        }
+        assert!(matches!(&last, Some(Message::Disconnect { why: heard, .. }) if *heard == why), "{last:?}");
+    }
+
+    let (region, ring) = (Message::AddRegion { index: 0, size: REGION }, Message::AddRing(right[0]));
+    let connect = Message::Connect { interface: String::new() };
+    let refused = |first: &[(&Message, bool)], told: &str| {
+        let mut slave = Slave::new();
+        let memory = slave.memory.try_clone().unwrap();
+        let mut why = None;
+        for (message, with) in first {
+            why = slave.says(message, with.then_some(&memory)).err();
+        }
+        assert!(why.as_ref().is_some_and(|why| why.contains(told)), "{first:?}: {why:?}");
+    };
+    let init = Slave::init();
+    refused(&[(&region, true)], "does not belong there");
+    refused(&[(&connect, false)], "does not belong there");
+    refused(&[(&Message::Ack, false)], "does not belong there");
+    refused(&[(&init, false), (&init, false)], "does not belong there");
+    refused(&[(&init, false), (&region, false)], "without its memory");
+    refused(&[(&init, false), (&ring, false)], "without what wakes");
+    refused(&[(&init, false), (&Message::AddRegion { index: 1, size: REGION }, true)], "not the next one");
+    refused(&[(&init, false), (&Message::AddRegion { index: 0, size: REGION + 1 }, true)], "shorter");
+    refused(&[(&init, false), (&Message::AddRegion { index: 0, size: u64::MAX }, true)], "shorter");
+    refused(&[(&init, false), (&Message::AddRegion { index: 0, size: 0 }, true)], "empty");
+    refused(&[(&init, false), (&region, true), (&connect, false)], "a ring is missing");
+    // Memory is no eventfd.
+    refused(
+        &[(&init, false), (&region, true), (&ring, true), (&Message::AddRing(right[1]), true), (&connect, false)],
+        "",
+    );
+    refused(&[(&Message::Disconnect { code: 0, why: "enough".into() }, false)], "enough");
+    for wrong in [
+        Init { version: 0x300, ..Init::default() },
+        Init { version: VERSION, id: 4, ..Init::default() },
+        Init { version: VERSION, id: 3, mode: 1, ..Init::default() },
+        Init { version: VERSION, id: 3, ..Init::default() },
+    ] {
+        refused(&[(&Message::Init(wrong), false)], "");
+    }
+}
+
+/// Memory that could become shorter under the master's hands is not touched.
+#[test]
+fn memory_that_is_not_sealed() {
+    let mut slave = Slave::new();
+    let memory = fs::memfd_create("plain", MemfdFlags::ALLOW_SEALING).unwrap();
+    fs::ftruncate(&memory, REGION).unwrap();
+    slave.says(&Slave::init(), None).unwrap();
+    let region = Message::AddRegion { index: 0, size: REGION };
+    assert!(slave.says(&region, Some(&memory)).err().unwrap().contains("not sealed"));
+    // As libmemif does it.
+    let mut slave = Slave::new();
+    fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
+    slave.says(&Slave::init(), None).unwrap();
+    slave.says(&region, Some(&memory)).unwrap();
+}
+
+#[test]
+fn bytes_that_are_no_message_end_it() {
+    for bytes in [&[0; LENGTH][..], &[1; LENGTH], &[1, 0], &[1; LENGTH + 1]] {
+        let [a, b] = pair();
+        let mut session = Session::new(a, terms(Role::Master)).unwrap();
+        send(&b, bytes, SendFlags::empty()).unwrap();
+        assert!(session.turn().is_err(), "{} B", bytes.len());
+    }
+    let [a, b] = pair();
+    let mut session = Session::new(a, terms(Role::Master)).unwrap();
+    drop(b);
+    assert!(session.turn().is_err());
+}
+
+/// A descriptor that leads nowhere costs its packet, and an index that cannot be the connection.
+#[test]
+fn hostile_descriptors() {
+    let mut slave = Slave::new();
+    let mut link = slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
+    let mut buffer = vec![0; LONGEST];
+    let mut head = 0;
+    for (flags, region, length, offset) in [
+        (0, 0, 10, REGION as u32),
+        (0, 0, 10, REGION as u32 - 9),
+        (0, 0, 10, u32::MAX),
+        (0, 0, u32::MAX, 0),
+        (0, 0, LONGEST as u32 + 1, 0),
+        (0, 1, 10, 0),
+        (0, u16::MAX, 10, 0),
+        // Its end is missing.
+        (1, 0, 10, DATA as u32),
+    ] {
+        slave.descriptor(TO_MASTER, head % 16, flags, region, length, offset);
+        head += 1;
+        slave.index(TO_MASTER, HEAD, head as u16);
+        assert!(link.receive(&mut buffer).unwrap().unwrap().is_err(), "{flags} {region} {length} {offset}");
+        slave.descriptor(TO_MASTER, head % 16, 0, 0, 5, (DATA + head) as u32);
+        assert!(slave.shared.write(DATA + head, b"right"));
+        head += 1;
+        slave.index(TO_MASTER, HEAD, head as u16);
+        assert_eq!(link.receive(&mut buffer).unwrap(), Some(Ok(5)));
+        assert_eq!(&buffer[..5], b"right");
+        assert_eq!(link.receive(&mut buffer).unwrap(), None);
+        assert_eq!(slave.shared.cell::<AtomicU16>(TO_MASTER + TAIL).unwrap().load(Relaxed), head as u16);
+    }
+    // A chain through all of the ring, whose parts are together too long.
+    for slot in 0..16 {
+        slave.descriptor(TO_MASTER, slot, u16::from(slot != 15), 0, REGION as u32, 0);
+    }
+    slave.index(TO_MASTER, HEAD, head as u16 + 16);
+    assert!(link.receive(&mut buffer).unwrap().unwrap().is_err());
+    slave.index(TO_MASTER, HEAD, head as u16 + 16 + 17);
+    assert!(link.receive(&mut buffer).is_err(), "more than the ring holds");
+
+    // What is to be filled leads nowhere.
+    assert!(!link.send(b"no room yet").unwrap());
+    slave.descriptor(TO_SLAVE, 0, 0, 0, 2048, DATA as u32);
+    slave.index(TO_SLAVE, HEAD, 1);
+    assert!(link.send(b"right").unwrap());
+    let mut there = [0; 5];
+    assert!(slave.shared.read(DATA, &mut there) && &there == b"right");
+    for (region, length, offset) in [(0, 100, REGION as u32 - 4), (7, 100, 0), (0, 0, 0)] {
+        slave.descriptor(TO_SLAVE, 1, 0, region, length, offset);
+        slave.index(TO_SLAVE, HEAD, 2);
+        assert!(link.send(b"wrong").is_err(), "{region} {length} {offset}");
+    }
+    slave.index(TO_SLAVE, HEAD, 1 + 17);
+    assert!(link.send(b"wrong").is_err(), "more than the ring holds");
+}
+
+/// Whatever a master or a slave says: a plain function, for any fuzzer. Nothing is asked for but that it ends.
+fn told(role: Role, messages: &[Vec<u8>]) {
+    let [a, b] = pair();
+    let mut session = Session::new(a, terms(role)).unwrap();
+    for message in messages {
+        if send(&b, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() || session.turn().is_err() {
+            return;
+        }
+    }
+}
+
+/// Whatever a slave writes into its memory between our looks at it: a plain function, for any fuzzer. Packets that come are no
+/// longer than there is room, and what is sent goes within the region.
+fn rings(writes: &[(u16, u64)]) {
+    let mut slave = Slave::new();
+    let mut link = slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
+    let mut buffer = vec![0; 3000];
+    for &(at, value) in writes {
+        // Among the rings, for the most part.
+        let word = usize::from(at) % if at < 60_000 { DATA / 8 } else { WORDS };
+        slave.shared.cell::<AtomicU64>(8 * word).unwrap().store(value, Relaxed);
+        for _ in 0..3 {
+            match link.receive(&mut buffer) {
+                Ok(Some(Ok(length))) => assert!(length <= buffer.len()),
+                Ok(Some(Err(_))) => {}
+                Ok(None) | Err(_) => break,
+            }
+        }
+        let _ = link.send(&[7; 100]);
+        let _ = link.rest();
+    }
+}
+
+/// Numbers near those that mean something.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0..40_u64,
+        (0..20_u64, 0..20_u64).prop_map(|(length, flags)| length << 32 | flags),
+        (0..20_u64).prop_map(|index| index << 48),
+        (0..3_u64).prop_map(|over| REGION - 1 + over),
+    ]
+}
+
+fn message() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = prop::collection::vec(any::<u8>(), 0..LENGTH + 2);
+    let changed = (0..9_u8, prop::collection::vec((0..LENGTH, any::<u8>()), 0..6)).prop_map(|(kind, changes)| {
+        let mut bytes = if kind == 3 { Slave::init().to_bytes() } else { [0; LENGTH] };
+        bytes[0] = kind;
+        changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+        bytes.to_vec()
+    });
+    prop_oneof![bytes, changed]
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_said(master: bool, messages in prop::collection::vec(message(), 0..8)) {
+        told(if master { Role::Master } else { Role::Slave }, &messages);
+        for bytes in messages {
+            if let Ok(message) = Message::from_bytes(&bytes) {
+                prop_assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_is_written(writes in prop::collection::vec((any::<u16>(), number()), 0..60)) {
+        rings(&writes);
+    }
+}
+
+fn path() -> PathBuf {
+    std::env::temp_dir().join(format!("falaj-memif-{}.sock", std::process::id()))
+}
+
+/// Looks until there is news.
+fn news(stations: &mut [&mut Station], whose: usize) -> News {
+    for _ in 0..1000 {
+        for (i, station) in stations.iter_mut().enumerate() {
+            match station.look().unwrap() {
+                Some(news) if i == whose => return news,
+                _ => {}
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("no news");
+}
+
+/// By a name: who connects before anybody listens tries again, who dies is noticed, and the next one is taken.
+#[test]
+fn peers_come_and_go() {
+    let path = path();
+    let mut slave = Station::open(&path, terms(Role::Slave)).unwrap();
+    assert!(slave.look().unwrap().is_none());
+    let mut master = Station::open(&path, terms(Role::Master)).unwrap();
+    assert!(Station::open(&path, terms(Role::Master)).is_err(), "somebody listens there");
+    let mut connected = [None, None];
+    for _ in 0..1000 {
+        for (station, connected) in [&mut master, &mut slave].into_iter().zip(&mut connected) {
+            if let Some(News::Connected(agreed)) = station.look().unwrap() {
+                *connected = Some(agreed.link);
+            }
+        }
+        if connected.iter().all(Option::is_some) {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let [Some(mut a), Some(mut b)] = connected else { panic!("they never met") };
+    assert!(b.send(b"hello").unwrap() && all(&mut a) == [b"hello"]);
+    assert!(a.send(b"yes").unwrap() && all(&mut b) == [b"yes"]);
+    // It sends on, into memory that nobody else has any more.
+    drop((slave, b));
+    let News::Gone(why) = news(&mut [&mut master], 0) else { panic!("it is gone") };
+    assert!(why.contains("falaj ends"), "{why}");
+    assert!(a.send(b"into the void").unwrap());
+    drop(a);
+    let mut next = Station::open(&path, terms(Role::Slave)).unwrap();
+    let News::Connected(again) = news(&mut [&mut master, &mut next], 0) else { panic!("another one") };
+    drop(again);
+    drop(master);
+    assert!(!path.exists());
+    // A socket of another kind is somebody's, and what one left behind that was killed is taken away.
+    let other = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    assert!(Station::open(&path, terms(Role::Master)).is_err());
+    drop(other);
+    drop(Station::open(&path, terms(Role::Master)).unwrap());
+    assert!(!path.exists());
+}
