@@ -118,8 +118,9 @@ impl Carrier for Link {
         Ok(received.is_some())
     }
 
-    fn ask_room(&mut self, bytes: usize) -> io::Result<bool> {
-        self.sender.has_room(bytes).map_err(broken)
+    fn ask_room(&mut self, _bytes: usize) -> io::Result<bool> {
+        // Nobody would say; the alarm does.
+        Ok(false)
     }
 
     fn rest(&mut self) -> io::Result<bool> {

@@ -253,11 +253,6 @@ impl Sender {
         }
     }
 
-    /// Could a packet of so many bytes be sent, by buffers of the usual length?
-    pub fn has_room(&self, bytes: usize) -> Result<bool, Broken> {
-        Ok(usize::from(self.room()?) >= bytes.div_ceil(BUFFER))
-    }
-
     /// Sends a packet, over several buffers if it must be.
     ///
     /// # Errors

@@ -201,7 +201,7 @@ impl Station {
             None => self.ready().map(|()| None),
             Some(session) if session.is_connected() => self.alarm.set(None).map(|()| None),
             Some(_) => {
-                let why = "it did not say in time which memory it has";
+                let why = "it did not say in time what it has to say";
                 self.drop_peer(why)?;
                 Ok(Some(News::Gone(why.into())))
             }
