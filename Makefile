@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test python page bench kernel-oracle guests fuzz lint docs program cargo
+.PHONY: help demo test soak python page bench kernel-oracle guests fuzz lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -22,6 +22,10 @@ test: cargo ## run all tests
 	else echo "left out: the package for Python, whose tests take python3 (3.11 or newer) with venv"; fi
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page; \
 	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm"; fi
+
+# The same test as of `make test`, where it takes seconds.
+soak: cargo ## run an hour of mixed traffic with changes at random; memory, rates and clocks must stay what they are
+	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test faults -- everything_at_random
 
 # With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks

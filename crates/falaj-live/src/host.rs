@@ -3,7 +3,9 @@
 use crate::nfqueue::Queue;
 use crate::sandbox::{Error, Sandbox, Spec, UserNamespace};
 use nix::sys::resource::{Resource, getrlimit};
+use std::fs;
 use std::io;
+use std::path::Path;
 
 /// Whether a sandbox can be had without root.
 ///
@@ -29,6 +31,33 @@ pub fn packet_sockets() -> io::Result<()> {
 pub fn queues() -> io::Result<()> {
     // The last one: people begin at the first.
     Queue::open(u16::MAX, true).map(drop)
+}
+
+/// Bytes of memory that units on their way may take: a part of what the process may have, so that what is kept of each besides
+/// its bytes fits too, or as much as a long and fast link wants.
+pub fn memory_for_packets() -> usize {
+    const MOST: u64 = 1 << 30;
+    const PART: u64 = 4;
+    let of_the_process = getrlimit(Resource::RLIMIT_AS).map_or(u64::MAX, |(soft, _)| soft);
+    let least = of_the_process.min(memory_of_the_group().unwrap_or(u64::MAX));
+    usize::try_from((least / PART).min(MOST)).unwrap_or(usize::MAX)
+}
+
+/// What the process's control group may have, or one that it is in.
+fn memory_of_the_group() -> Option<u64> {
+    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
+    // Of the first version, and of the second.
+    let limits = groups.lines().filter_map(|line| match line.splitn(3, ':').collect::<Vec<_>>()[..] {
+        [_, "memory", path] => Some(("/sys/fs/cgroup/memory", path, "memory.limit_in_bytes")),
+        [_, "", path] => Some(("/sys/fs/cgroup", path, "memory.max")),
+        _ => None,
+    });
+    let of = |(root, path, name): (&str, &str, &str)| {
+        let group = Path::new(root).join(path.trim_start_matches('/'));
+        let limits = group.ancestors().take_while(|group| group.starts_with(root)).map(|group| group.join(name));
+        limits.filter_map(|limit| fs::read_to_string(limit).ok()?.trim().parse::<u64>().ok()).min()
+    };
+    limits.filter_map(of).min()
 }
 
 /// Bytes of memory that may be locked; `None`: as many as there are.

@@ -19,11 +19,18 @@ const PIECES: usize = 256;
 /// A capture that is being written.
 pub struct Recorder {
     writer: Writer<Vec<u8>>,
-    to_file: SyncSender<Vec<u8>>,
-    thread: JoinHandle<io::Result<()>>,
+    to_file: SyncSender<Piece>,
+    /// How many packets it has written, and why not all.
+    thread: JoinHandle<(u64, io::Result<()>)>,
     /// Packets in the piece that is being filled.
     filling: u64,
-    recorded: Recorded,
+    taken: u64,
+}
+
+/// A part of the file, and how many packets are in it.
+struct Piece {
+    bytes: Vec<u8>,
+    packets: u64,
 }
 
 /// What became of a capture.
@@ -47,17 +54,14 @@ impl Recorder {
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
         let (to_file, pieces) = sync_channel(PIECES);
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || write(file, &pieces))?;
-        Ok(Recorder { writer, to_file, thread, filling: 0, recorded: Recorded::default() })
+        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0 })
     }
 
     /// A packet's frame, and what became of it.
     pub(crate) fn take(&mut self, taken: &Taken, frame: &[u8]) {
-        if self.writer.write(taken, frame).is_err() {
-            // Memory takes everything; what cannot be written is not representable.
-            self.recorded.missing += 1;
-            return;
-        }
-        self.filling += 1;
+        self.taken += 1;
+        // Memory takes everything; what cannot be written is not representable.
+        self.filling += u64::from(self.writer.write(taken, frame).is_ok());
         if self.writer.sink().len() >= PIECE {
             self.hand_over();
         }
@@ -65,30 +69,31 @@ impl Recorder {
 
     /// The piece goes to the file, if that keeps up.
     fn hand_over(&mut self) {
-        let piece = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
-        let count = match self.to_file.try_send(piece) {
-            Ok(()) => &mut self.recorded.packets,
-            Err(_) => &mut self.recorded.missing,
-        };
-        *count += std::mem::take(&mut self.filling);
+        let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
+        // What finds no way is missing.
+        let _ = self.to_file.try_send(Piece { bytes, packets: std::mem::take(&mut self.filling) });
     }
 
-    /// Ends the capture.
-    ///
-    /// # Errors
-    /// The file could not be written to its end.
-    pub fn finish(mut self) -> io::Result<Recorded> {
+    /// Ends the capture: what is in the file, and why that is not all if the file could not be written to its end.
+    pub fn finish(mut self) -> (Recorded, io::Result<()>) {
         // Nobody is waiting for the link any more: there is time.
-        let piece = std::mem::take(self.writer.sink());
-        self.recorded.packets += self.filling;
+        let bytes = std::mem::take(self.writer.sink());
         // A thread that is gone says why when it is joined.
-        let _ = self.to_file.send(piece);
+        let _ = self.to_file.send(Piece { bytes, packets: self.filling });
         drop(self.to_file);
-        self.thread.join().map_err(|_| io::Error::other("the capture's thread failed"))??;
-        Ok(self.recorded)
+        let failed = |_| (0, Err(io::Error::other("the capture's thread failed")));
+        let (packets, written) = self.thread.join().unwrap_or_else(failed);
+        (Recorded { packets, missing: self.taken - packets }, written)
     }
 }
 
-fn write(mut file: File, pieces: &Receiver<Vec<u8>>) -> io::Result<()> {
-    pieces.iter().try_for_each(|piece| file.write_all(&piece))
+/// Writes pieces until there are no more, or one of them cannot be written.
+fn write(mut file: File, pieces: &Receiver<Piece>) -> (u64, io::Result<()>) {
+    let mut packets = 0;
+    let written = pieces.iter().try_for_each(|piece| {
+        file.write_all(&piece.bytes)?;
+        packets += piece.packets;
+        Ok(())
+    });
+    (packets, written)
 }

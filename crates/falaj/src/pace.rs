@@ -1,6 +1,7 @@
 //! How the live loop waits, as it is asked for on the command line.
 
 use falaj_live::forward::{Options, WhenFull};
+use falaj_live::host;
 use falaj_live::timer::Timer;
 use falaj_scenario::parse_span;
 use falaj_sched::time::Span;
@@ -31,6 +32,7 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
 
 impl Pace {
     pub(crate) fn options(&self) -> Options {
-        Options { timer: self.timer, slack: self.slack, when_full: self.when_full, ..Options::default() }
+        let memory = host::memory_for_packets();
+        Options { timer: self.timer, slack: self.slack, when_full: self.when_full, memory }
     }
 }

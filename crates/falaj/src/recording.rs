@@ -37,12 +37,13 @@ impl Recording {
     pub(crate) fn end(&self, forwarder: &mut Forwarder) {
         let (Some(recorder), Some(path)) = (forwarder.stop_recording(), &self.capture) else { return };
         let name = path.display();
-        match recorder.finish() {
-            Ok(recorded) if recorded.missing > 0 => {
+        let (recorded, written) = recorder.finish();
+        match written {
+            Err(error) => note!("warning: {} packets are missing in {name}: {error}", recorded.missing),
+            Ok(()) if recorded.missing > 0 => {
                 note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing)
             }
-            Ok(_) => {}
-            Err(error) => note!("warning: the capture {name} is not complete: {error}"),
+            Ok(()) => {}
         }
     }
 }

@@ -335,6 +335,9 @@ pub(crate) fn forward(
             Woken::Readable(n) => match (sides.read_event(heard[n - 1])?, heard[n - 1] == main) {
                 (Some(Event::Exited(exit)), true) => return Ok(exit),
                 (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
+                (Some(Event::Closed), false) => {
+                    note!("warning: a side's processes were killed: nobody answers there; the link goes on")
+                }
                 _ => {}
             },
             Woken::Overflow(pipe, flow) => {

@@ -66,6 +66,8 @@ pub struct Counts {
     pub paused: bool,
     /// How often what it may take of that thread in its turn was used up while it, and another adapter, had more.
     pub held_back: u64,
+    /// Its port is gone for good.
+    pub gone: bool,
 }
 
 struct Adapter {
@@ -73,8 +75,6 @@ struct Adapter {
     id: key::Adapter,
     port: Box<dyn Port>,
     addresses: u32,
-    /// Its port is gone for good.
-    gone: bool,
     counts: Counts,
 }
 
@@ -132,8 +132,9 @@ impl Shared {
 
     /// The next adapter, from this one on, that is there and not paused.
     fn next_from(&self, n: u16) -> Option<u16> {
-        let there =
-            |n: &usize| self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.gone && !adapter.counts.paused);
+        let there = |n: &usize| {
+            self.adapters[*n].as_ref().is_some_and(|adapter| !adapter.counts.gone && !adapter.counts.paused)
+        };
         (usize::from(n)..self.adapters.len()).find(there).map(|n| n as u16)
     }
 }
@@ -181,8 +182,8 @@ impl Adapters {
         let n = n.ok_or_else(|| io::Error::other("there were 65535 adapters: begin anew"))?;
         self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::Adapter::named(name);
-        let (gone, counts) = (false, Counts::default());
-        shared.adapters.push(Some(Adapter { name: name.to_owned(), id, port, addresses: 0, gone, counts }));
+        let counts = Counts::default();
+        shared.adapters.push(Some(Adapter { name: name.to_owned(), id, port, addresses: 0, counts }));
         shared.turns.add();
         if let Some(mac) = mac {
             shared.is_own(n, mac);
@@ -221,7 +222,7 @@ impl Adapters {
         let Some(n) = shared.adapters.iter().position(named) else { return Ok(false) };
         if let Some(adapter) = shared.adapters[n].as_mut().filter(|adapter| adapter.counts.paused != paused) {
             // Without any events it would still be told of as hung up, again and again.
-            match (adapter.gone, paused) {
+            match (adapter.counts.gone, paused) {
                 (true, _) => {}
                 (false, true) => self.epoll.delete(adapter.port.readable())?,
                 (false, false) => {
@@ -313,7 +314,7 @@ impl Port for Near {
                     continue;
                 }
                 Err(error) if port::is_gone(&error) => {
-                    adapter.gone = true;
+                    adapter.counts.gone = true;
                     let _ = self.epoll.delete(adapter.port.readable());
                     shared.turns.is_done(n);
                     continue;

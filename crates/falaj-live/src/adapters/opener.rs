@@ -6,7 +6,8 @@
 
 use super::spaces::{self, Addresses, Space};
 use crate::interface::Interface;
-use crate::packet::{Monitor, PacketSocket, Place, enter};
+use crate::packet::place::{claimed, take_over};
+use crate::packet::{Monitor, Place, enter};
 use crate::port::{Port, TapPort};
 use crate::sandbox::control::{self, Message, Received};
 use crate::sandbox::sys::{self, Cloned};
@@ -78,10 +79,8 @@ impl Opener {
     pub fn interface(&self, place: &Place) -> Result<(Interface, Monitor), Error> {
         let failed = |(step, errno)| Error::new(step, None, errno);
         let opened = self.ask(&format!("packet {place}"))?;
-        let [socket, monitor] =
-            <[OwnedFd; 2]>::try_from(opened).map_err(|_| failed((Step::EnterNamespace, Errno::EPROTO)))?;
-        let socket = PacketSocket::adopt(socket, &place.interface, true).map_err(failed)?;
-        Ok((Interface::Packet(Arc::new(socket)), Monitor::adopt(monitor)))
+        let (socket, monitor) = take_over(opened, &place.interface, true).map_err(failed)?;
+        Ok((Interface::Packet(Arc::new(socket)), monitor))
     }
 
     /// Makes a TAP in a namespace that is there. Its Ethernet address is that of its place.
@@ -151,9 +150,7 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
         ["packet", place] => {
             let place: Place = place.parse().map_err(|_| wrong())?;
             place.namespace.as_deref().map_or(Ok(()), go)?;
-            // The monitor first: what happens from here on is told.
-            let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
-            Ok(vec![PacketSocket::make(&place.interface, true)?, monitor])
+            claimed(&place.interface, true)
         }
         ["tap", namespace, place, addressed, number, mtu, stays] => {
             let space = Space {

@@ -10,6 +10,10 @@
 //!
 //! A packet that does not keep to the envelope is counted, and goes as any other. The flow is held to have kept to it again when
 //! its queue has run empty. Without an envelope the bound is one for a full queue, which no sender can break.
+//!
+//! A change may promise a flow something else while packets of it wait. What they have found, and what those find that come
+//! behind them, nobody has promised: with an envelope the new bound counts from the next busy period on, without one from when
+//! the packets have left that were there.
 
 use super::Forwarder;
 use crate::units::Packet;
@@ -113,7 +117,18 @@ struct Contract {
     last: Time,
     /// Since when the flow has not kept to its envelope, in this busy period.
     excused: Option<Time>,
+    found: Found,
     kept: Kept,
+}
+
+/// What a packet finds in its queue, of other terms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// Packets that were there when these terms began, then.
+    Others(Time),
+    /// They have left by then.
+    OthersUntil(Time),
 }
 
 impl Contract {
@@ -123,13 +138,22 @@ impl Contract {
             Bucket { rate: rate.0.into(), most, credit: most }
         };
         let buckets = terms.envelope.iter().map(bucket).collect();
-        Contract { terms, buckets, last: Time::ZERO, excused: None, kept: Kept::default() }
+        Contract { terms, buckets, last: Time::ZERO, excused: None, found: Found::Nothing, kept: Kept::default() }
+    }
+
+    /// Other terms from now on.
+    fn become_of(self, terms: Terms, now: Time, is_empty: bool) -> Contract {
+        if self.terms == terms {
+            return self;
+        }
+        let found = if is_empty { Found::Nothing } else { Found::Others(now) };
+        Contract { kept: self.kept, excused: self.excused, last: now, found, ..Contract::new(terms) }
     }
 
     fn arrived(&mut self, bytes: u32, now: Time, was_empty: bool) {
         if was_empty {
             self.kept.periods += 1;
-            self.excused = None;
+            (self.excused, self.found) = (None, Found::Nothing);
         }
         let (cost, passed) = (Credit::from(bytes) * 8 * BIT, Credit::from(now.since(self.last).0));
         self.last = now;
@@ -145,11 +169,19 @@ impl Contract {
         }
     }
 
-    fn late(&self, arrival: Time) -> Cause {
+    /// A packet that came then leaves; says whose it would be if it were late, if anybody's.
+    fn whose(&mut self, arrival: Time, left: Time) -> Option<Cause> {
         if self.terms.on_condition && self.excused.is_some_and(|since| arrival >= since) {
-            Cause::OwnBurst
-        } else {
-            Cause::Promise
+            return Some(Cause::OwnBurst);
+        }
+        match self.found {
+            Found::Others(since) if arrival >= since && !self.terms.on_condition => {
+                self.found = Found::OthersUntil(left);
+                None
+            }
+            Found::Others(_) => None,
+            Found::OthersUntil(then) if arrival < then => None,
+            Found::OthersUntil(_) | Found::Nothing => Some(Cause::Promise),
         }
     }
 }
@@ -179,8 +211,8 @@ impl Contracts {
     /// A packet leaves its queue.
     pub(super) fn emitted(&mut self, emit: &Emit) {
         let Some(contract) = self.get(emit.pipe, emit.flow) else { return };
+        let Some(cause) = contract.whose(emit.arrival, emit.end) else { return };
         let Some(bound) = contract.terms.delay.filter(|&bound| emit.end - emit.arrival > bound) else { return };
-        let cause = contract.late(emit.arrival);
         contract.kept.late[cause as usize] += 1;
         let flow = contract.terms.name.clone();
         let (arrival, end) = (emit.arrival, emit.end);
@@ -214,17 +246,17 @@ impl Forwarder {
         let mut before: Vec<Contract> = std::mem::take(&mut self.contracts.of).into_iter().flatten().collect();
         let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
         let mut of = vec![Vec::new(); places];
+        let now = self.clock.now();
         for (terms, pipe) in terms.into_iter().zip(&self.order) {
-            of[pipe.0 as usize] = terms
-                .into_iter()
-                .map(|terms| match before.iter().position(|old| old.terms.name == terms.name) {
-                    Some(n) => {
-                        let old = before.swap_remove(n);
-                        if old.terms == terms { old } else { Contract { kept: old.kept, ..Contract::new(terms) } }
-                    }
-                    None => Contract::new(terms),
-                })
-                .collect();
+            let contract = |(f, terms): (usize, Terms)| match before.iter().position(|old| old.terms.name == terms.name)
+            {
+                Some(n) => {
+                    let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
+                    before.swap_remove(n).become_of(terms, now, is_empty)
+                }
+                None => Contract::new(terms),
+            };
+            of[pipe.0 as usize] = terms.into_iter().enumerate().map(contract).collect();
         }
         self.contracts.of = of;
     }
@@ -289,14 +321,35 @@ mod tests {
     fn whose_a_breach_is_goes_by_busy_periods() {
         let mut of = contract();
         of.arrived(1500, Time(10), true);
-        assert_eq!(of.late(Time(10)), Cause::Promise);
+        let whose = |of: &mut Contract, arrival: u64| of.whose(Time(arrival), Time(arrival + 1_000)).unwrap();
+        assert_eq!(whose(&mut of, 10), Cause::Promise);
         of.arrived(1500, Time(20), false);
-        assert_eq!(
-            (of.late(Time(10)), of.late(Time(20)), of.late(Time(30))),
-            (Cause::Promise, Cause::OwnBurst, Cause::OwnBurst)
-        );
+        assert_eq!([10, 20, 30].map(|at| whose(&mut of, at)), [Cause::Promise, Cause::OwnBurst, Cause::OwnBurst]);
         of.arrived(1, Time(5_000_000), true);
-        assert_eq!((of.late(Time(5_000_000)), of.kept.periods), (Cause::Promise, 2));
+        assert_eq!((whose(&mut of, 5_000_000), of.kept.periods), (Cause::Promise, 2));
+    }
+
+    #[test]
+    fn other_terms_say_nothing_of_what_waited_before_them() {
+        let other = |on_condition| Terms { delay: Some(Span(500)), on_condition, ..contract().terms };
+        // Until the queue has run empty.
+        let mut of = contract();
+        of.arrived(1500, Time(10), true);
+        let mut of = of.become_of(other(true), Time(20), false);
+        of.arrived(100, Time(30), false);
+        assert_eq!([10, 30].map(|at| of.whose(Time(at), Time(at + 1_000))), [None, None]);
+        of.arrived(100, Time(40), true);
+        assert_eq!(of.whose(Time(40), Time(1_000)), Some(Cause::Promise));
+        // Who was beyond his envelope is so still, as long as what he sent waits.
+        of.arrived(9_000, Time(50), false);
+        let mut of = of.become_of(contract().terms, Time(60), false);
+        assert_eq!(of.whose(Time(50), Time(1_000)), Some(Cause::OwnBurst));
+        // Until what was there has left.
+        let mut of = contract().become_of(other(false), Time(20), false);
+        assert_eq!(of.whose(Time(10), Time(100)), None);
+        assert_eq!([30, 150, 200].map(|at| of.whose(Time(at), Time(200))), [None, None, Some(Cause::Promise)]);
+        let mut of = contract().become_of(other(false), Time(20), true);
+        assert_eq!(of.whose(Time(30), Time(200)), Some(Cause::Promise), "nothing was there");
     }
 
     #[test]

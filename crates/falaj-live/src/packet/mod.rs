@@ -8,6 +8,7 @@
 //! that was measured, and nor was passing over the queueing discipline (`PACKET_QDISC_BYPASS`), which would hide them
 //! from `tcpdump`.
 
+mod claim;
 mod monitor;
 pub(crate) mod place;
 pub(crate) mod sys;
@@ -24,6 +25,7 @@ use nix::errno::Errno;
 use nix::libc::{self, c_int};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, setsockopt, sockopt};
 
+pub(crate) use self::claim::claim;
 pub use self::monitor::Monitor;
 pub(crate) use self::place::enter;
 pub use self::place::{Place, open};
@@ -69,6 +71,8 @@ pub struct PacketSocket {
     bound: Mutex<(c_int, State)>,
     /// Units that the kernel had no room for, as far as it was asked.
     unread: AtomicU64,
+    /// Nobody else forwards at this interface.
+    _claim: Option<OwnedFd>,
 }
 
 impl PacketSocket {
@@ -105,10 +109,16 @@ impl PacketSocket {
             promiscuous,
             bound: Mutex::new((-1, State::Gone)),
             unread: AtomicU64::new(0),
+            _claim: None,
         };
         let now = adopted.find().map_err(|errno| (Step::FindInterface, errno))?;
         *adopted.bound.lock().unwrap_or_else(PoisonError::into_inner) = now;
         Ok(adopted)
+    }
+
+    /// The same with a claim on the interface.
+    pub(crate) fn claimed(self, claim: OwnedFd) -> PacketSocket {
+        PacketSocket { _claim: Some(claim), ..self }
     }
 
     /// The interface's name.

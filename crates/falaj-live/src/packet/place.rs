@@ -9,7 +9,7 @@ use std::str::FromStr;
 use nix::errno::Errno;
 use nix::sched::{CloneFlags, setns};
 
-use super::{Monitor, PacketSocket};
+use super::{Monitor, PacketSocket, claim};
 use crate::sandbox::control::{self, Message, Received};
 use crate::sandbox::{Error, Step, run_apart};
 
@@ -62,15 +62,28 @@ impl fmt::Display for Place {
 /// Says which step failed, why, and what to try.
 pub fn open(place: &Place, promiscuous: bool) -> Result<(PacketSocket, Monitor), Error> {
     let failed = |(step, errno)| Error::new(step, None, errno);
-    let made = made_in(place, || {
-        // The monitor first: what happens from here on is told.
-        let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
-        Ok(vec![PacketSocket::make(&place.interface, promiscuous)?, monitor])
-    })?;
-    let [socket, monitor] =
-        <[OwnedFd; 2]>::try_from(made).map_err(|_| failed((Step::EnterNamespace, Errno::EPROTO)))?;
-    let socket = PacketSocket::adopt(socket, &place.interface, promiscuous).map_err(failed)?;
-    Ok((socket, Monitor::adopt(monitor)))
+    let made = made_in(place, || claimed(&place.interface, promiscuous))?;
+    take_over(made, &place.interface, promiscuous).map_err(failed)
+}
+
+/// A packet socket, what tells of changes, and the claim that nobody else forwards there, in the network namespace that the
+/// process is in now.
+pub(crate) fn claimed(interface: &str, promiscuous: bool) -> Result<Vec<OwnedFd>, (Step, Errno)> {
+    // The monitor first: what happens from here on is told.
+    let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+    let socket = PacketSocket::make(interface, promiscuous)?;
+    Ok(vec![socket, monitor, claim(interface)?])
+}
+
+/// Takes over what [`claimed`] made, be it in another process.
+pub(crate) fn take_over(
+    made: Vec<OwnedFd>,
+    interface: &str,
+    promiscuous: bool,
+) -> Result<(PacketSocket, Monitor), (Step, Errno)> {
+    let [socket, monitor, claim] = <[OwnedFd; 3]>::try_from(made).map_err(|_| (Step::EnterNamespace, Errno::EPROTO))?;
+    let socket = PacketSocket::adopt(socket, interface, promiscuous)?;
+    Ok((socket.claimed(claim), Monitor::adopt(monitor)))
 }
 
 /// Makes descriptors in the network namespace of a place.

@@ -75,10 +75,12 @@ pub enum Step {
     XdpUnits,
     /// Making a kernel bridge.
     CreateBridge,
+    /// Claiming an interface for one link.
+    Claim,
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 31] = [
+const STEPS: [Step; 32] = [
     Step::OneThread,
     Step::Sockets,
     Step::UserNamespace,
@@ -110,6 +112,7 @@ const STEPS: [Step; 31] = [
     Step::XdpMtu,
     Step::XdpUnits,
     Step::CreateBridge,
+    Step::Claim,
 ];
 
 impl Step {
@@ -153,6 +156,7 @@ impl Step {
             Step::XdpQueues => "the interface has several receive queues, and an AF_XDP socket is for one",
             Step::XdpMtu => "the interface's mtu is larger than the frames of an AF_XDP socket",
             Step::CreateBridge => "cannot make a kernel bridge",
+            Step::Claim => "cannot have the interface for this link alone",
             Step::XdpUnits => {
                 "the XDP program cannot be within veth's driver, and behind it come units of many packets"
             }
@@ -216,6 +220,10 @@ impl Error {
             Step::AttachProgram if errno == Errno::EINVAL => Some("Linux 5.9 or later is needed".into()),
             Step::XdpMemory if errno == Errno::ENOBUFS || errno == Errno::EPERM => {
                 Some("18 MiB must be locked: ulimit -l unlimited".into())
+            }
+            Step::HandOver if errno == Errno::EPIPE => Some("the process that does it has ended: start anew".into()),
+            Step::Claim if errno == Errno::EBUSY => {
+                Some("another falaj forwards there: `falaj show` finds it; end that one first".into())
             }
             Step::XdpQueues => Some("ethtool -L INTERFACE combined 1".into()),
             Step::XdpMtu => Some(format!("at most {} B", crate::xdp::LARGEST_MTU)),

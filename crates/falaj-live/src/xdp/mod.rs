@@ -54,6 +54,8 @@ pub struct XdpSocket {
     /// The same descriptor always, whichever socket it is.
     descriptor: OwnedFd,
     bound: RefCell<Bound>,
+    /// Nobody else forwards at this interface.
+    _claim: OwnedFd,
 }
 
 #[derive(Debug)]
@@ -105,16 +107,17 @@ pub fn available() -> Result<(), Error> {
 /// Says which step failed, why, and what to try.
 pub fn open(place: &Place) -> Result<(XdpSocket, Monitor), Error> {
     let monitor_and_socket = || {
-        let mut made = vec![Monitor::make().map_err(|errno| (Step::Netlink, errno))?];
+        let monitor = Monitor::make().map_err(|errno| (Step::Netlink, errno))?;
+        let mut made = vec![monitor, packet::claim(&place.interface)?];
         made.extend(make(&place.interface)?);
         Ok(made)
     };
     let mut made = made_in(place, monitor_and_socket)?;
-    let monitor = Monitor::adopt(made.remove(0));
+    let (monitor, claim) = (Monitor::adopt(made.remove(0)), made.remove(0));
     let (control, socket, shared, now) = take(made, &place.interface)?;
     let (index, state) = now;
     let bound = RefCell::new(Bound { control, index, state, shared: Some(shared), lost: 0, nothing: 0 });
-    Ok((XdpSocket { place: place.clone(), descriptor: socket, bound }, monitor))
+    Ok((XdpSocket { place: place.clone(), descriptor: socket, bound, _claim: claim }, monitor))
 }
 
 /// Makes what has to be made in the interface's network namespace: what it is asked by, the socket, the map, the program

@@ -122,8 +122,16 @@ impl Desk {
     fn keep(&self) {
         let Some(file) = &self.kept else { return };
         let beside = file.with_extension("new");
-        let done = std::fs::write(&beside, &self.running.text).and_then(|()| std::fs::rename(&beside, file));
-        if let Err(error) = done {
+        let write = || {
+            let mut new = std::fs::File::create(&beside)?;
+            new.write_all(self.running.text.as_bytes())?;
+            // Else, where the power fails, the new name may have nothing behind it.
+            new.sync_all()?;
+            std::fs::rename(&beside, file)
+        };
+        if let Err(error) = write() {
+            // What is not whole is nobody's use.
+            let _ = std::fs::remove_file(&beside);
             note!("warning: {}: {error}; the change is made, and is forgotten when the service ends", file.display());
         }
     }

@@ -60,6 +60,9 @@ pub(super) struct Adapter {
     pub(super) processor: Option<f64>,
     /// How often what it may take of that thread in its turn was used up while it, and another one, had more.
     pub(super) held_back: u64,
+    /// Its interface is gone for good.
+    #[serde(default)]
+    pub(super) gone: bool,
 }
 
 /// A flow of an adapter in one direction.

@@ -12,7 +12,7 @@ use falaj_scenario::{Direction, Towards};
 use falaj_sched::rate::BIT_NANOS;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
@@ -201,6 +201,8 @@ struct Watch {
     at: u64,
     before: Arc<Looked>,
     spent: BTreeMap<String, Duration>,
+    /// Adapters whose interface was gone at the last look.
+    gone: BTreeSet<String>,
     /// Windows below the promised rate.
     slow: BTreeMap<String, u64>,
     /// The last breach that was seen.
@@ -216,6 +218,7 @@ impl Watch {
         let mut looked = Looked::new();
         let mut measured = measured.into_iter();
         let mut spent = BTreeMap::new();
+        let gone_before = std::mem::take(&mut self.gone);
         let mut all: Vec<Adapter> = Vec::new();
         for adapter in scenario.adapters() {
             let counts =
@@ -225,6 +228,12 @@ impl Watch {
                 .get(&adapter.name)
                 .map(|was| counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64);
             spent.insert(adapter.name.clone(), counts.spent);
+            if counts.gone && !gone_before.contains(&adapter.name) {
+                note!(
+                    "adapter {}: its interface is gone for good; take the adapter away and add it again",
+                    adapter.name
+                );
+            }
             all.push(Adapter {
                 name: adapter.name.clone(),
                 port: adapter.port.clone(),
@@ -235,6 +244,7 @@ impl Watch {
                 spent_ns: u64::try_from(counts.spent.as_nanos()).unwrap_or(u64::MAX),
                 processor: share,
                 held_back: counts.held_back,
+                gone: counts.gone,
                 ..Adapter::default()
             });
         }
@@ -270,6 +280,7 @@ impl Watch {
                 looked.insert(name, now);
             }
         }
+        self.gone = all.iter().filter(|adapter| adapter.gone).map(|adapter| adapter.name.clone()).collect();
         let late: Vec<Late> = snapshot.late.into_iter().filter(|late| late.number > self.seen).collect();
         self.seen = late.last().map_or(self.seen, |late| late.number);
         (self.at, self.spent, self.before) = (snapshot.at.0, spent, Arc::new(looked));

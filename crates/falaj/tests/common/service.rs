@@ -1,0 +1,206 @@
+//! A service that runs, asked over HTTP. Who uses this calls [`send`] for `--send`.
+
+use crate::common::{directory, file, program, signal};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Three adapters: `calm` keeps to an envelope, `greedy` and `wild` send what they like.
+pub(crate) const THREE: &str = r#"
+[link.uplink]
+rate = "20mbit"
+uplink = "namespace"
+scheduler = { kind = "wf2q+" }
+
+[link.uplink.flow.calm]
+adapter = "namespace"
+weight = 2
+need = { rate = "9mbit", delay = "8ms" }
+envelope = { rate = "4mbit", burst = "3kB" }
+queue = "100p"
+
+[link.uplink.flow.greedy]
+adapter = "namespace"
+weight = 1
+need = { rate = "3.5mbit" }
+queue = "50p"
+
+[link.uplink.flow.wild]
+adapter = "namespace"
+weight = 1
+queue = "50p"
+"#;
+
+/// A service that runs, and ends with this.
+pub(crate) struct Service {
+    pub(crate) child: Child,
+    pub(crate) api: PathBuf,
+    pub(crate) file: PathBuf,
+    pub(crate) processes: Value,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// An answer: its status, and its body.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.body))
+    }
+}
+
+impl Service {
+    pub(crate) fn start(name: &str, text: &str) -> Service {
+        Service::start_with(name, text, &[], |_| {})
+    }
+
+    /// With these words more, and whatever else the command is to have.
+    pub(crate) fn start_with(name: &str, text: &str, more: &[&str], prepare: impl FnOnce(&mut Command)) -> Service {
+        let file = directory().join(file(name, text));
+        // Names of sockets are short.
+        let short = std::env::temp_dir().join(format!("falaj-serve-test-{}-{name}", std::process::id()));
+        let (api, control) = (short.with_extension("http"), short.with_extension("sock"));
+        let words =
+            [file.to_str(), Some("--api"), api.to_str(), Some("--control"), control.to_str()].map(Option::unwrap);
+        let mut command = program(&[&["serve"], &words[..], more].concat());
+        prepare(command.stderr(Stdio::inherit()));
+        let child = command.spawn().unwrap();
+        let mut service = Service { child, api, file, processes: Value::Null };
+        let began = Instant::now();
+        // Of one that was killed the socket may be there still.
+        let listens = |service: &Service| UnixStream::connect(&service.api).is_ok();
+        while !listens(&service) || service.get("/v1/adapters").json()["adapters"] == json!([]) {
+            assert_eq!(service.child.try_wait().unwrap(), None, "it ended");
+            assert!(began.elapsed() < Duration::from_secs(60), "it does not begin");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        service.processes = service.get("/v1").json()["processes"].clone();
+        service
+    }
+
+    /// Whatever is written, and what comes back.
+    pub(crate) fn raw(&self, bytes: &[u8], whole: bool) -> Vec<u8> {
+        let mut stream = UnixStream::connect(&self.api).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        // It may have refused before all was written.
+        let _ = stream.write_all(bytes);
+        // Who says no more before the answer is there is not answered.
+        if !whole {
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+        }
+        let mut all = Vec::new();
+        let _ = stream.read_to_end(&mut all);
+        all
+    }
+
+    pub(crate) fn api(&self) -> &str {
+        self.api.to_str().expect("UTF-8")
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, kind: &str, body: &str) -> Answer {
+        let length = body.len();
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n");
+        let text = format!("{head}Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n{body}");
+        let all = self.raw(text.as_bytes(), true);
+        let text = String::from_utf8(all).expect("UTF-8");
+        let (head, body) =
+            text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no answer to {method} {path}: {text}"));
+        Answer { status: head.split(' ').nth(1).unwrap().parse().unwrap(), body: body.to_owned() }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path, "text/plain", "")
+    }
+
+    pub(crate) fn patch(&self, path: &str, body: &Value) -> Answer {
+        self.ask("PATCH", path, "application/json", &body.to_string())
+    }
+
+    pub(crate) fn adapter(&self, name: &str) -> Value {
+        self.get(&format!("/v1/adapters/{name}")).json()
+    }
+
+    /// Sends from an adapter's namespace to the uplink's.
+    pub(crate) fn send(&self, name: &str, gap: u64, size: usize, packets: u64) -> Child {
+        let process = self.processes[name].as_i64().expect("it is in a namespace");
+        self.send_from(process, gap, size, packets)
+    }
+
+    /// The same from the namespace of a process.
+    pub(crate) fn send_from(&self, process: i64, gap: u64, size: usize, packets: u64) -> Child {
+        let numbers = [gap.to_string(), size.to_string(), packets.to_string()];
+        within(process).args(["--send", &self.uplink()]).args(numbers).spawn().expect("nsenter")
+    }
+
+    /// Kills it as nothing else does.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// The uplink's address: that of the subnet's first place.
+    pub(crate) fn uplink(&self) -> String {
+        let process = self.processes[""].as_i64().expect("the uplink is in a namespace");
+        let routes = std::fs::read_to_string(format!("/proc/{process}/net/fib_trie")).unwrap();
+        let address = routes
+            .lines()
+            .filter_map(|line| line.split("-- ").nth(1))
+            .find(|a| a.starts_with("10.77.") && a.ends_with(".1"));
+        format!("{}:9", address.expect("it has an address"))
+    }
+
+    /// Waits until that is so.
+    pub(crate) fn until(&self, what: &str, so: impl Fn(&Service) -> bool) {
+        let began = Instant::now();
+        while !so(self) {
+            assert!(began.elapsed() < Duration::from_secs(30), "{what}: {}", self.get("/v1/adapters").body);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Ends it as an operator does; its sockets are gone then.
+    pub(crate) fn end(mut self) {
+        signal("TERM", self.child.id());
+        assert_eq!(self.child.wait().unwrap().code(), Some(0));
+        assert!(!self.api.exists() && !self.api.with_extension("sock").exists());
+    }
+}
+
+/// This program, in the network namespace of a process.
+pub(crate) fn within(process: i64) -> Command {
+    let mut command = Command::new("nsenter");
+    command.args(["--target", &process.to_string(), "--net"]);
+    if !nix::unistd::geteuid().is_root() {
+        command.args(["--user", "--preserve-credentials"]);
+    }
+    command.arg(std::env::current_exe().unwrap());
+    command
+}
+
+pub(crate) fn up(adapter: &Value) -> &Value {
+    &adapter["up"][0]
+}
+
+/// Sends datagrams, one in so many microseconds or, with none, as fast as they go.
+pub(crate) fn send(to: &str, gap: u64, size: usize, packets: u64) {
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let (began, payload) = (Instant::now(), vec![0; size]);
+    for n in 0..packets {
+        let then = Duration::from_micros(n * gap);
+        std::thread::sleep(then.saturating_sub(began.elapsed()));
+        let _ = socket.send_to(&payload, to);
+    }
+}

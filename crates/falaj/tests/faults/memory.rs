@@ -1,0 +1,61 @@
+//! No memory: where flows are many there are so many and no more, and packets have a part of what the process may take.
+
+use crate::common::program;
+use crate::scene::{Footprint, Link, asking, me, number, scenario, until};
+use serde_json::{Value, json};
+use std::process::Command;
+
+/// For those beyond `max-flows` there are queues that they share; nobody's packets are lost for that.
+pub(crate) fn flows() {
+    let text = "[link.many]\nrate = \"100mbit\"\nscheduler = { kind = \"drr\" }\n\
+                [link.many.flow.users]\nmatch = \"any\"\neach = \"src sport\"\nmax-flows = 4\n";
+    let text = scenario("max-flows.toml", text);
+    let (ask, echo) = asking();
+    let many = format!("for n in $(seq 40); do {} --send 10.77.0.2:9 0 100 3; done; {ask}", me());
+    let link = Link::start("flows", &["--stats", &text, "--peer", &echo, "--", "sh", "-c", &many]);
+    until("they have sent", || link.adds_up()[1] > 5);
+    let held = Footprint::of(link.child.id());
+    link.set("link.many.rate=90mbit");
+    link.set("link.many.flow.users.max-flows=6");
+    let before = link.adds_up()[1];
+    until("answers come", || link.adds_up()[1] > before + 5);
+    held.is_that_of(link.child.id());
+    let ran = link.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("packets there was none: they shared"), "{ran:?}");
+}
+
+/// What finds no memory is lost, as at a full queue, and said; when others have left it passes again.
+pub(crate) fn packets() {
+    let (ask, echo) = asking();
+    let flood = format!("{} --send 10.77.0.2:9 0 1400 150000; {ask}", me());
+    let by = |words: &[&str]| {
+        let mut command = Command::new("prlimit");
+        let inner = program(words);
+        // As much as it takes without packets, and half as much again.
+        command.arg("--as=420000000").arg(inner.get_program()).args(inner.get_args());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command
+    };
+    let words = ["--stats", "--delay", "4s", "--queue", "1000000p", "--peer", &echo, "--", "sh", "-c", &flood];
+    let link = Link::start_by("memory", by, &words);
+    let lost = || -> u64 {
+        let report: Value = link.ask(&json!({ "do": "show" }));
+        let all = report["ok"]["lost_elsewhere"].as_array().expect("a list");
+        all.iter().filter(|one| one["what"] == "packets found no memory").map(|one| number(&one["count"])).sum()
+    };
+    until("memory is used up", || lost() > 1_000);
+    let held = Footprint::of(link.child.id());
+    link.set("link.delay=1ms");
+    link.adds_up();
+    until("those that were on their way have left", || {
+        let before = lost();
+        let came = link.adds_up()[1];
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        lost() == before && link.adds_up()[1] > came
+    });
+    held.is_that_of(link.child.id());
+    let ran = link.end();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    assert!(ran.err.contains("packets found no memory"), "{ran:?}");
+}

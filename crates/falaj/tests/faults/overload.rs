@@ -1,0 +1,46 @@
+//! Ten times what the link carries.
+
+use crate::scene::{Footprint, Sender, Told, number, until};
+use crate::service::THREE;
+use std::time::{Duration, Instant};
+
+/// Resident memory of a process, in kB.
+pub(crate) fn resident(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+    line.trim().split(' ').next().expect("a number").parse().expect("one")
+}
+
+/// Who keeps to what was agreed is promised and gets it; what others send beyond is theirs to lose, and takes no memory.
+pub(crate) fn tenfold() {
+    let told = Told::start("overload", THREE, &[]);
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let held = Footprint::of(told.id());
+    // 1442 B each 100 us are 115 Mbit/s, from both: ten times 20 Mbit/s and more, if the machine can.
+    let flood = [Sender::each(&told, "greedy", 100), Sender::each(&told, "wild", 100)];
+    until("queues are full", || ["greedy", "wild"].iter().all(|name| dropped(&told, name) > 0));
+    let (before, began) = (resident(told.id()), Instant::now());
+    told.read_again(&THREE.replace("20mbit", "19mbit"));
+    while began.elapsed() < Duration::from_secs(3) {
+        told.adds_up();
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    until("the file as it is now", || told.rate("calm") == 9_499_999);
+    told.passes("calm");
+    let after = resident(told.id());
+    assert!(after <= before + 8_192, "{before} kB, then {after} kB");
+    drop(flood);
+    until("all that waited has left", || ["greedy", "wild"].iter().all(|name| told.up(name)["backlog"] == 0));
+    told.passes("calm");
+    told.adds_up();
+    for name in ["calm", "greedy"] {
+        assert_eq!(told.up(name)["breaches"]["rate"], 0, "{:#}", told.up(name));
+    }
+    held.is_that_of(told.id());
+    told.end();
+}
+
+fn dropped(told: &Told, name: &str) -> u64 {
+    number(&told.up(name)["total"]["dropped"]["queue_full"])
+}

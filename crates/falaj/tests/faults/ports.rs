@@ -1,0 +1,95 @@
+//! Interfaces that are removed.
+
+use crate::host::Host;
+use crate::netlink;
+use crate::scene::{Footprint, Sender, Told, until};
+use crate::service::{THREE, within};
+
+const UPLINK: &str = "10.9.0.1";
+
+/// Three hosts behind veth pairs: two adapters, and what is behind the uplink.
+struct Hosts(Vec<Host>);
+
+const PAIRS: [[&str; 3]; 3] = [["a1", "a0", "10.9.0.2"], ["b1", "b0", "10.9.0.3"], ["u1", "u0", UPLINK]];
+
+impl Hosts {
+    fn new() -> Hosts {
+        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
+        let mut hosts = Hosts(PAIRS.iter().map(|_| Host::start()).collect());
+        (0..PAIRS.len()).for_each(|n| hosts.join(n));
+        hosts
+    }
+
+    fn join(&mut self, n: usize) {
+        let [here, there, address] = PAIRS[n];
+        netlink::veth(here, there, self.0[n].pid());
+        netlink::set_up(here, true);
+        self.0[n].does(&format!("up {there} {address}"));
+    }
+
+    fn send(&self, n: usize) -> Sender {
+        Sender::from(self.0[n].pid(), &format!("{UPLINK}:9"))
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        // Each end takes the other along, and its namespace is gone when the kernel comes to it.
+        PAIRS.iter().for_each(|[here, ..]| netlink::delete(here));
+    }
+}
+
+/// An adapter's, then the uplink's: told of, taken again, and nobody else's affair.
+pub(crate) fn comes_back() {
+    let mut hosts = Hosts::new();
+    let text = "[link.wire]\nrate = \"50mbit\"\nuplink = \"u1\"\nscheduler = { kind = \"wf2q+\" }\n\
+                [link.wire.flow.a]\nadapter = \"a1\"\nqueue = \"50p\"\n[link.wire.flow.b]\nadapter = \"b1\"\nqueue = \"50p\"\n";
+    let told = Told::start("ports", text, &[]);
+    let senders = [hosts.send(0), hosts.send(1)];
+    told.passes("a");
+    told.passes("b");
+    let held = Footprint::of(told.id());
+    netlink::delete("a1");
+    told.says("adapter a is gone: waiting for it");
+    told.read_again(&text.replace("50mbit", "60mbit"));
+    until("the file as it is now", || told.rate("a") == 29_999_999);
+    told.passes("b");
+    hosts.join(0);
+    told.says("adapter a is up");
+    told.passes("a");
+
+    netlink::set_up("u1", false);
+    told.says("the uplink is down: waiting for it");
+    netlink::set_up("u1", true);
+    told.says("the uplink is up");
+    netlink::delete("u1");
+    told.says("the uplink is gone: waiting for it");
+    told.read_again(&text.replace("50mbit", "70mbit"));
+    until("the file as it is now", || told.rate("a") == 34_999_999);
+    hosts.join(2);
+    until("it is up again", || told.said().matches("the uplink is up").count() == 2);
+    told.passes("a");
+    told.passes("b");
+    drop(senders);
+    told.adds_up();
+    held.is_that_of(told.id());
+    told.end();
+}
+
+/// One that the service has made: nobody can give it back, so that is said, and another one may be had.
+pub(crate) fn for_good() {
+    let told = Told::start("for-good", THREE, &[]);
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let process = told.service.processes["wild"].as_i64().expect("it is in a namespace");
+    let mut command = within(process);
+    assert!(command.args(["--probe", "remove", "falaj0"]).status().expect("nsenter").success());
+    told.says("adapter wild: its interface is gone for good");
+    until("it is known", || told.service.adapter("wild")["gone"] == true);
+    told.read_again(&THREE.replace("20mbit", "40mbit"));
+    until("the file as it is now", || told.rate("calm") == 19_999_999);
+    told.passes("calm");
+    told.adds_up();
+    assert_eq!(told.said().matches("gone for good").count(), 1, "{}", told.said());
+    told.end();
+}
