@@ -1,8 +1,8 @@
-# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python`, both;
+# `make` alone says what there is. Only the Rust toolchain is needed; for `docs`, Python 3.11 or newer instead; for `python` and `sbom`, both;
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak python page bench kernel-oracle guests fuzz lint docs program cargo
+.PHONY: help demo test soak sbom python page bench kernel-oracle guests fuzz lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -84,6 +84,10 @@ $(target)/book-tools/installed: docs/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@
+
+sbom: cargo ## write down what the program is made of (CycloneDX)
+	cargo metadata --locked --format-version 1 | python3 .ci/sbom Cargo.lock >$(target)/falaj.cdx.json
+	@echo "$(target)/falaj.cdx.json"
 
 program: cargo
 	cargo build --release -p falaj

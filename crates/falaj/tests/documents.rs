@@ -1,0 +1,171 @@
+//! What documents say of the code is so: why each library is there, under which licences all of them are, where unsafe code stands.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// All packages as they are locked, those of features that are no default included.
+fn packages() -> Vec<Value> {
+    let words = ["metadata", "--locked", "--format-version", "1", "--all-features"];
+    let ask = |more: &[&str]| {
+        let output = Command::new(env!("CARGO")).args(words).args(more).current_dir(root()).output();
+        output.expect("cargo starts")
+    };
+    // What was built is here; what only other features and systems need may not be.
+    let mut output = ask(&["--offline"]);
+    if !output.status.success() {
+        output = ask(&[]);
+    }
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    metadata["packages"].as_array().expect("packages").clone()
+}
+
+/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with.
+const LICENCES: &[&str] = &[
+    "0BSD",
+    "Apache-2.0",
+    "Apache-2.0 WITH LLVM-exception",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "BSL-1.0",
+    "CC0-1.0",
+    "ISC",
+    "MIT",
+    "Unicode-3.0",
+    "Unlicense",
+    "Zlib",
+];
+
+/// May something be used that is under this? An expression of SPDX; some write a slash for `OR`.
+fn is_allowed(expression: &str) -> bool {
+    let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = spaced.split_whitespace().collect();
+    let (allowed, rest) = any(&words);
+    allowed && rest.is_empty()
+}
+
+fn any<'a>(words: &'a [&'a str]) -> (bool, &'a [&'a str]) {
+    let (mut allowed, mut rest) = all(words);
+    while let Some((&"OR", more)) = rest.split_first() {
+        let other = all(more);
+        (allowed, rest) = (allowed | other.0, other.1);
+    }
+    (allowed, rest)
+}
+
+fn all<'a>(words: &'a [&'a str]) -> (bool, &'a [&'a str]) {
+    let (mut allowed, mut rest) = one(words);
+    while let Some((&"AND", more)) = rest.split_first() {
+        let other = one(more);
+        (allowed, rest) = (allowed & other.0, other.1);
+    }
+    (allowed, rest)
+}
+
+fn one<'a>(words: &'a [&'a str]) -> (bool, &'a [&'a str]) {
+    match words {
+        ["(", inner @ ..] => {
+            let (allowed, rest) = any(inner);
+            (allowed && rest.first() == Some(&")"), rest.get(1..).unwrap_or_default())
+        }
+        [name, "WITH", exception, rest @ ..] => (LICENCES.contains(&format!("{name} WITH {exception}").as_str()), rest),
+        [name, rest @ ..] => (LICENCES.contains(name), rest),
+        [] => (false, words),
+    }
+}
+
+#[test]
+fn licences_are_those_that_may_be() {
+    for (expression, allowed) in [
+        ("MIT", true),
+        ("GPL-3.0", false),
+        ("MIT OR GPL-3.0", true),
+        ("MIT/Apache-2.0", true),
+        ("MIT AND GPL-3.0", false),
+        ("(MIT OR Apache-2.0) AND Unicode-3.0", true),
+        ("(MIT OR Apache-2.0) AND GPL-2.0", false),
+        ("Apache-2.0 WITH LLVM-exception", true),
+        ("", false),
+    ] {
+        assert_eq!(is_allowed(expression), allowed, "{expression}");
+    }
+    let packages = packages();
+    assert!(packages.len() > 100, "{}", packages.len());
+    for package in packages {
+        let licence = package["license"].as_str().unwrap_or_default();
+        assert!(is_allowed(licence), "{} {} is under `{licence}`", package["name"], package["version"]);
+    }
+}
+
+#[test]
+fn each_library_has_its_reason() {
+    let reasons = read("docs/decisions/0001-libraries.md");
+    let of_ours = packages().into_iter().filter(|package| package["source"].is_null());
+    let mut libraries = BTreeSet::new();
+    for package in of_ours {
+        for dependency in package["dependencies"].as_array().expect("a list") {
+            // Of this project itself.
+            if dependency["path"].is_null() {
+                libraries.insert(dependency["name"].as_str().expect("a name").to_owned());
+            }
+        }
+    }
+    assert!(libraries.len() > 50, "{libraries:?}");
+    let without: Vec<&String> = libraries.iter().filter(|name| !reasons.contains(&format!("`{name}`"))).collect();
+    assert!(without.is_empty(), "docs/decisions/0001-libraries.md says nothing of {without:?}");
+}
+
+/// All files of Rust in there.
+fn sources(place: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(place).expect("a directory").map(|entry| entry.expect("an entry").path()) {
+        if entry.is_dir() {
+            sources(&entry, found);
+        } else if entry.extension().is_some_and(|kind| kind == "rs") {
+            found.push(entry);
+        }
+    }
+}
+
+/// Places in a file where something unsafe is done or said, comments not counted.
+fn unsafe_places(text: &str) -> usize {
+    let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.map(|line| ["unsafe {", "unsafe impl", "unsafe("].iter().map(|words| line.matches(words).count()).sum::<usize>()).sum()
+}
+
+#[test]
+fn the_table_of_unsafe_code_is_whole() {
+    let mut there = BTreeMap::new();
+    let crates = fs::read_dir(root().join("crates")).expect("crates").map(|entry| entry.expect("one").path());
+    for place in crates.chain([root().join("bindings/python")]).map(|place| place.join("src")) {
+        let mut files = Vec::new();
+        sources(&place, &mut files);
+        for file in files {
+            let places = unsafe_places(&fs::read_to_string(&file).expect("text"));
+            if places > 0 {
+                let parts: Vec<_> = file.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+                let src = parts.iter().rposition(|part| part == "src").expect("it is in there");
+                there.insert(format!("{}/{}", parts[src - 1], parts[src + 1..].join("/")), places);
+            }
+        }
+    }
+    let said: BTreeMap<String, usize> = read("docs/reference/unsafe.md")
+        .lines()
+        .filter_map(|line| {
+            let mut cells = line.strip_prefix("| `")?.split('|');
+            let file = cells.next()?.trim().trim_end_matches('`').to_owned();
+            Some((file, cells.next()?.trim().parse().ok()?))
+        })
+        .collect();
+    assert_eq!(there, said, "in the code, and in docs/reference/unsafe.md");
+}
