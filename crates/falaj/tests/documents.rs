@@ -140,7 +140,10 @@ fn sources(place: &Path, found: &mut Vec<PathBuf>) {
 /// Places in a file where something unsafe is done or said, comments not counted.
 fn unsafe_places(text: &str) -> usize {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//"));
-    code.map(|line| ["unsafe {", "unsafe impl", "unsafe("].iter().map(|words| line.matches(words).count()).sum::<usize>()).sum()
+    code.map(|line| {
+        ["unsafe {", "unsafe impl", "unsafe("].iter().map(|words| line.matches(words).count()).sum::<usize>()
+    })
+    .sum()
 }
 
 #[test]
@@ -153,7 +156,8 @@ fn the_table_of_unsafe_code_is_whole() {
         for file in files {
             let places = unsafe_places(&fs::read_to_string(&file).expect("text"));
             if places > 0 {
-                let parts: Vec<_> = file.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
+                let parts: Vec<_> =
+                    file.components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();
                 let src = parts.iter().rposition(|part| part == "src").expect("it is in there");
                 there.insert(format!("{}/{}", parts[src - 1], parts[src + 1..].join("/")), places);
             }

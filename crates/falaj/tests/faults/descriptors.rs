@@ -34,7 +34,7 @@ pub(crate) fn used_up() {
     let files = || std::fs::read_dir(format!("/proc/{}/fd", told.id())).expect("it runs").count() as u64;
     let mut waiting: Vec<UnixStream> = Vec::new();
     until("none is left", || {
-        waiting.extend(UnixStream::connect(if waiting.len() % 2 == 0 { &told.service.api } else { &control }));
+        waiting.extend(UnixStream::connect(if waiting.len().is_multiple_of(2) { &told.service.api } else { &control }));
         files() == highest + 2
     });
     told.read_again(&THREE.replace("20mbit", "40mbit"));

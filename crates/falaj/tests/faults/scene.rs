@@ -274,7 +274,7 @@ pub(crate) struct Link {
 impl Link {
     /// With these words, which end with the command; it has begun.
     pub(crate) fn start(name: &str, words: &[&str]) -> Link {
-        Link::start_by(name, |args| program(args), words)
+        Link::start_by(name, program, words)
     }
 
     /// The same by another way to start a program with these words.
