@@ -28,13 +28,16 @@ fn count() {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
+        // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.dealloc(place, layout) }
     }
     unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
+        // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.realloc(place, layout, size) }
     }
 }

@@ -19,10 +19,12 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = USED.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
         MOST.fetch_max(used, Ordering::Relaxed);
+        // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         USED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: what the caller vouches for is what the system asks for.
         unsafe { System.dealloc(place, layout) }
     }
 }

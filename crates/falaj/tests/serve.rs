@@ -444,8 +444,9 @@ fn top() {
     let screen = once(&["--api", service.api(), "--width", "140"]);
     assert!(!screen.contains('\x1b') && screen.lines().all(|line| line.chars().count() <= 140), "{screen}");
     let row = |screen: &str, name: &str| screen.lines().find(|line| line.contains(name)).unwrap_or_default().to_owned();
-    assert!(row(&screen, "> calm").contains("10.0 Mbit/s") && row(&screen, "> calm").contains("kept"), "{screen}");
-    assert!(row(&screen, "wild").contains("5.00 Mbit/s"), "{screen}");
+    assert!(row(&screen, "> calm").contains("10.0 Mbit/s"), "{screen}");
+    // On a busy machine what is sent evenly may come in a burst; who sends nothing has none.
+    assert!(row(&screen, "wild").contains("5.00 Mbit/s") && row(&screen, "wild").contains("kept"), "{screen}");
     // By the control socket it finds the API beside it.
     let control = service.api.with_extension("sock");
     let screen = once(&["--control", control.to_str().unwrap(), "--way", "down"]);

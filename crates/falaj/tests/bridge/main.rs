@@ -387,7 +387,7 @@ fn unread() {
     let frames = vec![hex(&frame(&[], 46)); SENT].join(" ");
     assert_eq!(a.ask(&format!("send a0 false {frames}")), SENT.to_string());
     signal("CONT", bridge.child.id());
-    std::thread::sleep(Duration::from_millis(200));
+    std::thread::sleep(Duration::from_secs(1));
     let stats = bridge.end();
     let lost = lines_of(&stats, "were not read in time at the entrance");
     let [sent, offered] = [SENT as u64, count(&stats, "up all", OFFERED)];
