@@ -263,7 +263,7 @@ impl Engine {
     }
 
     /// Runs all that is due until `now`, each event at its own instant.
-    #[inline]
+    #[inline(always)]
     pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some((i, due)) = self.calendar.first() {
             if due > now {

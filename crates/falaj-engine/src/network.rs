@@ -144,14 +144,15 @@ struct Entrance {
     classifier: Classifier,
     account: Account,
     masks: Masks,
+    masked: bool,
     /// Any of that depends on a packet's key.
     wants_key: bool,
 }
 
 impl Entrance {
     fn new(classifier: Classifier, account: Account, masks: Masks) -> Entrance {
-        let wants_key = classifier.wants_key() || !masks.is_none();
-        Entrance { classifier, account, masks, wants_key }
+        let masked = !masks.is_none();
+        Entrance { wants_key: classifier.wants_key() || masked, classifier, account, masks, masked }
     }
 
     /// For what passes no link.
@@ -329,25 +330,32 @@ impl Network {
     /// What a packet is to the masks of a pipe.
     #[inline]
     fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Ids {
-        self.places.get(pipe.0 as usize).map_or(Ids::NONE, |place| place.masks.ids(flow, key))
+        let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
+        place.map_or(Ids::NONE, |place| place.masks.ids(flow, key))
     }
 
     /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
     #[inline]
     pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
-        let bytes = self.bytes(entry.pipe, packet.length);
+        if self.rules.is_some() {
+            return self.enter_by_rules(entry, key, packet, now, out);
+        }
+        let Packet { handle, length, label } = packet;
+        let unit = Unit { flow: entry.flow, handle, bytes: self.bytes(entry.pipe, length) };
         let ids = self.ids(entry.pipe, entry.flow, key);
-        let Packet { handle, label, .. } = packet;
         let label = self.heeds[entry.pipe.0 as usize].then_some(label);
-        let Some(rules) = &self.rules else {
-            let unit = Unit { flow: entry.flow, handle, bytes };
-            self.highest = self.highest.max(handle);
-            return input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
-        };
-        let on = entry.at.is_some_and(|at| rules.goes_on(at));
+        self.highest = self.highest.max(handle);
+        input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
+    }
+
+    fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+        let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
         self.poll(now, out);
+        let Packet { length, label, .. } = packet;
         let slot = self.keep(packet, entry.at, if on { *key } else { Key::default() });
-        let unit = Unit { flow: entry.flow, handle: slot, bytes };
+        let unit = Unit { flow: entry.flow, handle: slot, bytes: self.bytes(entry.pipe, length) };
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
         input(&mut self.engine, entry.pipe, unit, &ids, label, now, &mut self.inner);
         self.sort(out);
     }

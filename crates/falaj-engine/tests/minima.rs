@@ -99,6 +99,37 @@ fn link_sharing_is_in_proportion_and_has_a_limit() {
     assert_eq!(order(&limited, &AB), "A1@4 B1@8 B2@12 B3@16 A2@20 B4@24 B5@28 A3@36 A4@52 A5@68");
 }
 
+/// A curve that begins slowly does so once: behind its first piece shares and limits go by the second slope, however often a
+/// packet is sent.
+#[test]
+fn a_slow_beginning_is_over_once() {
+    let slow = |[rate, first, time]: [&'static str; 3], mbit| {
+        let values = rates(&[(rate, mbit), (first, 1)]);
+        values.with(time, Value::Span(Span(4_000)))
+    };
+    // All queues are full all the time.
+    let run = |flows: Vec<Values>, packets: usize| {
+        let of = |f| std::iter::repeat_n(Arrival { at: Time(0), flow: FlowId(f), bytes: 4 }, packets);
+        let arrivals: Vec<Arrival> = (0..flows.len() as u32).flat_map(of).collect();
+        let mut spec = pipe("hfsc", flows);
+        spec.setup.flows.iter_mut().for_each(|flow| flow.limit = Limit::Packets(packets as u32));
+        emits(&run(&spec, &arrivals, |_, _, _| {}))
+    };
+    // 4 us in virtual time are an eighth of a packet at 1 Mbit/s; the first two packets end at corners, then it is two for one.
+    let sharing = ["share", "share-burst", "share-time"];
+    let sent = run(vec![slow(sharing, 10), slow(sharing, 20)], 600);
+    let of_the_first = sent[..900].iter().filter(|e| e.flow.0 == 0).count();
+    assert!((298..=302).contains(&of_the_first), "{of_the_first} of 900");
+
+    // A packet at 250 Mbit/s lasts 128 ns; before that there are 4 us at 1 Mbit/s, which bring half a byte.
+    let limited = run(vec![slow(["limit", "limit-burst", "limit-time"], 250)], 400);
+    let starts: Vec<u64> = limited.iter().map(|e| e.start.0).collect();
+    assert_eq!(starts[0], 0);
+    let gaps: Vec<u64> = starts.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps[1..].iter().all(|gap| *gap == 128), "{gaps:?}");
+    assert!((4_000..4_200).contains(&gaps[0]), "{gaps:?}");
+}
+
 /// A has half the link for its own and B a quarter. Buckets of 4 B, overdrawn by a packet: each is green again when its debt is paid. Equals
 /// go in proportion to their rates.
 #[test]

@@ -973,3 +973,12 @@ proptest! {
         }
     }
 }
+
+/// What is wrong with a name of a device that has what no comment of a scenario has is told at its line, and not as a scenario that is none.
+#[test]
+fn a_name_may_have_what_no_comment_has() {
+    let script = "tc qdisc add dev eth0 root netem delay 10ms\ntc qdisc add dev \u{1}\u{0}l root netem delay 2ms";
+    let refused = tc(script, "tc.sh", &Host::default()).unwrap_err();
+    assert_eq!((refused.problems().len(), refused.problems()[0].line), (1, 2));
+    assert!(refused.problems()[0].title.contains("cannot be the name of a link"), "{refused}");
+}

@@ -194,7 +194,7 @@ impl Class {
     fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, largest: u32, sent: Sent) {
         if by_sharing {
             // What a limit kept it from it does not save.
-            shared.sharing = late(shared.sharing, *now);
+            shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
             *now = (*now).max(self.sharing.deadline(shared.sharing));
         }
         shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
@@ -202,8 +202,7 @@ impl Class {
             // Who was kept from using its limit makes up for one packet.
             let packet = curve.after([0; 2], largest);
             let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
-            let clocks = [0, 1].map(|line| shared.limit[line].max(least[line]));
-            shared.limit = curve.after(clocks, sent.bytes);
+            shared.limit = curve.after(curve.not_before(shared.limit, least), sent.bytes);
         }
     }
 

@@ -179,12 +179,12 @@ impl<S, T: Copy> Flows<S, T> {
         self.records[f.index()].bytes
     }
     /// Shows what lies elsewhere, in the queues of an inner discipline: a head,
-    /// and how many packets there are with it.
-    pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>, packets: u32) {
+    /// and how many packets and bytes there are with it.
+    pub(crate) fn show(&mut self, f: FlowId, head: Option<u32>, (packets, bytes): (u32, u32)) {
         let record = &mut self.records[f.index()];
         let was = record.head_bytes > 0;
         record.head_bytes = head.unwrap_or(0);
-        record.packets = if head.is_some() { packets } else { 0 };
+        (record.packets, record.bytes) = if head.is_some() { (packets, bytes) } else { (0, 0) };
         self.backlogged = self.backlogged + usize::from(head.is_some()) - usize::from(was);
     }
     /// What the discipline keeps for the flow.

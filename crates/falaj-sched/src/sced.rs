@@ -122,6 +122,13 @@ impl Curve {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
+    /// The clocks where each line is to be reached no sooner than that, of a curve that has begun already: where it begins slowly
+    /// that wait is over, and the second line stands so much behind.
+    pub(crate) fn not_before(&self, [first, second]: [Instant; 2], least: [Instant; 2]) -> [Instant; 2] {
+        let waited = if self.concave { 0 } else { self.shift };
+        [first.max(least[0]), second.max(least[1].saturating_sub(waited))]
+    }
+
     /// Do the clocks of both lines show no more than `now`?
     pub(crate) fn is_over(clocks: [Instant; 2], now: Instant) -> bool {
         clocks.iter().all(|&clock| clock <= now)

@@ -51,10 +51,23 @@ struct Child {
     /// Its first leaf; the next child's begin behind its last.
     first: u32,
     offer: Offer,
-    /// All that it holds.
+    /// All that it holds, the one on the wire included: packets and bytes.
     packets: u32,
+    bytes: u32,
     /// Has it flows of its own?
     divided: bool,
+}
+
+impl Child {
+    fn comes(&mut self, packet: &Packet) {
+        self.packets += 1;
+        self.bytes += packet.bytes;
+    }
+
+    fn goes(&mut self, packet: &Packet) {
+        self.packets -= 1;
+        self.bytes -= packet.bytes;
+    }
 }
 
 /// A discipline, and a server below each of its flows.
@@ -109,7 +122,14 @@ impl<D: Discipline + 'static> Tree<D> {
                 Some(inner) => divided(setup, inner, &discipline, f)?,
                 None => undivided(setup, flow, f)?,
             };
-            children.push(Child { server, first, offer: Offer::Empty, packets: 0, divided: flow.inner.is_some() });
+            children.push(Child {
+                server,
+                first,
+                offer: Offer::Empty,
+                packets: 0,
+                bytes: 0,
+                divided: flow.inner.is_some(),
+            });
         }
         let wire = Wire::new(setup.rate);
         let heeds = children.iter().any(|child: &Child| child.server.heeds_labels());
@@ -128,7 +148,7 @@ impl<D: Discipline + 'static> Tree<D> {
             Answer::Idle => (Offer::Empty, None),
         };
         child.offer = offer;
-        self.heads.flows().show(f, head, child.packets);
+        self.heads.flows().show(f, head, (child.packets, child.bytes));
         match (shown, head) {
             // Its packet has just left: the discipline will see for itself.
             _ if matches!(was, Offer::Sending(_)) => {}
@@ -245,23 +265,24 @@ impl<D: Discipline + 'static> Server for Tree<D> {
             child.server.announce(core::mem::take(&mut policies.label));
         }
         let news = child.server.arrive(packet, now);
-        let came = news.is_ok();
-        child.packets += u32::from(came);
+        if news.is_ok() {
+            child.comes(&packet);
+        }
         let (first, mut evicted) = (child.first, false);
         if let Some(policies) = &mut self.policies {
             policies.marked = child.server.marked();
             policies.by_policy = child.server.by_policy();
             while let Some(gone) = child.server.evicted() {
                 evicted = true;
-                child.packets -= 1;
+                child.goes(&gone);
                 policies.evicted.push_back(Packet { flow: FlowId(gone.flow.0 + first), ..gone });
             }
         }
         let news = news? || evicted;
         if !news || matches!(child.offer, Offer::Sending(_)) {
-            let (f, packets) = (FlowId(c as u32), child.packets);
+            let (f, holds) = (FlowId(c as u32), (child.packets, child.bytes));
             let head = self.heads.flows().head(f);
-            self.heads.flows().show(f, head, packets);
+            self.heads.flows().show(f, head, holds);
             return Ok(false);
         }
         self.look(c, now);
@@ -327,7 +348,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         let child = &mut self.children[queue.index()];
         let Offer::Sending(chosen) = child.offer else { unreachable!("what was sent was taken") };
         let packet = child.server.finish(chosen, now);
-        child.packets -= 1;
+        child.goes(&packet);
         self.look(queue.index(), now);
         if core::mem::take(&mut self.inherited) {
             self.discipline.offer_changed(self.heads.flows(), queue, now);
@@ -342,7 +363,7 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         if let Some(policies) = &mut self.policies {
             policies.by_policy = child.server.by_policy();
         }
-        child.packets -= 1;
+        child.goes(&packet);
         self.look(queue.index(), now);
         self.global(queue.index(), packet)
     }
@@ -365,14 +386,15 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         for c in 0..self.children.len() {
             let mine = packets.iter().map(|&p| self.local(p)).filter(|(child, _)| *child == c).map(|(_, p)| p);
             let mine: Vec<Packet> = mine.collect();
-            self.children[c].packets = mine.len() as u32;
+            (self.children[c].packets, self.children[c].bytes) = (0, 0);
+            mine.iter().for_each(|packet| self.children[c].comes(packet));
             let sending = self.children[c].server.inherit(mine, first == Some(c), known, now);
             match sending {
                 Some(queue) => {
                     self.children[c].offer = Offer::Sending(queue);
                     let head = self.children[c].server.head(queue);
-                    let packets = self.children[c].packets;
-                    self.heads.flows().show(FlowId(c as u32), head, packets);
+                    let holds = (self.children[c].packets, self.children[c].bytes);
+                    self.heads.flows().show(FlowId(c as u32), head, holds);
                     self.discipline.ready(self.heads.flows(), FlowId(c as u32), now);
                 }
                 None => self.look(c, now),
@@ -465,5 +487,38 @@ impl<D: Discipline + 'static> Server for Tree<D> {
 
     fn promise_behind(&self, leaf: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         self.below(leaf, self.discipline.service_behind(FlowId(self.child_of[leaf.index()]), server))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::drr::Drr;
+    use crate::queue::Limit;
+    use crate::rate::Rate;
+
+    /// Who divides a flow that is divided sees all that waits below it, the packet on the wire included.
+    #[test]
+    fn what_waits_below_a_flow_is_seen_above() {
+        let flow = || FlowSetup::new(Values::default(), Limit::Packets(3));
+        let setup = |flows| Setup { rate: Rate::from_mbit(8), largest: 100, scheduler: Values::default(), flows };
+        let inner = Inner { kind: "fifo", setup: setup(vec![flow(), flow()]) };
+        let whole = setup(vec![FlowSetup { inner: Some(Box::new(inner)), ..flow() }, flow()]);
+        let mut tree = Tree::new(&whole, Drr::new(&whole).expect("it is right")).expect("it is right");
+        let mut wire = Wire::new(whole.rate);
+        let seen = |tree: &mut Tree<Drr>| {
+            let flows = tree.heads.flows();
+            [0, 1].map(|f| (flows.packets(FlowId(f)), flows.bytes(FlowId(f))))
+        };
+        for (handle, (flow, bytes)) in [(0, 40), (1, 100), (2, 7)].into_iter().enumerate() {
+            let packet = Packet { handle: handle as u32, bytes, flow: FlowId(flow), arrival: Time::ZERO };
+            tree.arrive(packet, Time::ZERO).expect("there is room");
+        }
+        assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
+        let Answer::Serve(first) = tree.next(Time::ZERO, &wire) else { panic!("packets wait") };
+        let (_, sent) = tree.take(first, Time::ZERO, &mut wire);
+        assert_eq!(seen(&mut tree), [(2, 140), (1, 7)]);
+        tree.finish(first, sent.end);
+        assert_eq!(seen(&mut tree), [(1, 100), (1, 7)]);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::closed::{Closed, is_closed};
 use crate::series::Series;
-use crate::witness::{Event, Loss, Witness};
+use crate::witness::{Loss, Witness};
 use falaj_engine::account::Account;
 use falaj_engine::calendar::Calendar;
 use falaj_engine::each::Report;
@@ -155,10 +155,14 @@ impl Underway {
     }
 
     /// A packet leaves for good; when it is at the far end, if that is to be counted.
+    #[inline]
     fn leaves(&mut self, handle: u32, due: Option<Time>) {
-        if !self.follows {
-            return;
+        if self.follows {
+            self.left(handle, due);
         }
+    }
+
+    fn left(&mut self, handle: u32, due: Option<Time>) {
         let (traffic, came) = self.packets[handle as usize];
         if let (Some(due), Some(way)) = (due, self.ways.get_mut(traffic)) {
             way.record(due - came);
@@ -169,6 +173,92 @@ impl Underway {
     /// When a packet that is lost came to where that happens, if it has not been elsewhere before.
     fn came(&self, handle: u32) -> Option<Time> {
         (self.follows && !self.ruled).then(|| self.packets[handle as usize].1)
+    }
+}
+
+/// What comes next of each source.
+struct Arrivals {
+    sources: Vec<Source>,
+    calendar: Calendar,
+    /// The lengths of these packets.
+    sizes: Vec<u32>,
+}
+
+impl Arrivals {
+    fn new(experiment: &Experiment, seed: u64) -> Arrivals {
+        let source = |feed: &Feed| Source::new(feed.source.clone(), seed, feed.stream);
+        let sources: Vec<Source> = experiment.feeds.iter().map(source).collect();
+        Arrivals { calendar: Calendar::new(sources.len()), sizes: vec![0; sources.len()], sources }
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, i: usize) {
+        match self.sources[i].next() {
+            Some(packet) => {
+                self.sizes[i] = packet.bytes;
+                self.calendar.set(i, packet.at);
+            }
+            None => self.calendar.set(i, Time::NEVER),
+        }
+    }
+}
+
+/// Counts what comes out, and tells of it.
+struct Teller<'a, W> {
+    /// By pipe and flow.
+    delays: Vec<Vec<Meter>>,
+    series: Option<&'a mut Series>,
+    each: &'a mut W,
+    /// What ends sooner is not counted.
+    first: Time,
+}
+
+impl<W: Witness> Teller<'_, W> {
+    /// What happened until `now`; what ends later than `end` is not counted.
+    #[inline(always)]
+    fn record<const CLOSED: bool>(
+        &mut self,
+        network: &mut Network,
+        (underway, closed): (&mut Underway, &mut Closed),
+        out: &mut Vec<Output>,
+        (now, end): (Time, Time),
+    ) {
+        for output in &*out {
+            if CLOSED {
+                closed.told(output);
+            }
+            match output {
+                Output::Emit(emit) => {
+                    underway.leaves(emit.handle, (self.first..=end).contains(&emit.end).then_some(emit.due));
+                    self.sent(emit, end);
+                }
+                Output::Drop(dropped) => {
+                    if W::ALL {
+                        let came = underway.came(dropped.handle);
+                        self.each.lost(&Loss { dropped: *dropped, came, told: now });
+                    }
+                    underway.leaves(dropped.handle, None);
+                }
+                _ => {}
+            }
+        }
+        out.clear();
+        network.passed().for_each(|emit| self.sent(&emit, end));
+    }
+
+    #[inline]
+    fn sent(&mut self, emit: &Emit, end: Time) {
+        // A transmission is told when it begins; it may end after us.
+        let ours = emit.end <= end;
+        if ours && emit.end >= self.first {
+            self.delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+        }
+        if W::ALL || ours && emit.end >= self.first {
+            self.each.sent(emit);
+        }
+        if let (true, Some(series)) = (ours, &mut self.series) {
+            series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
+        }
     }
 }
 
@@ -220,7 +310,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     experiment: &Experiment,
     seed: u64,
     watch: &Watch<'_>,
-    mut series: Option<&mut Series>,
+    series: Option<&mut Series>,
     each: &mut W,
 ) -> Result<Run, (PipeId, Refusals)> {
     let mut network = Network::new(&experiment.network.seeded(seed))?;
@@ -228,71 +318,17 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let mut end = whole;
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
-    let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
+    let delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
     let mut underway = Underway::new(experiment, CLOSED || W::ALL);
     let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
-    let mut told = |event: Event<'_>, end: Time| {
-        let emit = match event {
-            Event::Sent(emit) => emit,
-            Event::Lost(loss) => return each.lost(loss),
-        };
-        // A transmission is told when it begins; it may end after us.
-        let ours = emit.end <= end;
-        if ours && emit.end >= first {
-            delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
-        }
-        if W::ALL || ours && emit.end >= first {
-            each.sent(emit);
-        }
-        if let (true, Some(series)) = (ours, &mut series) {
-            series.record(emit.pipe, emit.flow, emit.end, emit.end - emit.arrival);
-        }
-    };
-    // What happened until `now`; what ends later than `end` is not counted.
-    let mut record = |network: &mut Network,
-                      (underway, closed): (&mut Underway, &mut Closed),
-                      out: &mut Vec<Output>,
-                      (now, end): (Time, Time)| {
-        for output in &*out {
-            if CLOSED {
-                closed.told(output);
-            }
-            match output {
-                Output::Emit(emit) => {
-                    underway.leaves(emit.handle, (first..=end).contains(&emit.end).then_some(emit.due));
-                    told(Event::Sent(emit), end);
-                }
-                Output::Drop(dropped) => {
-                    if W::ALL {
-                        let came = underway.came(dropped.handle);
-                        told(Event::Lost(&Loss { dropped: *dropped, came, told: now }), end);
-                    }
-                    underway.leaves(dropped.handle, None);
-                }
-                _ => {}
-            }
-        }
-        out.clear();
-        network.passed().for_each(|emit| told(Event::Sent(&emit), end));
-    };
+    let mut teller = Teller { delays, series, each, first };
     let mut unmatched = 0;
 
-    let mut sources: Vec<Source> =
-        experiment.feeds.iter().map(|feed| Source::new(feed.source.clone(), seed, feed.stream)).collect();
-    let mut arrivals = Calendar::new(sources.len());
-    // The lengths of the packets that come next.
-    let mut sizes = vec![0; sources.len()];
-    let mut advance = |i: usize, arrivals: &mut Calendar, sizes: &mut [u32]| match sources[i].next() {
-        Some(packet) => {
-            sizes[i] = packet.bytes;
-            arrivals.set(i, packet.at);
-        }
-        None => arrivals.set(i, Time::NEVER),
-    };
+    let mut arrivals = Arrivals::new(experiment, seed);
     for i in 0..experiment.feeds.len() {
         match closed.next(i) {
-            Some(at) => arrivals.set(i, at),
-            None => advance(i, &mut arrivals, &mut sizes),
+            Some(at) => arrivals.calendar.set(i, at),
+            None => arrivals.advance(i),
         }
     }
     // What the pipe accounts makes the source's size of it.
@@ -304,14 +340,14 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let warm = Time::ZERO + experiment.warm_up;
     for until in [warm, whole] {
         loop {
-            let next = arrivals.first();
+            let next = arrivals.calendar.first();
             if CLOSED {
                 // What leaves may make somebody send before the next arrival that is known.
                 let event = network.next_event();
                 if event < until && next.is_none_or(|(_, at)| event <= at) {
                     network.poll(event, &mut out);
-                    record(&mut network, (&mut underway, &mut closed), &mut out, (event, whole));
-                    closed.wake(&mut arrivals);
+                    teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (event, whole));
+                    closed.wake(&mut arrivals.calendar);
                     continue;
                 }
             }
@@ -328,10 +364,10 @@ fn run_as<const CLOSED: bool, W: Witness>(
             let feed = &experiment.feeds[i];
             let segment = if CLOSED { closed.ask(i, at) } else { None };
             let length = match segment {
-                None => accounts[i].to_ip(sizes[i]),
+                None => accounts[i].to_ip(arrivals.sizes[i]),
                 Some(Some(segment)) => segment.length,
                 Some(None) => {
-                    arrivals.set(i, closed.next(i).unwrap_or(Time::NEVER));
+                    arrivals.calendar.set(i, closed.next(i).unwrap_or(Time::NEVER));
                     continue;
                 }
             };
@@ -349,24 +385,24 @@ fn run_as<const CLOSED: bool, W: Witness>(
                         closed.enters(handle, i, segment.flatten());
                     }
                     network.enter(entry, key, Packet { handle, length, label }, at, &mut out);
-                    record(&mut network, (&mut underway, &mut closed), &mut out, (at, whole));
+                    teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (at, whole));
                 }
                 Err(Refused::Dropped) => {}
                 Err(Refused::Unmatched) => unmatched += 1,
             }
             match segment {
-                Some(_) => arrivals.set(i, closed.next(i).unwrap_or(Time::NEVER)),
-                None => advance(i, &mut arrivals, &mut sizes),
+                Some(_) => arrivals.calendar.set(i, closed.next(i).unwrap_or(Time::NEVER)),
+                None => arrivals.advance(i),
             }
             if CLOSED {
-                closed.wake(&mut arrivals);
+                closed.wake(&mut arrivals.calendar);
             }
         }
         let now = until.min(end);
         network.poll(now, &mut out);
-        record(&mut network, (&mut underway, &mut closed), &mut out, (now, end));
+        teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (now, end));
         if CLOSED {
-            closed.wake(&mut arrivals);
+            closed.wake(&mut arrivals.calendar);
         }
         if end < whole {
             break;
@@ -404,7 +440,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let ran = Run {
         many,
         breaches: (0..places).map(|p| network.breaches(PipeId(p))).collect(),
-        pipes: delays.into_iter().enumerate().map(result).collect(),
+        pipes: teller.delays.into_iter().enumerate().map(result).collect(),
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
         ways: std::mem::take(&mut underway.ways),
@@ -414,24 +450,32 @@ fn run_as<const CLOSED: bool, W: Witness>(
         complete: end == whole,
     };
     if W::ALL {
-        sent_after(&mut network, &underway, each, end);
+        sent_after(&mut network, &underway, teller.each, end);
     }
     Ok(ran)
 }
 
-/// What still waits after the last instant that counts is sent.
+/// After so many events without a packet that leaves, none ever does: gates within gates may never be open together.
+const FRUITLESS: u32 = 100_000;
+
+/// What still waits after the last instant that counts is sent, if it ever is.
 fn sent_after(network: &mut Network, underway: &Underway, each: &mut impl Witness, end: Time) {
-    let mut out = Vec::new();
-    network.poll(Time(Time::NEVER.0 - 1), &mut out);
-    for output in out {
-        match output {
-            Output::Emit(emit) => each.sent(&emit),
-            Output::Drop(dropped) => each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end }),
-            _ => {}
+    let (mut out, mut fruitless) = (Vec::new(), 0);
+    while fruitless < FRUITLESS && network.next_event() < Time::NEVER {
+        network.poll(network.next_event(), &mut out);
+        fruitless += 1;
+        for output in out.drain(..) {
+            match output {
+                Output::Emit(emit) => each.sent(&emit),
+                Output::Drop(dropped) => each.lost(&Loss { dropped, came: underway.came(dropped.handle), told: end }),
+                _ => continue,
+            }
+            fruitless = 0;
         }
-    }
-    for emit in network.passed() {
-        each.sent(&emit);
+        for emit in network.passed() {
+            each.sent(&emit);
+            fruitless = 0;
+        }
     }
 }
 

@@ -20,6 +20,11 @@ enum Counts {
     Coarse(Option<Box<Octaves>>),
 }
 
+#[cold]
+fn fine() -> Box<Histogram<u64>> {
+    Box::new(Histogram::new(3).expect("three digits are allowed"))
+}
+
 /// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
 #[derive(Clone, Debug)]
 struct Octaves([u32; Octaves::PLACES]);
@@ -90,11 +95,14 @@ impl Meter {
         self.count_at(delay, times);
     }
 
+    #[inline]
     fn count_at(&mut self, delay: Span, times: u64) {
         match &mut self.counts {
             Counts::Fine(histogram) => {
-                let new = || Box::new(Histogram::new(3).expect("three digits are allowed"));
-                let histogram = histogram.get_or_insert_with(new);
+                let histogram = match histogram {
+                    Some(histogram) => histogram,
+                    None => histogram.insert(fine()),
+                };
                 histogram.record_n(delay.0, times).expect("the histogram grows as it must");
             }
             Counts::Coarse(octaves) => {

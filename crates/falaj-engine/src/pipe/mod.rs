@@ -287,6 +287,7 @@ impl<S: Server> Of<S> {
         free
     }
 
+    #[inline(always)]
     fn finish(&mut self, queue: FlowId, now: Time) {
         let packet = self.server.finish(queue, now);
         self.book.tallies[packet.flow.index()].gone(packet.bytes);

@@ -49,7 +49,8 @@ impl fmt::Display for Draft {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for table in &self.tables {
             for comment in &table.comments {
-                writeln!(f, "# {comment}")?;
+                // Names may have what no comment of TOML has.
+                writeln!(f, "# {}", comment.replace(char::is_control, "\u{fffd}"))?;
             }
             writeln!(f, "{}", table.header)?;
             for (key, value) in &table.keys {

@@ -257,9 +257,10 @@ impl Source {
     fn whole(&mut self, nanos: f64) -> Span {
         // Pareto's longest are longer than any run: thirty years are enough.
         let exact = nanos.min(1e18) + self.carry;
-        let whole = exact as u64;
+        // Signed: processors turn those into floats and back at once.
+        let whole = exact as i64;
         self.carry = exact - whole as f64;
-        Span(whole)
+        Span(whole.unsigned_abs())
     }
 
     #[inline]
@@ -312,7 +313,7 @@ impl Source {
 
 impl Source {
     /// The next packet, before any limit.
-    #[inline]
+    #[inline(always)]
     fn unlimited(&mut self) -> Option<Packet> {
         let at = self.next;
         if at >= self.spec.stop {
