@@ -29,6 +29,7 @@ Examples:
   falaj reproduce fortuna --figure 12 --out report
   falaj reproduce fortuna --live
   falaj reproduce zhang --out report
+  falaj reproduce zhang --live --figure 10
   falaj reproduce xen --quick
   falaj reproduce rizzo --out report
   falaj reproduce rizzo --live --figure 11
@@ -50,7 +51,8 @@ pub(crate) struct Args {
     #[arg(long)]
     beyond: bool,
     /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how long it spins, what it costs,
-    /// phase-wise and packet-wise, beside what simulation says of rates and delays. Of `rizzo`, also what is measured: costs, and
+    /// phase-wise and packet-wise, beside what simulation says of rates and delays. Of `zhang`, its flows sent through a gateway, beside
+    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and
     /// how the load of the machine shows.
     #[arg(long)]
     live: bool,
@@ -60,9 +62,9 @@ pub(crate) struct Args {
     /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's time.
     #[arg(long, value_delimiter = ',', requires = "live", value_parser = file::parse_duration, default_values = ["60us", "300us", "3ms"])]
     phase: Vec<Span>,
-    /// How long each is measured, live.
-    #[arg(long, requires = "live", value_parser = file::parse_duration, default_value = "2s")]
-    duration: Span,
+    /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, unless given.
+    #[arg(long, requires = "live", value_parser = file::parse_duration)]
+    duration: Option<Span>,
     /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form. Of `rizzo` with --live: the
     /// same figures, measured for a shorter time.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]

@@ -2,6 +2,7 @@
 
 use super::{Axes, Curve, Figure};
 use crate::pictures::chart::{Axis, Chart, Line, Scale, Sheet, svg as drawn};
+use crate::pictures::palette::SEVERAL;
 use anyhow::{Context, Result};
 
 const SIZE: (u32, u32) = (760, 440);
@@ -39,7 +40,8 @@ fn sheet(figure: &Figure) -> Sheet {
         y,
         lines: figure.curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),
-        marks: false,
+        // Beyond so many a colour comes again, with another mark.
+        marks: figure.curves.len() > SEVERAL.len(),
     };
     Sheet { panel: SIZE, columns: 1, charts: vec![chart] }
 }

@@ -72,6 +72,9 @@ impl Load {
     }
 }
 
+/// How long, unless told.
+pub(super) const DURATION: Span = Span::from_secs(2);
+
 /// Which loads and phases, and how long each is measured.
 #[derive(Clone, Debug)]
 pub(in crate::reproduce) struct Plan {

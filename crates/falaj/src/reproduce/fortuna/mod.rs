@@ -131,7 +131,11 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
         _ => FIGURES.iter().collect(),
     };
     // Live first: namespaces are made while the program has one thread.
-    let plan = live::Plan { loads: args.load.clone(), phases: args.phase.clone(), duration: args.duration };
+    let plan = live::Plan {
+        loads: args.load.clone(),
+        phases: args.phase.clone(),
+        duration: args.duration.unwrap_or(live::DURATION),
+    };
     let live = args.live.then(|| live::run(&plan)).transpose()?;
     let simulated = interruptible(|stop| {
         if live.as_ref().is_some_and(|live| live.interrupted) {

@@ -4,14 +4,16 @@
 //! |---|---|
 //! | [`testbed`] | the bottleneck link as a scenario, and what is counted of what it sent |
 //! | [`figures`] | the curves |
+//! | [`live`] | the same flows as real datagrams |
 //! | [`order`] | single packets: Figure 2.1's order, and what breaks Theorem 2 |
 
 mod figures;
+mod live;
 mod order;
 mod testbed;
 
 use super::Args;
-use super::curves::Work;
+use super::curves::{Figure, Work};
 use anyhow::{Result, bail};
 use figures::Lab;
 use std::process::ExitCode;
@@ -94,14 +96,30 @@ const WORK: Work = Work {
             "",
         ),
         ("Figure 5.14", "at 27,000 B it is above that of DRR++, at 770 kbit/s", 1.0, 0.0, ""),
+        ("Figure 5.1 live", "LC's mean delay, measured over simulated", 1.0, 0.05, ""),
+        ("Figure 5.1 live", "the BE flows', farthest from 1", 1.0, 0.05, ""),
+        ("Figure 5.1 live", "datagrams received, of those sent", 1.0, 0.001, ""),
+        ("Figure 5.2 live", "LC's mean delay, measured over simulated", 1.0, 0.05, ""),
+        ("Figure 5.2 live", "the BE flows', farthest from 1", 1.0, 0.05, ""),
+        ("Figure 5.2 live", "datagrams received, of those sent", 1.0, 0.001, ""),
+        ("Figure 5.10 live", "LC's mean delay, measured over simulated", 1.0, 0.05, ""),
+        ("Figure 5.10 live", "the BE flows', farthest from 1", 1.0, 0.05, ""),
+        ("Figure 5.10 live", "datagrams received, of those sent", 1.0, 0.001, ""),
+        ("Figure 5.10 live divided", "LC's mean delay, measured over simulated", 1.0, 0.05, ""),
+        ("Figure 5.10 live divided", "the BE flows', farthest from 1", 1.0, 0.05, ""),
+        ("Figure 5.10 live divided", "datagrams received, of those sent", 1.0, 0.001, ""),
         ("Theorem 2", "its bound holds for 1, 2, 3, 4, 16 and 64 BE flows", 6.0, 0.0, "of 6"),
         ("Theorem 2", "the bound of `falaj plan` is never exceeded", 1.0, 0.0, ""),
+        ("Finite buffers", "under DRR++ LC loses less than the BE flows at every length", 1.0, 0.0, ""),
+        ("Finite buffers", "under DRR++ LC waits less than under DRR+ at every length", 1.0, 0.0, ""),
+        ("Finite buffers", "LC's delay with 50 packets each, over that without an end", 1.0, 0.1, ""),
     ],
-    seeds: "Each run is decided by its seed, 1 to 5: the same command gives the same numbers, bit for bit.",
+    seeds: "Each run is decided by its seed, 1 to 5: the same command gives the same numbers, bit for bit. What is measured, with --live, is \
+            what seed 1 sends, on one machine at one time.",
     known: include_str!("../../../data/zhang-known.json"),
 };
 
-const TABLES: [&str; 3] = ["Table 5.1", "Table 5.2", "Theorem 2"];
+const TABLES: [&str; 4] = ["Table 5.1", "Table 5.2", "Theorem 2", "Finite buffers"];
 const FIGURES: [&str; 15] = [
     "Figure 5.1",
     "Figure 5.2",
@@ -121,8 +139,24 @@ const FIGURES: [&str; 15] = [
 ];
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    if args.beyond || args.live || args.scenario.is_some() {
-        bail!("of this thesis there are tables and figures: take --beyond, --live and --scenario away");
+    if args.beyond || args.scenario.is_some() {
+        bail!("of this thesis there are tables and figures: take --beyond and --scenario away");
+    }
+    if args.live {
+        if args.tables || args.figures {
+            bail!("live there are Figures 5.1, 5.2 and 5.10: take --tables and --figures away");
+        }
+        let number = |label: &str| label.split([' ', '.']).nth(2).and_then(|no| no.parse().ok());
+        let asked = |label: &&str| args.figure.is_none_or(|no| number(label) == Some(no));
+        let wanted: Vec<&str> = live::LABELS.into_iter().filter(asked).collect();
+        if wanted.is_empty() {
+            bail!("live there are Figures 5.1, 5.2 and 5.10: --figure 1, 2 or 10");
+        }
+        let duration = args.duration.unwrap_or(live::DURATION);
+        return WORK.reproduce(args, &wanted, |label| {
+            let figure = live::figure(label, duration)?;
+            Ok(Figure { label: label.to_owned(), ..figure })
+        });
     }
     let wanted: Vec<&str> = match (args.figure, args.tables, args.figures) {
         (Some(no @ 1..=14), ..) => vec![FIGURES[no - 1]],

@@ -4,6 +4,7 @@
 use crate::file;
 use anyhow::{Result, anyhow};
 use falaj_engine::key::Key;
+use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_sim::replay::{Arrival, Replayed, replay};
@@ -51,29 +52,46 @@ pub(super) struct Testbed {
     /// Quanta in bytes.
     pub(super) quantum_lc: u32,
     pub(super) quantum_be: u32,
+    /// How many packets each flow's queue holds.
+    pub(super) queue: u32,
 }
+
+/// As good as without end: nothing is lost in the thesis.
+pub(super) const ENDLESS: u32 = 10_000_000;
 
 /// Bytes of packets, headers and payload: mean, least and most.
 const MEAN: u32 = 410;
 const SIZES: &str = "80B-740B";
 
+/// Bytes of the largest packet of video.
+fn largest(whole: bool) -> u32 {
+    if whole { 17_000 } else { 1_500 }
+}
+
 impl Testbed {
-    /// The scenario file. Buffers are as good as without end: nothing is lost in the thesis.
+    /// The scenario file.
     pub(super) fn text(&self) -> String {
+        self.with_mtu(match self.lc {
+            Lc::Packets(_) => 740,
+            Lc::Video { whole } => largest(whole),
+        })
+    }
+
+    /// The same on a link whose largest packets have so many bytes.
+    pub(super) fn with_mtu(&self, mtu: u32) -> String {
         let (form, contract) = match self.server {
             Server::Modified => ("kind = \"drr++\", quanta = \"any\"", None),
             Server::Original => ("kind = \"drr++\", form = \"mw00\", quanta = \"any\"", None),
             Server::Plain => ("kind = \"drr\", quanta = \"any\"", None),
             Server::Plus => ("kind = \"drr+\", quanta = \"any\"", Some(())),
         };
-        let (mtu, model) = match self.lc {
+        let model = match self.lc {
             Lc::Packets(rate) => {
                 let bits = u64::from(rate) * u64::from(MEAN) * 8;
-                (740, format!("model = \"poisson\"\nrate = \"{bits}bit\"\nsize = \"{SIZES}\""))
+                format!("model = \"poisson\"\nrate = \"{bits}bit\"\nsize = \"{SIZES}\"")
             }
             Lc::Video { whole } => {
-                let largest = if whole { 17_000 } else { 1_500 };
-                (largest, format!("model = \"mpeg\"\nrate = \"614400bit\"\nsize = \"{largest}B\""))
+                format!("model = \"mpeg\"\nrate = \"614400bit\"\nsize = \"{}B\"", largest(whole))
             }
         };
         let contract = contract.map_or(String::new(), |()| match self.lc {
@@ -85,15 +103,15 @@ impl Testbed {
         let mut text = format!(
             "# Zhang's thesis, chapter 5\n\n[run]\nduration = \"{DURATION}\"\nseed = {FIRST_SEED}\nreplications = {SEEDS}\n\n\
              [link.bottleneck]\nrate = \"{}kbit\"\naccount = \"ip\"\nmtu = \"{mtu}B\"\nscheduler = {{ {form} }}\n\n\
-             [link.bottleneck.flow.lc]\nmatch = \"udp dport 5000\"\nqueue = \"10000000p\"\n{latency}quantum = \"{}B\"\n{contract}",
-            self.capacity, self.quantum_lc
+             [link.bottleneck.flow.lc]\nmatch = \"udp dport 5000\"\nqueue = \"{}p\"\n{latency}quantum = \"{}B\"\n{contract}",
+            self.capacity, self.queue, self.quantum_lc
         );
         for n in 1..=3 {
             let rule = if n == 3 { "any".to_owned() } else { format!("udp dport {}", 5000 + n) };
             let _ = write!(
                 text,
-                "\n[link.bottleneck.flow.be{n}]\nmatch = \"{rule}\"\nqueue = \"10000000p\"\nquantum = \"{}B\"\n",
-                self.quantum_be
+                "\n[link.bottleneck.flow.be{n}]\nmatch = \"{rule}\"\nqueue = \"{}p\"\nquantum = \"{}B\"\n",
+                self.queue, self.quantum_be
             );
         }
         let _ = write!(text, "\n[traffic.lc]\nflow = \"lc\"\n{model}\n");
@@ -112,27 +130,8 @@ impl Testbed {
     /// All seeds.
     pub(super) fn run(&self) -> Result<Found> {
         let scenario = file::parse_quietly(&self.text(), "zhang")?;
-        let network = scenario.network();
-        let mut runs = Vec::new();
-        for seed in FIRST_SEED..FIRST_SEED + SEEDS {
-            let mut arrivals = Vec::new();
-            for (n, source) in scenario.traffic.iter().enumerate() {
-                // The link counts IP packets.
-                let of = Arrival {
-                    way: 0,
-                    flow: Some(FlowId(source.flow as u32)),
-                    key: Key::default(),
-                    length: 0,
-                    at: Time::ZERO,
-                };
-                let packets = Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + DURATION);
-                arrivals.extend(packets.map(|p| Arrival { length: p.bytes, at: p.at, ..of }));
-            }
-            arrivals.sort_by_key(|a| a.at);
-            let replayed = replay(&network, &arrivals, Some(Time::ZERO + DURATION));
-            let replayed = replayed.map_err(|(_, refused)| anyhow!("{refused}"))?;
-            runs.push(Observed::of(&arrivals, &replayed));
-        }
+        let runs = FIRST_SEED..FIRST_SEED + SEEDS;
+        let runs = runs.map(|seed| observed(&scenario, seed, DURATION, DURATION)).collect::<Result<Vec<_>>>()?;
         let mean = |of: &dyn Fn(&Observed) -> Option<f64>| {
             let values: Vec<f64> = runs.iter().filter_map(of).collect();
             Estimate::of(&values)
@@ -144,9 +143,34 @@ impl Testbed {
             services: mean(&|o| Some(o.services)),
             backlogs: mean(&|o| Some(o.backlogs)),
             rest: mean(&|o| o.rest),
+            lost: [0, 1].map(|n| mean(&|o| o.lost[n])),
             idle: runs.into_iter().map(|o| o.idle).collect(),
         })
     }
+}
+
+/// One run: what comes for so long, as far as it is sent in this time.
+fn observed(scenario: &Scenario, seed: u64, comes: Span, sent: Span) -> Result<Observed> {
+    let mut arrivals = Vec::new();
+    for (n, source) in scenario.traffic.iter().enumerate() {
+        // The link counts IP packets.
+        let of =
+            Arrival { way: 0, flow: Some(FlowId(source.flow as u32)), key: Key::default(), length: 0, at: Time::ZERO };
+        let packets = Source::new(source.spec(), seed, n as u64).take_while(|p| p.at < Time::ZERO + comes);
+        arrivals.extend(packets.map(|p| Arrival { length: p.bytes, at: p.at, ..of }));
+    }
+    arrivals.sort_by_key(|a| a.at);
+    let until = Time::ZERO + sent;
+    let replayed = replay(&scenario.network(), &arrivals, Some(until)).map_err(|(_, refused)| anyhow!("{refused}"))?;
+    Ok(Observed::of(&arrivals, &replayed, until))
+}
+
+/// How long what waits at the end may take.
+const REST: Span = Span::from_secs(5);
+
+/// Mean delay of each flow in milliseconds, of all that comes in this time.
+pub(super) fn simulated(scenario: &Scenario, seed: u64, comes: Span) -> Result<[Option<f64>; 4]> {
+    Ok(observed(scenario, seed, comes, comes + REST)?.delays)
 }
 
 /// What was found over all seeds; delays are means of packets, in milliseconds.
@@ -158,6 +182,8 @@ pub(super) struct Found {
     pub(super) backlogs: Option<Estimate>,
     /// The longest time for which LC had packets and none of them was sent.
     pub(super) rest: Option<Estimate>,
+    /// Packets that found no room, in hundredths: of LC, of the BE flows.
+    pub(super) lost: [Option<Estimate>; 2],
     /// By seed: when the link had nothing more to send.
     pub(super) idle: Vec<Vec<Time>>,
 }
@@ -184,6 +210,7 @@ struct Observed {
     services: f64,
     backlogs: f64,
     rest: Option<f64>,
+    lost: [Option<f64>; 2],
     idle: Vec<Time>,
 }
 
@@ -192,9 +219,9 @@ impl Observed {
     /// service of LC is a run of its packets without a pause; LC is backlogged if it has packets when the run ends and
     /// another flow's packet follows; a round is over when the next BE flow is not behind the last one in their order, or the
     /// link rests.
-    fn of(arrivals: &[Arrival], replayed: &Replayed) -> Observed {
+    fn of(arrivals: &[Arrival], replayed: &Replayed, until: Time) -> Observed {
         let sent = arrivals.iter().zip(&replayed.verdicts).filter_map(|(a, verdict)| match *verdict {
-            Verdict::Sent { start, end, .. } if end <= Time::ZERO + DURATION => Some((start, end, a)),
+            Verdict::Sent { start, end, .. } if end <= until => Some((start, end, a)),
             _ => None,
         });
         let mut sent: Vec<(Time, Time, &Arrival)> = sent.collect();
@@ -205,7 +232,9 @@ impl Observed {
             *sum += (*end - a.at).0 as f64 / 1e6;
             *n += 1;
         }
-        let lc: Vec<Time> = arrivals.iter().filter(|a| flow(a) == LC).map(|a| a.at).collect();
+        let kept =
+            arrivals.iter().zip(&replayed.verdicts).filter(|(_, verdict)| !matches!(verdict, Verdict::Dropped(_)));
+        let lc: Vec<Time> = kept.filter(|(a, _)| flow(a) == LC).map(|(a, _)| a.at).collect();
         let (mut rounds, mut services, mut backlogs, mut idle) = (0u32, 0u32, 0u32, Vec::new());
         let (mut gone, mut last_be, mut rest) = (0, None, Span::ZERO);
         // Since when LC has waited for a packet of its own to begin.
@@ -233,7 +262,13 @@ impl Observed {
             }
             last_be = Some(flow(a));
         }
+        let lost = [true, false].map(|lc| {
+            let all = || arrivals.iter().zip(&replayed.verdicts).filter(|(a, _)| (flow(a) == LC) == lc);
+            let lost = all().filter(|(_, verdict)| matches!(verdict, Verdict::Dropped(_))).count();
+            (all().count() > 0).then(|| 100.0 * lost as f64 / all().count() as f64)
+        });
         Observed {
+            lost,
             delays: sums.map(|(sum, n)| (n > 0).then(|| sum / f64::from(n))),
             rounds: rounds.into(),
             services: services.into(),
