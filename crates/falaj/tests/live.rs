@@ -73,6 +73,8 @@ const TESTS: &[Test] = &[
     ("compare_with_ipv6_and_both_ways", both_ways, Nowhere),
     ("sources_go_by_the_rules", ruled, Nowhere),
     ("section_ii_b_counts_what_wakes_it", section_ii_b, Nowhere),
+    ("a_thesis_flows_pass_a_gateway", thesis, Nowhere),
+    ("a_talks_busy_machine", busy_machine, Nowhere),
     ("without_a_tap_there_are_packet_sockets", tapless, Nowhere),
     ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
 ];
@@ -975,6 +977,36 @@ fn section_ii_b(_: &Users) {
             let [simulated, measured] = ["simulated", "measured"].map(|way| number(&t[way]["rate"]));
             assert!((measured / simulated - 1.0).abs() < 0.05, "{t}");
         }
+    }
+}
+
+/// Frames of video as packets of up to 17,000 B, and divided: each arrives, about when the simulated one does.
+fn thesis(_: &Users) {
+    let ran = falaj(&["reproduce", "zhang", "--live", "--figure", "10", "--duration", "2s", "--json"]);
+    let json = ran.json();
+    let labels: Vec<&str> =
+        json["figures"].as_array().expect("figures").iter().filter_map(|f| f["label"].as_str()).collect();
+    assert_eq!(labels, ["Figure 5.10 live", "Figure 5.10 live divided"]);
+    let cells = json["cells"].as_array().expect("cells");
+    assert_eq!(cells.len(), 6, "{json}");
+    for cell in cells {
+        let ours = number(&cell["ours"]);
+        let well = if cell["statement"] == "datagrams received, of those sent" {
+            ours == 1.0
+        } else {
+            (0.7..2.0).contains(&ours)
+        };
+        assert!(well, "{cell}");
+    }
+}
+
+fn busy_machine(_: &Users) {
+    let json = falaj(&["reproduce", "rizzo", "--live", "--quick", "--figure", "8", "--json"]).json();
+    assert_eq!(json["summary"]["cells"], 3, "{json}");
+    let curves = json["figures"][0]["curves"].as_array().expect("curves");
+    let of = |n: usize, load: usize| number(&curves[n]["points"][load]["y"]);
+    for load in 0..3 {
+        assert!(0.0 <= of(0, load) && of(0, load) <= of(1, load) && of(1, load) <= of(2, load), "{json}");
     }
 }
 

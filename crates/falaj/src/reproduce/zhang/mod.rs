@@ -110,7 +110,7 @@ const WORK: Work = Work {
         ("Figure 5.10 live divided", "datagrams received, of those sent", 1.0, 0.001, ""),
         ("Theorem 2", "its bound holds for 1, 2, 3, 4, 16 and 64 BE flows", 6.0, 0.0, "of 6"),
         ("Theorem 2", "the bound of `falaj plan` is never exceeded", 1.0, 0.0, ""),
-        ("Finite buffers", "under DRR++ LC loses less than the BE flows at every length", 1.0, 0.0, ""),
+        ("Finite buffers", "under DRR++ LC loses no more than the BE flows at any length", 1.0, 0.0, ""),
         ("Finite buffers", "under DRR++ LC waits less than under DRR+ at every length", 1.0, 0.0, ""),
         ("Finite buffers", "LC's delay with 50 packets each, over that without an end", 1.0, 0.1, ""),
     ],
