@@ -1,8 +1,14 @@
 //! Scripts of `tc`, and the scenarios that they become.
 
 use expect_test::{Expect, expect};
+use falaj_engine::classifier::Protocol;
+use falaj_engine::key::Key;
+use falaj_engine::network::Network;
 use falaj_scenario::import::{Host, tc};
+use falaj_sched::time::Time;
 use proptest::prelude::*;
+use std::fmt::Write;
+use std::net::SocketAddr;
 
 fn becomes(script: &str, expected: Expect) {
     becomes_at(script, &Host::default(), expected);
@@ -41,6 +47,7 @@ fn netem() {
     becomes(
         "tc qdisc add dev eth0 root netem rate 1mbit 20 48 5 limit 50 delay 10ms 1ms loss gemodel 1% 10% 70% 0.1%",
         expect![[r##"
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -192,11 +199,10 @@ fn classes_and_their_filters() {
     becomes(
         "tc qdisc add dev eth0 root handle 1: tbf rate 1mbit burst 5kb limit 9kb\n\
          tc qdisc add dev eth0 parent 1: handle 2: ets bands 3 strict 1 quanta 3000 1514\n\
-         tc filter add dev eth0 parent 2: u32 match ip dport 22 0xffff flowid 2:1\n\
-         tc filter add dev eth0 parent 2: u32 match ip dport 80 0xffff flowid 2:2\n\
-         tc filter add dev eth0 parent 2: u32 match ip dport 23 0xffff flowid 2:1",
+         tc filter add dev eth0 parent 2: prio 1 u32 match ip dport 22 0xffff flowid 2:1\n\
+         tc filter add dev eth0 parent 2: prio 2 u32 match ip dport 80 0xffff flowid 2:2\n\
+         tc filter add dev eth0 parent 2: prio 3 u32 match ip dport 23 0xffff flowid 2:1",
         expect![[r##"
-            # note: 5: filters of other classes stand before this one; here the rules of a flow stay together
             # what eth0 sends goes up
             [link.eth0]
             rate = "unlimited"
@@ -288,8 +294,8 @@ fn fair_service_curves() {
          tc class add dev eth0 parent 1:1 classid 1:11 hfsc sc umax 1500b dmax 10ms rate 500kbit ul rate 2mbit\n\
          tc class add dev eth0 parent 1:1 classid 1:12 hfsc ls m1 2mbit d 20ms m2 1mbit\n\
          tc class add dev eth0 parent 1:1 classid 1:13 hfsc rt umax 1500b dmax 100ms rate 1mbit\n\
-         tc filter add dev eth0 parent 1: u32 match ip dport 5060 0xffff flowid 1:11\n\
-         tc filter add dev eth0 parent 1: u32 match ip dport 22 0xffff flowid 1:13",
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5060 0xffff flowid 1:11\n\
+         tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 22 0xffff flowid 1:13",
         expect![[r##"
             # note: 5: with `rt` alone a class shares what others leave too, by its rate
             # what eth0 sends goes up
@@ -495,9 +501,9 @@ fn classes_within_classes() {
          tc class add dev eth0 parent 1: classid 1:1 drr\n\
          tc class add dev eth0 parent 1: classid 1:2 drr\n\
          tc qdisc add dev eth0 parent 1:1 handle 10: prio bands 2\n\
-         tc filter add dev eth0 parent 1: u32 match ip src 10.1.0.0/16 flowid 1:1\n\
-         tc filter add dev eth0 parent 1: matchall flowid 1:2\n\
-         tc filter add dev eth0 parent 10: u32 match ip dport 22 0xffff flowid 10:1",
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:1\n\
+         tc filter add dev eth0 parent 1: prio 2 matchall flowid 1:2\n\
+         tc filter add dev eth0 parent 10: prio 3 u32 match ip dport 22 0xffff flowid 10:1",
         &host,
         expect![[r##"
             # note: 4: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
@@ -531,7 +537,7 @@ fn classes_within_classes() {
     becomes_at(
         "tc qdisc add dev eth0 root handle 1: prio bands 3\n\
          tc qdisc add dev eth0 parent 1:1 cbs idleslope 20000 sendslope -80000 hicredit 30 locredit -1000\n\
-         tc filter add dev eth0 parent 1: u32 match ip dport 5004 0xffff flowid 1:1",
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5004 0xffff flowid 1:1",
         &Host::default(),
         expect![[r##"
             # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
@@ -558,7 +564,7 @@ fn classes_within_classes() {
     becomes_at(
         "tc qdisc add dev eth0 root handle 1: drr\n\
          tc class add dev eth0 parent 1: classid 1:1 drr\n\
-         tc filter add dev eth0 parent 1: matchall flowid 1:1\n\
+         tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:1\n\
          tc qdisc add dev eth0 parent 1:1 handle 1: drr",
         &host,
         expect![[r#"
@@ -590,9 +596,9 @@ tc filter add dev eth0 parent 1: prio 1 u32 match ip src 10.1.0.0/16 flowid 1:a
 tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 7 0xffff flowid 1:99
 tc filter add dev eth0 parent 1:a prio 1 u32 match ip src 10.1.1.0/24 flowid 1:a1
 tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:a2
-tc filter add dev eth0 parent 1:a1 u32 match ip protocol 17 0xff match ip dport 5004 0xffff flowid 1:a111
-tc filter add dev eth0 parent 1:a1 u32 match ip protocol 17 0xff flowid 1:a112
-tc filter add dev eth0 parent 1:a1 matchall flowid 1:a12
+tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip protocol 17 0xff match ip dport 5004 0xffff flowid 1:a111
+tc filter add dev eth0 parent 1:a1 prio 3 u32 match ip protocol 17 0xff flowid 1:a112
+tc filter add dev eth0 parent 1:a1 prio 4 matchall flowid 1:a12
 ";
 
 #[test]
@@ -600,79 +606,79 @@ fn trees_of_classes() {
     becomes(
         COMPANIES,
         expect![[r##"
-        # what eth0 sends goes up
-        [link.eth0]
-        rate = "unlimited"
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
 
-        # tc qdisc add dev eth0 root handle 1: htb default 99
-        [link.eth0.up]
-        rate = "100mbit"
-        scheduler = { kind = "htb" }
+            # tc qdisc add dev eth0 root handle 1: htb default 99
+            [link.eth0.up]
+            rate = "100mbit"
+            scheduler = { kind = "htb" }
 
-        [link.eth0.up.flow.1-a]
-        match = [
-            "udp src 10.1.1.0/24 dport 5004",
-            "udp src 10.1.1.0/24",
-            "src 10.1.1.0/24",
-            "src 10.1.0.0/16",
-        ]
-        rate = "60mbit"
-        ceil = "100mbit"
-        scheduler = { kind = "htb" }
+            [link.eth0.up.flow.1-a]
+            match = [
+                "udp src 10.1.1.0/24 dport 5004",
+                "udp src 10.1.1.0/24",
+                "src 10.1.1.0/24",
+                "src 10.1.0.0/16",
+            ]
+            rate = "60mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
 
-        [link.eth0.up.flow.1-a.flow.1-a1]
-        match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24", "src 10.1.1.0/24"]
-        rate = "40mbit"
-        ceil = "60mbit"
-        scheduler = { kind = "htb" }
+            [link.eth0.up.flow.1-a.flow.1-a1]
+            match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24", "src 10.1.1.0/24"]
+            rate = "40mbit"
+            ceil = "60mbit"
+            scheduler = { kind = "htb" }
 
-        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11]
-        match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24"]
-        rate = "30mbit"
-        ceil = "60mbit"
-        prio = 0
-        scheduler = { kind = "htb" }
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11]
+            match = ["udp src 10.1.1.0/24 dport 5004", "udp src 10.1.1.0/24"]
+            rate = "30mbit"
+            ceil = "60mbit"
+            prio = 0
+            scheduler = { kind = "htb" }
 
-        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a111]
-        match = "udp src 10.1.1.0/24 dport 5004"
-        rate = "20mbit"
-        ceil = "60mbit"
-        queue = "1000p"
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a111]
+            match = "udp src 10.1.1.0/24 dport 5004"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
 
-        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112]
-        match = "any"
-        rate = "10mbit"
-        ceil = "60mbit"
-        scheduler = { kind = "fq_codel", ecn = "yes" }
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112]
+            match = "any"
+            rate = "10mbit"
+            ceil = "60mbit"
+            scheduler = { kind = "fq_codel", ecn = "yes" }
 
-        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112.flow.all]
-        match = "any"
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a11.flow.1-a112.flow.all]
+            match = "any"
 
-        [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]
-        match = "any"
-        rate = "10mbit"
-        ceil = "60mbit"
-        prio = 1
-        queue = "1000p"
+            [link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]
+            match = "any"
+            rate = "10mbit"
+            ceil = "60mbit"
+            prio = 1
+            queue = "1000p"
 
-        [link.eth0.up.flow.1-a.flow.1-a2]
-        match = "any"
-        rate = "20mbit"
-        ceil = "60mbit"
-        queue = "1000p"
+            [link.eth0.up.flow.1-a.flow.1-a2]
+            match = "any"
+            rate = "20mbit"
+            ceil = "60mbit"
+            queue = "1000p"
 
-        [link.eth0.up.flow.1-b]
-        match = "any"
-        rate = "40mbit"
-        ceil = "100mbit"
-        scheduler = { kind = "htb" }
+            [link.eth0.up.flow.1-b]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            scheduler = { kind = "htb" }
 
-        [link.eth0.up.flow.1-b.flow.1-99]
-        match = "any"
-        rate = "40mbit"
-        ceil = "100mbit"
-        queue = "1000p"
-    "##]],
+            [link.eth0.up.flow.1-b.flow.1-99]
+            match = "any"
+            rate = "40mbit"
+            ceil = "100mbit"
+            queue = "1000p"
+        "##]],
     );
     becomes(
         "tc qdisc add dev eth0 root handle 1: hfsc default 20\n\
@@ -683,9 +689,9 @@ fn trees_of_classes() {
          tc class add dev eth0 parent 1:10 classid 1:12 hfsc ls rate 4mbit\n\
          tc class add dev eth0 parent 1:11 classid 1:111 hfsc sc umax 1500b dmax 20ms rate 1mbit\n\
          tc class add dev eth0 parent 1:11 classid 1:112 hfsc sc rate 500kbit\n\
-         tc filter add dev eth0 parent 1: u32 match ip dport 5060 0xffff flowid 1:111\n\
-         tc filter add dev eth0 parent 1: u32 match ip dport 5061 0xffff flowid 1:112\n\
-         tc filter add dev eth0 parent 1: u32 match ip src 10.1.0.0/16 flowid 1:12",
+         tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5060 0xffff flowid 1:111\n\
+         tc filter add dev eth0 parent 1: prio 2 u32 match ip dport 5061 0xffff flowid 1:112\n\
+         tc filter add dev eth0 parent 1: prio 3 u32 match ip src 10.1.0.0/16 flowid 1:12",
         expect![[r##"
             # what eth0 sends goes up
             [link.eth0]
@@ -743,33 +749,33 @@ fn trees_of_classes() {
     };
     let of = |lines: &str, expected: Expect| becomes(&filters(lines), expected);
     of(
-        "tc filter add dev eth0 parent 1: matchall flowid 1:a",
+        "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a",
         expect![[r#"
-        error: it sends to a class that has classes, and no filter of its own
-          --> tc.sh:13:1
-           |
-        13 | tc filter add dev eth0 parent 1: matchall flowid 1:a
-           | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-           |
-           = help: send to one that has none, or add `tc filter add … parent 1:a …`"#]],
+            error: it sends to a class that has classes, and no filter of its own
+              --> tc.sh:13:1
+               |
+            13 | tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a
+               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+               |
+               = help: send to one that has none, or add `tc filter add … parent 1:a …`"#]],
     );
     of(
-        "tc filter add dev eth0 parent 1: matchall flowid 1:a\n\
-         tc filter add dev eth0 parent 1:a matchall flowid 1:99",
+        "tc filter add dev eth0 parent 1: prio 1 matchall flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:99",
         expect![[r#"
             error: a filter of 1:a sends to a class that is not below it
               --> tc.sh:14:1
                |
-            14 | tc filter add dev eth0 parent 1:a matchall flowid 1:99
-               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            14 | tc filter add dev eth0 parent 1:a prio 2 matchall flowid 1:99
+               | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
                |
                = help: filters of a class lead down"#]],
     );
     of(
-        "tc filter add dev eth0 parent 1: u32 match ip dport 80 0xffff flowid 1:a\n\
-         tc filter add dev eth0 parent 1:a u32 match ip dport 22 0xffff flowid 1:a2\n\
-         tc filter add dev eth0 parent 1:a u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
-         tc filter add dev eth0 parent 1: matchall flowid 1:99",
+        "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a\n\
+         tc filter add dev eth0 parent 1:a prio 2 u32 match ip dport 22 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a prio 3 u32 match ip src 10.7.0.0/16 flowid 1:a2\n\
+         tc filter add dev eth0 parent 1: prio 4 matchall flowid 1:99",
         expect![[r##"
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
@@ -811,8 +817,8 @@ fn trees_of_classes() {
         "##]],
     );
     of(
-        "tc filter add dev eth0 parent 1: u32 match ip dport 80 0xffff flowid 1:a2\n\
-         tc filter add dev eth0 parent 1:a1 u32 match ip dport 22 0xffff flowid 1:a12",
+        "tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 80 0xffff flowid 1:a2\n\
+         tc filter add dev eth0 parent 1:a1 prio 2 u32 match ip dport 22 0xffff flowid 1:a12",
         expect![[r##"
             # note: 8: no filter sends to 1:a12: it is left out
             # note: 9: no filter sends to 1:a111: it is left out
@@ -936,7 +942,7 @@ fn what_has_no_equal_is_refused_line_by_line() {
     );
     becomes(
         "tc qdisc add dev a root handle 1: drr\ntc class add dev a parent 1: classid 1:1 drr\n\
-         tc filter add dev a parent 1: matchall flowid 1:1",
+         tc filter add dev a parent 1: prio 1 matchall flowid 1:1",
         expect![[r#"
             error: nothing says how fast a is, and `drr` divides the time of a link
              --> tc.sh:1:1
@@ -955,6 +961,370 @@ fn what_has_no_equal_is_refused_line_by_line() {
         1 |
           | ^"#]],
     );
+}
+
+/// A tree of htb: 1:10 with two leaves below, two leaves beside it.
+const LEAVES: [&str; 4] = ["11", "12", "20", "30"];
+
+fn tree(rest: &str) -> String {
+    let mut script = format!(
+        "tc qdisc add dev e root handle 1: htb default {rest}\n\
+         tc class add dev e parent 1: classid 1:1 htb rate 10mbit\ntc class add dev e parent 1:1 classid 1:10 htb rate 4mbit\n"
+    );
+    for (leaf, parent) in LEAVES.iter().zip(["10", "10", "1", "1"]) {
+        writeln!(script, "tc class add dev e parent 1:{parent} classid 1:{leaf} htb rate 2mbit")
+            .expect("a text takes all");
+    }
+    script
+}
+
+#[test]
+fn the_filter_that_takes_a_packet_says_its_class() {
+    becomes(
+        &(tree("12")
+            + "tc filter add dev e parent 1: prio 1 u32 match ip dst 10.0.0.5/32 flowid 1:12\n\
+               tc filter add dev e parent 1: prio 2 u32 match ip dst 10.0.0.0/24 flowid 1:11\n\
+               tc filter add dev e parent 1: prio 3 u32 match ip dst 10.0.0.0/16 flowid 1:20\n\
+               tc filter add dev e parent 1: prio 4 u32 match ip dst 10.0.0.0/8 flowid 1:11\n\
+               tc filter add dev e parent 1: prio 5 u32 match ip dst 10.0.0.9/32 flowid 1:30"),
+        expect![[r##"
+            # note: 12: filters before take all that 1:30 would get: it is left out
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 12
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.0/16 not dst 10.0.0.5/32 not dst 10.0.0.0/24"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10]
+            match = "any"
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = ["dst 10.0.0.0/24 not dst 10.0.0.5/32", "dst 10.0.0.0/8 not dst 10.0.0.5/32"]
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10.flow.1-12]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn of_filters_without_a_preference_the_newest_is_tried_first() {
+    becomes(
+        &(tree("30")
+            + "tc filter add dev e parent 1: u32 match ip dst 10.0.0.0/24 flowid 1:11\n\
+               tc filter add dev e parent 1: u32 match ip dst 10.0.0.5/32 flowid 1:20\n\
+               tc filter add dev e parent 1: prio 9 u32 match ip dport 53 0xffff flowid 1:30"),
+        expect![[r##"
+            # note: 5: no filter sends to 1:12: it is left out
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 30
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.5/32 not ( ip dport 53 )"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10]
+            match = "dst 10.0.0.0/24 not ( ip dport 53 )"
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-30]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+        "##]],
+    );
+}
+
+#[test]
+fn what_differs_is_said() {
+    becomes(
+        "tc qdisc add dev a root netem rate 1mbit loss 1% duplicate 2%\n\
+         tc qdisc add dev b root handle 1: tbf rate 1mbit burst 1000b limit 9000b\n\
+         tc qdisc add dev b parent 1: netem loss 1%\n\
+         tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%",
+        expect![[r##"
+            # note: 1: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time, and copies take none
+            # note: 2: tbf drops every packet larger than its burst of 1kB; here they pass
+            # note: 3: netem loses and doubles packets before the rate; here that is behind it: what is lost has taken its time
+            # note: 4: netem counts packets on their way; here none waits where there is no rate: `limit` is left out
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root netem rate 1mbit loss 1% duplicate 2%
+            [link.a.up]
+            scheduler = { kind = "fifo", queue = "1000p" }
+            rate = "1mbit"
+            loss = { probability = "1%" }
+            duplicate = { probability = "2%" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b root handle 1: tbf rate 1mbit burst 1000b limit 9000b
+            # tc qdisc add dev b parent 1: netem loss 1%
+            [link.b.up]
+            rate = "1mbit"
+            burst = "1kB"
+            scheduler = { kind = "fifo", queue = "9kB" }
+            loss = { probability = "1%" }
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root netem limit 5000 delay 10ms loss 1%
+            [link.c.up]
+            delay = "10ms"
+            loss = { probability = "1%" }
+        "##]],
+    );
+}
+
+#[test]
+fn what_packets_cost() {
+    becomes(
+        "tc qdisc add dev a root handle 1: stab overhead 32 mtu 2048 tsize 128 mpu 0 linklayer atm tbf rate 1mbit burst 2k limit 9k\n\
+         tc qdisc add dev b handle 1: root stab overhead -4 htb default 2\n\
+         tc class add dev b parent 1: classid 1:1 htb rate 1mbit\n\
+         tc class add dev b parent 1:1 classid 1:2 htb rate 1mbit\n\
+         tc qdisc add dev c root stab overhead 8 netem rate 1mbit",
+        expect![[r##"
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qdisc add dev a root handle 1: stab overhead 32 mtu 2048 tsize 128 mpu 0 linklayer atm tbf rate 1mbit burst 2k limit 9k
+            [link.a.up]
+            overhead = "32B"
+            cells = "atm"
+            rate = "1mbit"
+            burst = "2KiB"
+            scheduler = { kind = "fifo", queue = "9KiB" }
+
+            # what b sends goes up
+            [link.b]
+            rate = "unlimited"
+
+            # tc qdisc add dev b handle 1: root stab overhead -4 htb default 2
+            [link.b.up]
+            overhead = "-4B"
+            rate = "1mbit"
+            scheduler = { kind = "htb" }
+
+            [link.b.up.flow.1-2]
+            match = "any"
+            rate = "1mbit"
+            ceil = "1mbit"
+            queue = "1000p"
+
+            # what c sends goes up
+            [link.c]
+            rate = "unlimited"
+
+            # tc qdisc add dev c root stab overhead 8 netem rate 1mbit
+            [link.c.up]
+            overhead = "8B"
+            scheduler = { kind = "fifo", queue = "1000p" }
+            rate = "1mbit"
+        "##]],
+    );
+    becomes(
+        "tc qdisc add dev a root stab mpu 64 netem rate 1mbit\n\
+         tc qdisc add dev a root stab linklayer ppp netem rate 1mbit\n\
+         tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit",
+        expect![[r#"
+            error: `mpu` has no equal here
+             --> tc.sh:1:30
+              |
+            1 | tc qdisc add dev a root stab mpu 64 netem rate 1mbit
+              |                              ^^^
+              |
+              = help: packets cost what they have, and an `overhead`
+
+            error: `ppp` is not a link layer
+             --> tc.sh:2:40
+              |
+            2 | tc qdisc add dev a root stab linklayer ppp netem rate 1mbit
+              |                                        ^^^
+              |
+              = help: one of `ethernet`, `atm`, `adsl`
+
+            error: `stab of a class` has no equal here
+             --> tc.sh:3:42
+              |
+            3 | tc class add dev a parent 1: classid 1:1 stab overhead 4 htb rate 1mbit
+              |                                          ^^^^
+              |
+              = help: what a packet costs is for the whole link: give it to the `qdisc`"#]],
+    );
+    becomes(
+        "tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4",
+        expect![[r#"
+            error: `a second overhead` has no equal here
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root stab overhead 8 tbf rate 1mbit burst 2k limit 9k overhead 4
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: what a packet costs is for the whole link: say it once"#]],
+    );
+}
+
+#[test]
+fn words_may_be_cut_short() {
+    becomes(
+        "tc q a dev a root netem delay 10ms\ntc qd r dev a root netem delay 20ms\ntc -s q s dev a\ntc q d dev b root\n\
+         q a dev c root netem delay 1ms",
+        expect![[r##"
+            # note: 5: `q` is not a command of tc, and was left out
+            # what a sends goes up
+            [link.a]
+            rate = "unlimited"
+
+            # tc qd r dev a root netem delay 20ms
+            [link.a.up]
+            delay = "20ms"
+        "##]],
+    );
+    becomes(
+        "tc x a dev a root netem\ntc q link dev a root netem",
+        expect![[r#"
+        error: `x` is not an object of tc
+         --> tc.sh:1:4
+          |
+        1 | tc x a dev a root netem
+          |    ^
+          |
+          = help: one of `qdisc`, `class`, `filter`
+
+        error: `link` is not a verb of tc
+         --> tc.sh:2:6
+          |
+        2 | tc q link dev a root netem
+          |      ^^^^
+          |
+          = help: one of `add`, `replace`, `change`, `delete`"#]],
+    );
+}
+
+#[test]
+fn a_link_below_a_class_is_refused_with_a_way_out() {
+    becomes(
+        "tc qdisc add dev eth0 root handle 1: prio\n\
+         tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000\n\
+         tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal\n\
+         tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 flowid 1:3",
+        expect![[r#"
+            error: `this discipline below a class` has no equal here
+             --> tc.sh:2:1
+              |
+            2 | tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: a class has a queue, and what delays or limits its packets is a link: write `[link.a]` with that, `[link.b]` with the rest, and two rules: `[[rule]]`, `match = ["dst 65.172.181.4/32"]`, `to = "a"`, and `[[rule]]`, `to = "b"`"#]],
+    );
+}
+
+/// What filters look at: the destination, its port, the protocol.
+const TO: &[(&str, &[&str])] = &[
+    ("", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),
+    ("dst_ip 10.0.0.0/16", &["10.0.0.5", "10.0.0.7", "10.0.9.9"]),
+    ("dst_ip 10.0.0.0/24", &["10.0.0.5", "10.0.0.7"]),
+    ("dst_ip 10.0.0.5", &["10.0.0.5"]),
+];
+const PORTS: &[(&str, &[u16])] = &[("", &[53, 80]), ("dst_port 80", &[80])];
+const PROTOCOLS: &[(&str, &[Protocol])] =
+    &[("", &[Protocol::UDP, Protocol::TCP]), ("ip_proto udp", &[Protocol::UDP]), ("ip_proto tcp", &[Protocol::TCP])];
+
+#[derive(Debug, Clone)]
+struct Looks {
+    at: [usize; 3],
+    /// With this preference, or with none.
+    prio: Option<u64>,
+    leaf: usize,
+}
+
+fn looks() -> impl Strategy<Value = Looks> {
+    let at = (0..TO.len(), 0..PORTS.len(), 0..PROTOCOLS.len());
+    (at, proptest::option::of(1..4u64), 0..LEAVES.len()).prop_map(|((a, b, c), prio, leaf)| Looks {
+        at: [a, b, c],
+        prio,
+        leaf,
+    })
+}
+
+proptest! {
+    #[test]
+    fn packets_come_to_the_class_of_their_filter(filters in proptest::collection::vec(looks(), 0..9), rest in 0..LEAVES.len()) {
+        let mut script = tree(LEAVES[rest]);
+        for Looks { at: [to, ports, protocol], prio, leaf } in &filters {
+            let prio = prio.map(|prio| format!("prio {prio}")).unwrap_or_default();
+            let [to, ports, protocol] = [TO[*to].0, PORTS[*ports].0, PROTOCOLS[*protocol].0];
+            writeln!(script, "tc filter add dev e parent 1: {prio} flower {protocol} {to} {ports} classid 1:{}", LEAVES[*leaf])
+                .expect("a text takes all");
+        }
+        // Preferences of those that say none begin high and fall.
+        let mut order: Vec<usize> = (0..filters.len()).collect();
+        order.sort_by_key(|n| filters[*n].prio.map_or((u64::MAX, filters.len() - n), |prio| (prio, *n)));
+        let imported = tc(&script, "a", &Host::default()).unwrap_or_else(|e| panic!("{e}"));
+        let (scenario, _) = falaj_scenario::parse(&imported.scenario, "b").unwrap_or_else(|e| panic!("{e}"));
+        let mut network = Network::new(&scenario.network()).expect("a network");
+        for dst in TO[0].1 {
+            for port in PORTS[0].1 {
+                for protocol in PROTOCOLS[0].1 {
+                    let takes = |n: &&usize| {
+                        let [a, b, c] = filters[**n].at;
+                        TO[a].1.contains(dst) && PORTS[b].1.contains(port) && PROTOCOLS[c].1.contains(protocol)
+                    };
+                    let leaf = LEAVES[order.iter().find(takes).map_or(rest, |n| filters[*n].leaf)];
+                    let far = SocketAddr::new(dst.parse().expect("an address"), *port);
+                    let key = Key::of_ordinary(*protocol, SocketAddr::from(([10, 9, 9, 9], 4000)), far, 100);
+                    let entry = network.route(&key, 0, 100, Time::ZERO).expect("a class takes it");
+                    let flow = &scenario.links[0].up.flows[entry.flow.0 as usize].name;
+                    prop_assert!(
+                        flow.ends_with(&format!("1-{leaf}")), "{} and not {}: {:?}\n{}\n{}", flow, leaf, key, script, imported.scenario
+                    );
+                }
+            }
+        }
+    }
 }
 
 proptest! {

@@ -28,6 +28,11 @@ impl Table {
         }
     }
 
+    /// What TOML has for a key.
+    pub(super) fn get(&self, key: &str) -> Option<&str> {
+        self.keys.iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str())
+    }
+
     /// Takes a key out again.
     pub(super) fn unset(&mut self, key: &str) {
         self.keys.retain(|(k, _)| k != key);

@@ -12,6 +12,7 @@
 mod amounts;
 mod args;
 mod draft;
+mod first;
 mod ipfw;
 mod lines;
 mod netconfig;

@@ -76,12 +76,7 @@ pub(crate) struct Named {
 
 /// The same, with the tables that it names.
 pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unreadable> {
-    let mut parser = Parser { words: Words { text, rest: 0 }, named: Vec::new() };
-    let all = parser.all(None, 0)?;
-    if all.is_empty() {
-        return Err(Unreadable::new("an empty rule", "write `any` for every packet"));
-    }
-    let matches: Vec<Match> = apart(&all)?.into_iter().filter_map(settled).collect();
+    let (matches, named) = alternatives(text)?;
     if matches.is_empty() {
         return Err(wrong(
             0..text.len(),
@@ -89,6 +84,21 @@ pub(crate) fn parse_named(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unread
             "leave one of them away",
         ));
     }
+    Ok((matches, named))
+}
+
+/// The same of a rule that may match nothing: then there is none.
+pub(crate) fn parse_possible(text: &str) -> Result<Vec<Match>, Unreadable> {
+    alternatives(text).map(|(matches, _)| matches)
+}
+
+fn alternatives(text: &str) -> Result<(Vec<Match>, Vec<Named>), Unreadable> {
+    let mut parser = Parser { words: Words { text, rest: 0 }, named: Vec::new() };
+    let all = parser.all(None, 0)?;
+    if all.is_empty() {
+        return Err(Unreadable::new("an empty rule", "write `any` for every packet"));
+    }
+    let matches = apart(&all)?.into_iter().filter_map(settled).collect();
     Ok((matches, parser.named))
 }
 

@@ -151,7 +151,7 @@ fn reference() -> String {
     let mut out = String::from(
         "# What tc and ipfw have\n\n\
          <!-- Made of crates/falaj-scenario/tests/conformance/table.toml; a test tries every row. -->\n\n\
-         Every option of the manual pages that concern links, and what [`falaj import`](../how-to/import.md) makes of it: ✓ the same, ★ better, and how, ✗ refused, and why.\n\
+         Every option of the manual pages that concern links, and what [`falaj import`](../how-to/import.md) makes of it: ✓ the same, but for what stands beside it, ★ better, and how, ✗ refused, and why.\n\
          A test tries each row: its lines become a scenario, packets pass that scenario in simulated time, and fare as the row\n\
          says, to the nanosecond where nothing is random; what is refused is refused with a message at its place.\n",
     );

@@ -4,6 +4,7 @@ use super::super::amounts::{self, part_of_one, whole};
 use super::super::args::{Args, no_equal, unknown};
 use super::super::draft::{inline, quote};
 use super::super::lines::Word;
+use super::bits::Last;
 use super::policy::{self, Keys};
 use crate::diagnostics::Problem;
 use crate::units::{quoted, split};
@@ -35,6 +36,8 @@ pub(super) struct Configured {
     pub(super) own: Keys,
     /// Fields for `each`: of a queue its own, of a pipe or a scheduler those of the link.
     pub(super) each: Vec<String>,
+    /// Those of them of which the last bits are asked for.
+    pub(super) last: Vec<Last>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
@@ -76,12 +79,20 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         scheduler: None,
         own: Vec::new(),
         each: Vec::new(),
+        last: Vec::new(),
         at: args.all(),
         line: args.line(),
     };
     let mut early = None;
     while let Some(word) = args.next() {
         match word.text.as_str() {
+            "bw" | "bandwidth" | "delay" | "burst" | "profile" if kind == Kind::Queue => {
+                return Err(misplaced(word, "a `pipe`", kind));
+            }
+            "plr" if kind == Kind::Queue => {
+                let why = "a link loses packets, whatever their queue: give this queue a pipe of its own";
+                return Err(no_equal(word.at.clone(), "plr of a queue", why));
+            }
             "bw" | "bandwidth" => {
                 let bits = bandwidth(args.value("a bandwidth")?)?;
                 made.link.push(("rate", quote(&amounts::rate(bits))));
@@ -98,7 +109,16 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
             "queue" => made.queue = Some(limit(args.value("a limit")?)?),
             "weight" => made.weight = Some(whole(args.value("a number")?)?),
             "pipe" | "sched" | "flowset" if kind == Kind::Queue => made.of = Some(whole(args.value("a number")?)?),
-            "type" if kind == Kind::Sched => {
+            "pipe" if kind == Kind::Sched => {
+                let of = args.value("a number")?;
+                if whole(of)? != number {
+                    let why = format!("the scheduler of a pipe has its number: `sched {} config …`", of.text);
+                    return Err(no_equal(of.at.clone(), "a scheduler for a pipe of another number", &why));
+                }
+            }
+            "pipe" | "sched" | "flowset" => return Err(misplaced(word, "a `queue`", kind)),
+            "type" if kind == Kind::Queue => return Err(misplaced(word, "a `pipe` or a `sched`", kind)),
+            "type" => {
                 let of = scheduler(args.value("a type")?)?;
                 made.scheduler = Some(of);
                 if of == "fq_codel" {
@@ -113,12 +133,16 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                         "give the mask to its queues",
                     ));
                 }
-                made.each = mask(args)?;
+                made.each = mask(args, &mut made.last)?;
             }
             // How they keep what they keep; nothing here depends on it.
             "buckets" | "lmax" | "maxlen" | "pri" => _ = whole(args.value("a number")?)?,
             "droptail" => (made.policy, early) = (Vec::new(), None),
             "noerror" => {}
+            "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {
+                return Err(Problem::error(word.at.clone(), format!("{}: a queue has one policy", quoted(&word.text)))
+                    .help("keep one of `red`, `gred`, `codel` and `pie`"));
+            }
             // Whether thresholds are slots or bytes is known when all is read.
             "red" | "gred" => {
                 let numbers = args.clone();
@@ -144,6 +168,16 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         return Err(Problem::error(args.all(), "which pipe is this queue of? `pipe NUMBER` is missing"));
     }
     Ok(made)
+}
+
+/// What is for another kind of object.
+fn misplaced(word: &Word, of: &str, kind: Kind) -> Problem {
+    let name = match kind {
+        Kind::Pipe => "pipe",
+        Kind::Queue => "queue",
+        Kind::Sched => "sched",
+    };
+    Problem::error(word.at.clone(), format!("{} is for {of}, and this is a `{name}`", quoted(&word.text)))
 }
 
 /// `1.5Mbit/s` is 1,500,000 bits a second.
@@ -234,7 +268,7 @@ fn scheduler(word: &Word) -> Result<&'static str, Problem> {
 }
 
 /// `all`, or fields with the bits of each that count.
-fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
+fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Problem> {
     let mut fields = Vec::new();
     while let Some(word) = args.peek() {
         let (name, bits) = match word.text.as_str() {
@@ -257,8 +291,13 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
             _ => break,
         };
         args.next();
-        let kept = leading(args.value("a mask")?, bits)?;
-        match kept {
+        let mask = args.value("a mask")?;
+        if let (Some(kept), 32 | 128) = (trailing(mask, bits), bits) {
+            last.push(Last { src: name.starts_with("src"), bits: kept, of: bits, at: mask.at.clone() });
+            fields.push(name.to_owned());
+            continue;
+        }
+        match leading(mask, bits)? {
             0 => {}
             n if n == bits => fields.push(name.to_owned()),
             n if bits == 32 || bits == 128 => fields.push(format!("{name}/{n}")),
@@ -276,6 +315,16 @@ fn mask(args: &mut Args<'_>) -> Result<Vec<String>, Problem> {
             .help("`all`, or dst-ip, src-ip, dst-port, src-port, proto with the bits that count, as in `mask src-ip 0xffffff00`"));
     }
     Ok(fields)
+}
+
+/// How many last bits of `bits` a mask keeps, if it keeps those alone and not all.
+fn trailing(word: &Word, bits: u32) -> Option<u32> {
+    let mask = match word.text.strip_prefix("0x") {
+        Some(hex) => u128::from_str_radix(hex, 16).ok()?,
+        None => u128::from(whole(word).ok()?),
+    };
+    let kept = mask.count_ones();
+    (kept > 0 && kept < bits && mask.trailing_ones() == kept).then_some(kept)
 }
 
 /// How many leading bits of `bits` a mask keeps: `0xffffff00` or `/24`.

@@ -4,12 +4,16 @@
 //! |---|---|
 //! | `config` | `pipe`, `queue` and `sched`, with their options |
 //! | `policy` | what a queue does before it is full |
+//! | `bits` | masks of the last bits of addresses |
+//! | `queues` | which packets are whose queue's |
 //! | `rule` | `add`: which packets, and what becomes of them |
 //! | `link` | the links and rules that they amount to |
 
+mod bits;
 mod config;
 mod link;
 mod policy;
+mod queues;
 mod rule;
 
 use super::amounts::whole;
@@ -73,10 +77,14 @@ pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
 
 /// The tables of one direction of a link, by what `pipe N config` takes.
 pub(super) fn direction(args: &mut Args<'_>, header: &str) -> Result<Vec<Table>, Problem> {
-    config::read(Kind::Pipe, 0, args).map(|made| link::alone(&made, header))
+    let made = config::read(Kind::Pipe, 0, args)?;
+    match made.last.first() {
+        Some(last) => Err(last.within([].iter()).unwrap_or_else(|refused| refused)),
+        None => Ok(link::alone(&made, header)),
+    }
 }
 
-const OBJECTS: &[&str] = &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable", "set"];
+const OBJECTS: &[&str] = &["pipe", "queue", "sched", "add", "delete", "table", "flush", "enable", "disable"];
 
 fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Result<(), Problem> {
     let mut args = Args::new(words);
@@ -126,6 +134,14 @@ fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Resu
             }
             Ok(())
         }
+        "set" if named => match args.next() {
+            Some(verb) if matches!(verb.text.as_str(), "show" | "list") => Ok(()),
+            _ => Err(no_equal(
+                object.at.clone(),
+                "set",
+                "rules are in no sets here: leave those out that shall not hold; `falaj set` changes what runs",
+            )),
+        },
         "show" | "list" | "zero" | "resetlog" => Ok(()),
         _ if named => Err(unknown(object, "a command of ipfw that can be imported", OBJECTS)),
         _ => {

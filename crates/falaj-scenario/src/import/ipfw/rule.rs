@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(super) enum Action {
     Pipe(u64),
     Queue(u64),
-    /// The pipe or queue that a table names.
+    /// The pipe that a table names.
     PipeOfTable,
     Allow,
     Deny,
@@ -43,7 +43,8 @@ pub(super) struct Rule {
 pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> Result<Rule, Problem> {
     let number = match args.number() {
         Some(word) => whole(word)?,
-        None => (last / 100 + 1) * 100,
+        // Steps are of 100 there.
+        None => last.saturating_add(100),
     };
     let mut chance = None;
     let action = loop {
@@ -51,7 +52,12 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         match word.text.as_str() {
             "prob" => chance = part_of_one(args.value("a probability")?)?.or(Some("0%".to_owned())),
             "set" => _ = whole(args.value("a number")?)?,
-            "pipe" | "queue" if args.take("tablearg").is_some() => break Action::PipeOfTable,
+            "pipe" if args.take("tablearg").is_some() => break Action::PipeOfTable,
+            "queue" if args.peek().is_some_and(|w| w.text == "tablearg") => {
+                let why =
+                    "tables lead to links here: write a rule for each queue, `queue 1 ip from 10.1.0.0/16 to any`";
+                return Err(no_equal(word.at.clone(), "queue tablearg", why));
+            }
             "pipe" => break Action::Pipe(whole(args.value("a number")?)?),
             "queue" => break Action::Queue(whole(args.value("a number")?)?),
             "allow" | "accept" | "pass" | "permit" => break Action::Allow,

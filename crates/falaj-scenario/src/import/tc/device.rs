@@ -5,6 +5,7 @@ use super::super::lines::Word;
 use super::filter::{self, Filter};
 use super::handle;
 use super::qdisc::{self, Class, Qdisc};
+use super::stab::{self, Stab};
 use crate::diagnostics::Problem;
 use std::ops::Range;
 
@@ -22,6 +23,8 @@ pub(super) struct Node<T> {
     /// Of what is at the root, none.
     pub(super) parent: Option<Handle>,
     pub(super) what: T,
+    /// What it says of the bytes of packets.
+    pub(super) stab: Option<Stab>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
@@ -53,9 +56,10 @@ pub(super) struct Place<'a> {
     pub(super) prio: Option<u64>,
     /// What of IP a filter looks at.
     pub(super) protocol: Option<&'a Word>,
+    pub(super) stab: Option<Stab>,
 }
 
-const PLACE: &[&str] = &["dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio"];
+const PLACE: &[&str] = &["dev", "root", "parent", "handle", "classid", "ingress", "clsact", "protocol", "prio", "stab"];
 
 impl<'a> Place<'a> {
     /// Reads up to the kind, which is returned; none: there is none.
@@ -68,6 +72,7 @@ impl<'a> Place<'a> {
                 "parent" => place.parent = Some(handle(args.value("a handle")?)?),
                 "handle" | "classid" => place.handle = Some(handle(args.value("a handle")?)?),
                 "ingress" | "clsact" => place.ingress = true,
+                "stab" if !filter => place.stab = Some(stab::read(word, args)?),
                 "protocol" => place.protocol = Some(args.value("a protocol")?),
                 // Of a discipline it is the kind.
                 "prio" | "pref" | "priority" if filter => {
@@ -118,7 +123,8 @@ impl Devices {
         };
         let what = qdisc::read(kind, &mut args)?;
         device.qdiscs.retain(|q| q.parent != place.parent);
-        device.qdiscs.push(Node { handle: place.handle, parent: place.parent, what, at: all, line: line.to_owned() });
+        let (handle, parent, stab) = (place.handle, place.parent, place.stab);
+        device.qdiscs.push(Node { handle, parent, what, stab, at: all, line: line.to_owned() });
         Ok(())
     }
 
@@ -130,13 +136,21 @@ impl Devices {
         let Some(id) = place.handle else {
             return Err(Problem::error(all, "which class? `classid` is missing").help("as in `classid 1:10`"));
         };
+        if let Some(stab) = place.stab {
+            return Err(no_equal(
+                stab.at,
+                "stab of a class",
+                "what a packet costs is for the whole link: give it to the `qdisc`",
+            ));
+        }
         device.classes.retain(|c| c.handle != Some(id));
         if removes {
             return Ok(());
         }
         let Some(kind) = kind else { return Err(Problem::error(all, "which discipline? its kind is missing")) };
         let what = qdisc::class(kind, &mut args)?;
-        device.classes.push(Node { handle: Some(id), parent: place.parent, what, at: all, line: line.to_owned() });
+        let (handle, parent) = (Some(id), place.parent);
+        device.classes.push(Node { handle, parent, what, stab: None, at: all, line: line.to_owned() });
         Ok(())
     }
 
@@ -151,7 +165,7 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else { return Err(Problem::error(all, "which filter? its kind is missing")) };
-        let made = filter::read(kind, &place, &mut args)?;
+        let mut made = filter::read(kind, &place, &mut args)?;
         if place.ingress() {
             let to = made.redirects.ok_or_else(|| {
                 no_equal(
@@ -166,9 +180,19 @@ impl Devices {
         if made.redirects.is_some() {
             return Err(no_equal(all, "redirect", "what a device sends passes its own link here"));
         }
+        if place.prio.is_none_or(|prio| prio == 0) {
+            made.prio = before(device.filters.iter().filter(|f| f.parent == made.parent));
+        }
         device.filters.push(made);
         Ok(())
     }
+}
+
+/// The preference of a filter that says none: before all that have such, behind those below.
+fn before<'a>(others: impl Iterator<Item = &'a Filter>) -> u64 {
+    const LEAST: u64 = 0x8000;
+    const FIRST: u64 = 0xc000;
+    others.map(|f| f.prio).filter(|prio| *prio >= LEAST).min().map_or(FIRST, |prio| prio - 1)
 }
 
 /// A word that stands where a parameter of `kind` may stand, and is none.

@@ -89,7 +89,7 @@ pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Resul
     if let Err(error) = crate::parse_match(&rule) {
         return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what)).help(error.help));
     }
-    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(u64::MAX), rule, to, redirects, at })
+    Ok(Filter { parent: place.parent, prio: place.prio.unwrap_or(0), rule, to, redirects, at })
 }
 
 /// What a filter's `protocol` says of IP.

@@ -36,6 +36,8 @@ pub(super) fn links(devices: &Devices, host: &Host, draft: &mut Draft, problems:
                 table: Table::new(format!("[{header}]"), at(of)),
                 flows: Vec::new(),
                 rated: false,
+                costed: false,
+                lossy: None,
                 host,
                 notes: Vec::new(),
                 seen: 0,
@@ -62,6 +64,10 @@ struct Direction<'a> {
     table: Table,
     flows: Vec<Table>,
     rated: bool,
+    /// Something says what packets cost.
+    costed: bool,
+    /// What loses or doubles packets.
+    lossy: Option<&'a Node<Qdisc>>,
     host: &'a Host,
     notes: Vec<Problem>,
     /// Disciplines so far.
@@ -78,11 +84,23 @@ impl Direction<'_> {
         }) {
             self.deeper(node)?;
             self.table.comments.push(node.line.split_whitespace().collect::<Vec<_>>().join(" "));
+            if let Some(stab) = &node.stab {
+                self.costs(&stab.at, stab.overhead.as_deref(), stab.atm)?;
+            }
             let only = match &node.what {
                 Qdisc::Netem(netem) => {
                     if netem.rate.is_some() {
                         self.takes_rate(&node.at)?;
                         self.fifo(&format!("{}p", netem.limit));
+                    } else if let Some(at) = &netem.limit_at {
+                        let what = "netem counts packets on their way; here none waits where there is no rate: `limit` is left out";
+                        self.notes.push(Problem::warning(at.clone(), what));
+                    }
+                    if netem.keys.iter().any(|(key, _)| matches!(*key, "overhead" | "cells")) {
+                        self.costs(&node.at, None, false)?;
+                    }
+                    if netem.keys.iter().any(|(key, _)| matches!(*key, "loss" | "duplicate")) {
+                        self.lossy = Some(node);
                     }
                     netem.keys.iter().for_each(|(key, value)| self.table.set(key, value.clone()));
                     self.notes.extend(netem.notes.iter().cloned());
@@ -92,11 +110,14 @@ impl Direction<'_> {
                     self.takes_rate(&node.at)?;
                     self.table.text("rate", rate(*bits));
                     self.table.text("burst", size(*burst));
-                    if let Some(overhead) = overhead {
-                        self.table.text("overhead", overhead);
+                    if overhead.is_some() || *atm {
+                        self.costs(&node.at, overhead.as_deref(), *atm)?;
                     }
-                    if *atm {
-                        self.table.text("cells", "atm");
+                    if *burst < LARGEST {
+                        let what =
+                            format!("tbf drops every packet larger than its burst of {}; here they pass", size(*burst));
+                        let help = format!("a `burst` of {LARGEST}b or more lets all packets of Ethernet pass there");
+                        self.notes.push(Problem::warning(node.at.clone(), what).help(help));
                     }
                     self.fifo(&size(*limit));
                     true
@@ -135,6 +156,22 @@ impl Direction<'_> {
                 Some(handle) => below = Some(handle.major),
                 None => break,
             }
+        }
+        if self.rated || self.host.rate.is_some() {
+            self.notes.extend(self.lossy.map(before_its_rate));
+        }
+        Ok(())
+    }
+
+    /// What a packet costs is said once.
+    fn costs(&mut self, at: &Range<usize>, overhead: Option<&str>, atm: bool) -> Result<(), Problem> {
+        if std::mem::replace(&mut self.costed, true) {
+            let why = "what a packet costs is for the whole link: say it once";
+            return Err(no_equal(at.clone(), "a second overhead", why));
+        }
+        overhead.iter().for_each(|overhead| self.table.text("overhead", overhead));
+        if atm {
+            self.table.text("cells", "atm");
         }
         Ok(())
     }
@@ -192,6 +229,7 @@ impl Direction<'_> {
     /// The classes of the discipline that stands at the link.
     fn classful(&mut self, node: &Node<Qdisc>) -> Result<(), Problem> {
         let mut tree = Tree::of(node, self.of, true)?;
+        self.no_links_below(&tree)?;
         if let Some((bits, burst)) = tree.rate {
             self.takes_rate(&node.at)?;
             self.table.text("rate", rate(bits));
@@ -229,6 +267,28 @@ impl Direction<'_> {
         Ok(())
     }
 
+    /// A class has a queue; what delays or limits its packets alone is a link.
+    fn no_links_below(&self, tree: &Tree) -> Result<(), Problem> {
+        let is_below = |q: &&Node<Qdisc>| q.parent.is_some_and(|p| p.major == tree.major && p.minor != 0);
+        for node in self.of.qdiscs.iter().filter(is_below) {
+            if let Some(stab) = &node.stab {
+                let why = "what a packet costs is for the whole link: give it to the discipline above all classes";
+                return Err(no_equal(stab.at.clone(), "stab below a class", why));
+            }
+            if !matches!(node.what, Qdisc::Netem(_) | Qdisc::Tbf { .. }) {
+                continue;
+            }
+            let rules = node.parent.map(|class| tree.rules(class.minor)).unwrap_or_default();
+            let rules = if rules.is_empty() { "…".to_owned() } else { rules.join(", ") };
+            let why = format!(
+                "a class has a queue, and what delays or limits its packets is a link: write `[link.a]` with that, `[link.b]` with \
+                 the rest, and two rules: `[[rule]]`, `match = [{rules}]`, `to = \"a\"`, and `[[rule]]`, `to = \"b\"`"
+            );
+            return Err(no_equal(node.at.clone(), "this discipline below a class", &why));
+        }
+        Ok(())
+    }
+
     /// What is below a class that has none of its own: a queue, or a discipline that divides it.
     fn leaf(&mut self, mut table: Table, class: Handle, header: &str) -> Result<(), Problem> {
         let of = self.of;
@@ -251,13 +311,10 @@ impl Direction<'_> {
                 self.flows.extend([table, part]);
                 return Ok(());
             }
-            Some((node, Qdisc::Netem(_) | Qdisc::Tbf { .. })) => {
-                let why = "a class has a queue; what a link does stands above its classes";
-                return Err(no_equal(node.at.clone(), "this discipline below a class", why));
-            }
             Some((node, _)) => {
                 self.deeper(node)?;
                 let mut tree = Tree::of(node, of, false)?;
+                self.no_links_below(&tree)?;
                 self.notes.append(&mut tree.notes);
                 table.set("scheduler", inline(&[("kind", quote(tree.kind))]));
                 self.flows.push(table);
@@ -267,6 +324,25 @@ impl Direction<'_> {
         self.flows.push(table);
         Ok(())
     }
+}
+
+/// The largest packet of Ethernet, as tc counts its bytes.
+const LARGEST: u64 = 1514;
+
+/// netem loses and doubles packets where they enter it, and so before any rate.
+fn before_its_rate(node: &Node<Qdisc>) -> Problem {
+    let has = |name: &str| matches!(&node.what, Qdisc::Netem(netem) if netem.keys.iter().any(|(key, _)| *key == name));
+    let mut parts = Vec::new();
+    if has("loss") {
+        parts.push("what is lost has taken its time");
+    }
+    if has("duplicate") {
+        parts.push("copies take none");
+    }
+    let what =
+        format!("netem loses and doubles packets before the rate; here that is behind it: {}", parts.join(", and "));
+    Problem::warning(node.at.clone(), what)
+        .help("for netem's order write two links and lead through both, the one that loses first: `to = [\"loses\", \"slow\"]`")
 }
 
 /// Where a device is spoken of first.

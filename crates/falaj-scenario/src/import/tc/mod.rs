@@ -7,6 +7,7 @@
 //! | `qdisc` | the other disciplines and their classes |
 //! | `aqm` | those that keep queues short, and those with a queue for each connection |
 //! | `classes` | classes of htb and hfsc; cbs |
+//! | `stab` | what a packet costs beside its own bytes |
 //! | `filter` | which packets go to which class |
 //! | `tree` | the classes of a discipline, and which packets go to them |
 //! | `link` | the link that a device's tree amounts to |
@@ -18,6 +19,7 @@ mod filter;
 mod link;
 mod netem;
 mod qdisc;
+mod stab;
 mod tree;
 
 use super::args::{Args, unknown};
@@ -59,7 +61,9 @@ pub fn tc(text: &str, file: &str, host: &Host) -> Result<Imported, Diagnostics> 
 }
 
 const OBJECTS: &[&str] = &["qdisc", "class", "filter"];
-const VERBS: &[&str] = &["add", "replace", "change", "del"];
+const VERBS: &[&str] = &["add", "replace", "change", "delete"];
+/// They change nothing.
+const SHOW: &[&str] = &["show", "list", "ls", "get"];
 
 fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Problem>) -> Result<(), Problem> {
     let mut args = Args::new(words);
@@ -72,7 +76,12 @@ fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Pr
         }
     }
     let object = args.value("one of qdisc, class and filter")?;
-    if !OBJECTS.contains(&object.text.as_str()) {
+    // tc takes the beginning of a word for it.
+    let begun = |word: &Word, all: &[&'static str]| {
+        let is = |name: &&&str| !word.text.is_empty() && name.starts_with(&word.text);
+        all.iter().find(is).copied().filter(|name| is_tc || word.text == *name)
+    };
+    let Some(kind) = begun(object, OBJECTS) else {
         if is_tc {
             return Err(unknown(object, "an object of tc", OBJECTS));
         }
@@ -81,17 +90,17 @@ fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Pr
             format!("{} is not a command of tc, and was left out", quoted(&words[0].text)),
         ));
         return Ok(());
-    }
-    let verb = args.value("a verb")?;
-    if matches!(verb.text.as_str(), "show" | "list" | "ls") {
+    };
+    let word = args.value("a verb")?;
+    let Some(verb) = begun(word, VERBS).or_else(|| begun(word, SHOW)) else {
+        return Err(unknown(word, "a verb of tc", VERBS));
+    };
+    if SHOW.contains(&verb) {
         return Ok(());
     }
-    let removes = matches!(verb.text.as_str(), "del" | "delete");
-    if !removes && !VERBS.contains(&verb.text.as_str()) {
-        return Err(unknown(verb, "a verb of tc", VERBS));
-    }
+    let removes = verb == "delete";
     let line = &text[args.all()];
-    match object.text.as_str() {
+    match kind {
         "qdisc" => devices.qdisc(args, removes, line),
         "class" => devices.class(args, removes, line),
         _ => devices.filter(args, removes),

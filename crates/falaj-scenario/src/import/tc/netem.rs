@@ -5,7 +5,9 @@ use super::super::args::{Args, no_equal};
 use super::super::draft::{inline, quote};
 use super::super::lines::Word;
 use super::device::stray;
+use super::stab;
 use crate::diagnostics::Problem;
+use std::ops::Range;
 
 /// What netem sets of a link.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -16,6 +18,8 @@ pub(super) struct Netem {
     pub(super) rate: Option<u64>,
     /// So many packets, those on their way included.
     pub(super) limit: u64,
+    /// Where that is said.
+    pub(super) limit_at: Option<Range<usize>>,
     /// Where it is not quite the same, and why.
     pub(super) notes: Vec<Problem>,
 }
@@ -45,7 +49,10 @@ pub(super) fn read(args: &mut Args<'_>) -> Result<Netem, Problem> {
     let mut delayed = false;
     while let Some(word) = args.next() {
         match word.text.as_str() {
-            "limit" => netem.limit = whole(args.value("a number of packets")?)?,
+            "limit" => {
+                netem.limit = whole(args.value("a number of packets")?)?;
+                netem.limit_at = Some(word.at.clone());
+            }
             "delay" | "latency" => {
                 let delay = tc_time(args.value("a time")?)?;
                 delayed = delay > 0;
@@ -202,11 +209,7 @@ fn own_rate(args: &mut Args<'_>, netem: &mut Netem) -> Result<(), Problem> {
     let signed = args.peek().filter(|w| w.text.starts_with('-') || w.text.starts_with(|c: char| c.is_ascii_digit()));
     let Some(overhead) = signed else { return Ok(()) };
     args.next();
-    let (sign, digits) = overhead.text.strip_prefix('-').map_or(("", overhead.text.as_str()), |digits| ("-", digits));
-    let bytes = whole(&Word { text: digits.to_owned(), at: overhead.at.clone() })?;
-    if bytes != 0 {
-        netem.keys.push(("overhead", quote(&format!("{sign}{bytes}B"))));
-    }
+    netem.keys.extend(stab::bytes(overhead)?.map(|bytes| ("overhead", quote(&bytes))));
     if let Some(cell) = args.number() {
         let bytes = whole(cell)?;
         let more = args.number().map(whole).transpose()?.unwrap_or(0);

@@ -8,6 +8,7 @@ use super::aqm::{self, Fair, Managed};
 use super::classes::{self, Cbs, Hfsc, Htb};
 use super::device::stray;
 use super::netem::{self, Netem};
+use super::stab;
 use crate::diagnostics::Problem;
 
 /// A discipline.
@@ -152,16 +153,8 @@ fn tbf(args: &mut Args<'_>) -> Result<Qdisc, Problem> {
             "limit" => limit = Some(tc_size(args.value("a size")?)?),
             "latency" => latency = Some(tc_time(args.value("a time")?)?),
             "overhead" => overhead = Some(format!("{}B", whole(args.value("a number of bytes")?)?)),
-            "linklayer" => {
-                let layer = args.value("a link layer")?;
-                atm = match layer.text.as_str() {
-                    "atm" | "adsl" => true,
-                    "ethernet" => false,
-                    _ => return Err(unknown(layer, "a link layer", &["ethernet", "atm", "adsl"])),
-                };
-            }
-            "mpu" if args.value("a size")?.text == "0" => {}
-            "mpu" => return Err(no_equal(word.at.clone(), "mpu", "packets cost what they have, and an `overhead`")),
+            "linklayer" => atm = stab::cells(args)?,
+            "mpu" => stab::mpu(word, args)?,
             "peakrate" | "mtu" | "minburst" => {
                 return Err(no_equal(
                     word.at.clone(),

@@ -3,12 +3,14 @@
 use super::super::amounts::{rate, size};
 use super::super::args::no_equal;
 use super::super::draft::quote;
+use super::super::first::{Sends, Takes, apart};
 use super::aqm::Keys;
 use super::classes::{Hfsc, Htb};
 use super::device::{Device, Node};
 use super::filter::Filter;
 use super::qdisc::{Class, Qdisc};
 use crate::diagnostics::Problem;
+use crate::units::Unreadable;
 use std::ops::Range;
 
 /// What will be a flow.
@@ -191,14 +193,8 @@ impl Tree {
             return Err(Problem::error(node.at.clone(), format!("there is no class {major:x}:{rest:x}")));
         }
         let mut order: Vec<u16> = Vec::new();
-        for (minor, filter, _) in &filters {
-            if order.last() == Some(minor) {
-                continue;
-            }
-            if order.contains(minor) {
-                let what = "filters of other classes stand before this one; here the rules of a flow stay together";
-                self.notes.push(Problem::warning(filter.at.clone(), what));
-            } else {
+        for (minor, ..) in &filters {
+            if !order.contains(minor) {
                 order.push(*minor);
             }
         }
@@ -214,14 +210,35 @@ impl Tree {
             return Err(Problem::error(node.at.clone(), "no filter sends to any of its classes")
                 .help("add `tc filter add … flowid CLASS`, or `default` where there is one"));
         }
-        let rules = |minor: u16| filters.iter().filter(|(to, ..)| *to == minor).map(|(.., rule)| quote(rule)).collect();
-        self.order = order.into_iter().map(|minor| (minor, rules(minor))).collect();
+        // Flows of one class stay together, whatever filters stand between theirs.
+        self.order = order.into_iter().map(|minor| (minor, Vec::new())).collect();
         let mut flat = Vec::new();
         self.flatten(0, &mut flat);
-        if flat.iter().ne(self.order.iter().map(|(minor, _)| minor)) {
-            let what = "filters to classes of one class stay together here, whatever stands between them";
-            self.notes.push(Problem::warning(node.at.clone(), what));
+        let many = |filter: &Filter, why: Unreadable| {
+            let what = format!("which packets go to which class cannot be said: {}", why.what);
+            Problem::error(filter.at.clone(), what).help(why.help)
+        };
+        let mut sends = Vec::new();
+        for (minor, filter, rule) in &filters {
+            let takes = Takes::of(rule).map_err(|why| many(filter, why))?;
+            sends.push(Sends { flow: flat.iter().position(|m| m == minor).unwrap_or(flat.len()), takes });
         }
+        let left = apart(&sends).map_err(|(n, why)| many(filters[n].1, why))?;
+        self.order = flat.into_iter().map(|minor| (minor, Vec::new())).collect();
+        for (send, takes) in sends.iter().zip(left).filter(|(_, takes)| !takes.is_nothing()) {
+            let rule = quote(&takes.text);
+            if let Some((_, rules)) = self.order.get_mut(send.flow).filter(|(_, rules)| !rules.contains(&rule)) {
+                rules.push(rule);
+            }
+        }
+        let rest = self.rest;
+        let taken = |(minor, rules): &(u16, Vec<String>)| Some(*minor) != rest && rules.is_empty();
+        for (minor, _) in self.order.iter().filter(|one| taken(one)) {
+            let Some((_, filter, _)) = filters.iter().find(|(to, ..)| to == minor) else { continue };
+            let what = format!("filters before take all that {major:x}:{minor:x} would get: it is left out");
+            self.notes.push(Problem::warning(filter.at.clone(), what));
+        }
+        self.order.retain(|one| !taken(one));
         Ok(())
     }
 
