@@ -1236,6 +1236,7 @@ proptest! {
         prop_oneof![
             "ipfw|dnctl|add|pipe|queue|sched|table|config|1|2|100|prob|0\\.5|bw|1Mbit/s|delay|10|plr|mask|all|src-ip|0xffff|weight|type|qfq",
             "red|gred|codel|pie|fq_codel|ecn|target|5ms|0\\.002/5/15/0\\.1|0\\.1,0\\.2,0\\.3,0\\.4|via|em0|mac-type|lookup|dscp|ef|frag|ipversion|4|burst|queue|50|profile",
+            "set|0x000000ff|/8|disable|one_pass|flush|rr|sched_mask",
             "ip|udp|from|to|any|10\\.0\\.0\\.0/8|table\\(1\\)|in|out|not|skipto|allow|deny|\n|;|'|\\$x|\\{|\\}|or|tablearg",
             "\\PC{0,5}",
         ], 0..40))

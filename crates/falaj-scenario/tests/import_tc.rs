@@ -1333,6 +1333,7 @@ proptest! {
         prop_oneof![
             "tc|qdisc|class|filter|add|del|dev|eth0|root|parent|handle|1:|1:1|10:|netem|tbf|prio|drr|qfq|ets|delay|loss|rate|limit|burst|latency",
             "htb|hfsc|red|codel|pie|fq_codel|sfq|cbs|default|10|sc|rt|ls|ul|m1|m2|d|umax|dmax|ceil|cburst|avpkt|min|max|target|interval|ecn|idleslope|sendslope|-9|matchall",
+            "stab|overhead|linklayer|atm|prio|q|a|duplicate|classid|1:2|src|10\\.0\\.0\\.0/8",
             "10ms|1%|1mbit|1500|u32|match|ip|dport|80|0xffff|flowid|quantum|weight|bands|3|strict|quanta|\n|\\\\|'|\\$x|;|protocol|flower",
             "\\PC{0,5}",
         ], 0..40))

@@ -1366,10 +1366,10 @@ fn a_tree_of_classes_is_imported_and_simulated() {
         tc class add dev eth0 parent 1:a classid 1:a2 htb rate 2mbit ceil 6mbit\n\
         tc class add dev eth0 parent 1:a1 classid 1:a11 htb rate 3mbit ceil 6mbit\n\
         tc class add dev eth0 parent 1:a1 classid 1:a12 htb rate 1mbit ceil 6mbit\n\
-        tc filter add dev eth0 parent 1: u32 match ip dport 5000 0xfff8 flowid 1:a\n\
-        tc filter add dev eth0 parent 1:a u32 match ip dport 5000 0xffff flowid 1:a11\n\
-        tc filter add dev eth0 parent 1:a u32 match ip dport 5001 0xffff flowid 1:a12\n\
-        tc filter add dev eth0 parent 1:a matchall flowid 1:a2\n";
+        tc filter add dev eth0 parent 1: prio 1 u32 match ip dport 5000 0xfff8 flowid 1:a\n\
+        tc filter add dev eth0 parent 1:a prio 1 u32 match ip dport 5000 0xffff flowid 1:a11\n\
+        tc filter add dev eth0 parent 1:a prio 2 u32 match ip dport 5001 0xffff flowid 1:a12\n\
+        tc filter add dev eth0 parent 1:a prio 3 matchall flowid 1:a2\n";
     let imported = falaj(&["import", "tc", file("tree.sh", script)]);
     assert_eq!(imported.status, Some(0), "{imported:?}");
     assert!(imported.out.contains("[link.eth0.up.flow.1-a.flow.1-a1.flow.1-a12]"), "{}", imported.out);
