@@ -78,7 +78,7 @@ fn beyond(all: &Firewall) -> Vec<Problem> {
         let ends = |r: &&Rule| {
             matches!(r.action, Action::Allow | Action::Deny) && r.matches == "any" && r.probability.is_none()
         };
-        if rules[last + 1..].iter().any(|r| ends(r)) || said.iter().any(|p| p.span == rules[last].at) {
+        if rules[last + 1..].iter().any(ends) || said.iter().any(|p| p.span == rules[last].at) {
             continue;
         }
         let what = "what no rule behind this one takes leaves here; the last rule of ipfw drops it, with one_pass=0";
