@@ -98,9 +98,9 @@ fn scripts_of_ipfw() {
     }
     for (text, title) in [
         (
-            format!(
-                "{pipe}ipfw queue 1 config pipe 1\nipfw queue 2 config pipe 1\nipfw add 50 queue 2 ip from any to any out"
-            ),
+            "ipfw pipe 1 config bw 1Mbit/s\nipfw queue 1 config pipe 1\nipfw queue 2 config pipe 1\n\
+             ipfw add 50 queue 2 ip from any to any out"
+                .to_owned(),
             "no rule sends to this queue: it is left out",
         ),
         (format!("{pipe}kldload dummynet"), "this is no command of dummynet or its rules, and was left out"),
