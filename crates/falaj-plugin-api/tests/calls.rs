@@ -1,0 +1,150 @@
+//! What falaj calls in a library, called here through the same table: nothing of it is another's memory, is freed twice or never,
+//! or lives too short. Miri tells (`cargo +nightly miri test -p falaj-plugin-api`); without it, that what was given arrives.
+
+use core::ffi::{CStr, c_char, c_void};
+use falaj_plugin_api::abi::{self, Queue, Sent};
+use falaj_plugin_api::{Answer, Discipline, Promise, Refused, Setup, Value, glue};
+use std::ptr;
+
+/// The flow that came first goes first, and after as many packets as it was set up with it panics.
+struct First {
+    waiting: Vec<u32>,
+    left: u64,
+}
+
+impl Discipline for First {
+    const NAME: &'static CStr = c"first";
+    const WORK_CONSERVING: bool = true;
+    const SEES_ARRIVALS: bool = true;
+    const SUCCEEDS: bool = true;
+
+    fn new(setup: &Setup<'_>) -> Result<First, Refused> {
+        match (setup.params.get("packets"), setup.flows.len()) {
+            (Some(Value::Number(left)), 2) => {
+                assert_eq!(setup.flows[0].params.get("note"), Some(Value::Text("a text")));
+                assert_eq!((setup.flows[0].max_packets, setup.flows[1].max_bytes), (Some(7), None));
+                Ok(First { waiting: Vec::new(), left })
+            }
+            (_, 0) => panic!("nobody sends"),
+            (_, flows) => Err(Refused { flow: Some(1), what: "ä".repeat(200), help: format!("{flows} flows") }),
+        }
+    }
+    fn ready(&mut self, queues: &[Queue], flow: u32, _: u64) {
+        assert_eq!(queues[flow as usize].packets, 1);
+        self.waiting.push(flow);
+    }
+    fn next(&mut self, _: &[Queue], now: u64) -> Answer {
+        match self.waiting.first() {
+            _ if now < 10 => Answer::Wait(10),
+            Some(flow) => Answer::Serve(*flow),
+            None => Answer::Idle,
+        }
+    }
+    fn take(&mut self, _: &[Queue], flow: u32, sent: &Sent) {
+        self.waiting.retain(|other| *other != flow);
+        self.left = self.left.checked_sub(u64::from(sent.bytes / 100)).expect("no packet is left");
+    }
+    fn arrived(&mut self, queues: &[Queue], flow: u32, bytes: u32, now: u64) -> u64 {
+        queues[flow as usize].bytes + u64::from(bytes) + now
+    }
+    fn succeed(&mut self, old: &mut First, _: &[Queue], _: u64) {
+        self.waiting = std::mem::take(&mut old.waiting);
+    }
+    fn promise(&self, flow: u32) -> Option<Promise> {
+        (flow == 0).then_some(Promise { rate: 1, latency: 2, delay: 3 })
+    }
+}
+
+/// An instance for one packet and so many flows, or why there is none.
+fn make(table: &abi::Discipline, flows: usize) -> Result<*mut c_void, Box<abi::Refusal>> {
+    let param = |name: &'static CStr, text: &'static CStr, number, unit| abi::Param {
+        name: name.as_ptr(),
+        text: text.as_ptr(),
+        number,
+        unit,
+        reserved: 0,
+    };
+    let own = [param(c"packets", c"", 1, abi::NUMBER)];
+    let note = [param(c"note", c"a text", 0, abi::TEXT)];
+    let flow = |n: usize| abi::Flow {
+        params: if n == 0 { note.as_ptr() } else { ptr::null() },
+        max_bytes: u64::MAX,
+        max_packets: 7,
+        param_count: u32::from(n == 0),
+    };
+    let all: Vec<abi::Flow> = (0..flows).map(flow).collect();
+    let setup = abi::Setup {
+        flows: if flows == 0 { ptr::null() } else { all.as_ptr() },
+        params: own.as_ptr(),
+        rate: 1_000,
+        flow_count: flows as u32,
+        param_count: 1,
+        largest: 1_500,
+        reserved: 0,
+    };
+    let mut refusal = Box::new(abi::Refusal { flow: 0, what: [0; abi::TEXT_BYTES], help: [0; abi::TEXT_BYTES] });
+    // SAFETY: as falaj does: all of it lasts for the call.
+    let made = unsafe { table.create.expect("a function")(&raw const setup, &raw mut *refusal) };
+    if made.is_null() { Err(refusal) } else { Ok(made) }
+}
+
+fn end(table: &abi::Discipline, own: *mut c_void) {
+    // SAFETY: it was made by the same table, and is not used again.
+    unsafe { table.destroy.expect("a function")(own) }
+}
+
+/// What it says to be next.
+fn next(table: &abi::Discipline, own: *mut c_void, queues: &[Queue], now: u64) -> (u32, abi::Answer) {
+    let mut answer = abi::Answer { time: 0, why: ptr::null(), flow: 9, reserved: 0 };
+    // SAFETY: it was made by the same table, with as many flows as there are queues.
+    let said = unsafe { table.next.expect("a function")(own, queues.as_ptr(), now, &raw mut answer) };
+    (said, answer)
+}
+
+#[test]
+fn what_is_given_arrives_and_what_is_made_is_freed() {
+    let table = glue::discipline::<First>();
+    let own = make(&table, 2).expect("it is made");
+    let queues = [Queue { tag: 0, bytes: 100, head: 100, packets: 1 }; 2];
+    let sent = Sent { start: 0, end: 1, bytes: 100, reserved: 0 };
+    let mut promise = Promise::default();
+    // SAFETY: as falaj does: one call after the other, of what the table has made.
+    unsafe {
+        assert_eq!(table.arrived.expect("it sees them")(own, queues.as_ptr(), 1, 50, 7), 157);
+        table.ready.expect("a function")(own, queues.as_ptr(), 1, 0);
+        assert_eq!(table.promise.expect("a function")(own, 0, &raw mut promise), 1);
+        assert_eq!(table.promise.expect("a function")(own, 1, &raw mut promise), 0);
+        assert_eq!(table.forgettable.expect("a function")(own, 0, 0), 1);
+    }
+    assert_eq!(promise, Promise { rate: 1, latency: 2, delay: 3 });
+    assert_eq!((next(&table, own, &queues, 0).0, next(&table, own, &queues, 0).1.time), (abi::WAIT, 10));
+    let heir = make(&table, 2).expect("it is made");
+    // SAFETY: two instances of one table.
+    unsafe { table.succeed.expect("it succeeds")(heir, own, queues.as_ptr(), 20) };
+    end(&table, own);
+    assert_eq!((next(&table, heir, &queues, 20).0, next(&table, heir, &queues, 20).1.flow), (abi::SERVE, 1));
+    // SAFETY: as above.
+    unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
+    assert_eq!(next(&table, heir, &queues, 20).0, abi::IDLE);
+    // One packet too many: it panics, which nobody sees but who asks next.
+    // SAFETY: as above.
+    unsafe { table.take.expect("a function")(heir, queues.as_ptr(), 1, &raw const sent) };
+    let (said, answer) = next(&table, heir, &queues, 30);
+    // SAFETY: a text of the instance, which is there still.
+    let why = unsafe { CStr::from_ptr(answer.why) }.to_str();
+    assert_eq!((said, why), (abi::FAILED, Ok("panic: no packet is left")));
+    end(&table, heir);
+}
+
+#[test]
+fn a_refusal_fits_its_place() {
+    let table = glue::discipline::<First>();
+    let text = |text: &[c_char]| {
+        let bytes: Vec<u8> = text.iter().take_while(|byte| **byte != 0).map(|byte| *byte as u8).collect();
+        String::from_utf8(bytes).expect("cut between letters")
+    };
+    let refused = make(&table, 3).expect_err("it is for two");
+    assert_eq!((refused.flow, text(&refused.what), text(&refused.help)), (1, "ä".repeat(127), "3 flows".into()));
+    let refused = make(&table, 0).expect_err("it is for two");
+    assert_eq!((refused.flow, text(&refused.what)), (abi::NO_FLOW, "panic: nobody sends".into()));
+}
