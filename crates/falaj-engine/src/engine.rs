@@ -448,6 +448,12 @@ impl Engine {
         self.pipes[pipe.0 as usize].report(flow, busiest)
     }
 
+    /// Ids have to share what a mask of this pipe makes, as there are more than it may: the mask of this flow, or
+    /// that of the link.
+    pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
+        self.pipes[pipe.0 as usize].shares()
+    }
+
     /// How disciplines of libraries broke their contract in this pipe; those that others have taken over from too.
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         let mut out = Vec::new();

@@ -695,6 +695,16 @@ impl Network {
         self.engine.report(pipe, flow, busiest)
     }
 
+    /// See [`Engine::shares`].
+    pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
+        self.engine.shares(pipe)
+    }
+
+    /// Is a flow or a link of it many?
+    pub fn has_masks(&self) -> bool {
+        self.places.iter().any(|place| !place.masks.is_none())
+    }
+
     /// See [`Engine::breaches`].
     pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
         self.engine.breaches(pipe)

@@ -446,6 +446,48 @@ fn slots_deliver_together() {
     }
 }
 
+/// Where slots are full packets wait in the queue: as many as it holds, the others are dropped. What is delivered is as
+/// if they waited behind it.
+#[test]
+fn what_waits_for_slots_is_in_the_queue() {
+    let slots = Slots { least: Span::from_millis(100), most: Span::from_millis(100), packets: 2, bytes: u64::MAX };
+    for (limit, jitter) in [(50, false), (7, false), (7, true)] {
+        let jitter = jitter.then_some(Jitter {
+            amount: Span::from_millis(5),
+            distribution: Distribution::Uniform,
+            correlation: Probability::NEVER,
+            keeps_order: true,
+        });
+        let mut spec = link(Impairments { slots: Some(slots), jitter, ..Impairments::default() }, 1);
+        spec.setup.flows[0].limit = Limit::Packets(limit);
+        assert!(spec.no_promise().is_some());
+        let mut engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
+        let mut out = Vec::new();
+        // A thousand a second, of which the slots take twenty.
+        for handle in 0..10_000 {
+            let now = Time::ZERO + Span::from_millis(1) * u64::from(handle);
+            engine.input(PIPE, Unit { flow: FLOW, handle, bytes: 100 }, now, &mut out);
+            let held = emits(&out).iter().filter(|e| e.due > now).count();
+            let counters = engine.counters(PIPE, FLOW);
+            assert!(held <= 6 && counters.backlog <= u64::from(limit), "{held} {counters:?}");
+            // What was delivered needs not be kept.
+            out.retain(|o| matches!(o, Output::Emit(e) if e.due > now || e.due + Span::from_secs(2) > now));
+        }
+        engine.poll(Time::ZERO + Span::from_secs(60), &mut out);
+        let counters = engine.counters(PIPE, FLOW);
+        assert_eq!((counters.backlog, counters.sent + counters.dropped_full), (0, 10_000));
+        let expected = 2 * 100 + u64::from(limit);
+        assert!(counters.sent.abs_diff(expected) <= 6, "{} sent, expected {expected}", counters.sent);
+        let late = emits(&out);
+        for two in late[late.len() - 8..].windows(3) {
+            assert_eq!(two[2].due - two[0].due, Span::from_millis(100), "no slot is left out, and none has more");
+        }
+    }
+    // Where no slot can be full nothing waits.
+    let open = Slots { packets: u64::MAX, ..slots };
+    assert!(link(Impairments { slots: Some(open), ..Impairments::default() }, 1).no_promise().is_none());
+}
+
 /// Which packets are lost depends neither on other flows nor on when they come
 /// or how fast the link is; independent delays do not either.
 #[test]

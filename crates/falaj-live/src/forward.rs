@@ -122,6 +122,9 @@ pub enum Woken {
     /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
     /// [`Forwarder::tell_of_overflow`].
     Overflow(PipeId, FlowId),
+    /// For the first time there were more ids than a mask makes queues or links for, of this flow or of the link of this
+    /// pipe; see [`Forwarder::tell_of_overflow`].
+    Shared(PipeId, Option<FlowId>),
 }
 
 /// Is it told that a queue was full?
@@ -181,6 +184,8 @@ pub struct Forwarder {
     active: Vec<Vec<Time>>,
     losses: Losses,
     overflow: Overflow,
+    /// It is to be told that ids have to share.
+    tells_of_sharing: bool,
     awake: Awake,
     /// How late the latest hand-over was since that was asked last.
     latest: Span,
@@ -220,6 +225,7 @@ impl Forwarder {
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
             overflow: Overflow::No,
+            tells_of_sharing: false,
             awake: Awake::default(),
             latest: Span::ZERO,
             contracts: Contracts::default(),
@@ -232,9 +238,16 @@ impl Forwarder {
         self.recorder = Some(recorder);
     }
 
-    /// From now on it comes back when a queue is full, once.
+    /// From now on it comes back when a queue is full, once, and when ids of a mask have to share, once.
     pub fn tell_of_overflow(&mut self) {
         self.overflow = Overflow::Wanted;
+        self.tells_of_sharing = true;
+    }
+
+    /// The first mask whose ids have to share, as those who ask number pipes.
+    fn sharing(&self) -> Option<(PipeId, Option<FlowId>)> {
+        let mut pipes = self.order.iter().enumerate();
+        pipes.find_map(|(n, &pipe)| Some((PipeId(n as u32), self.network.shares(pipe)?)))
     }
 
     /// Gives the recorder back, when it has noted what is still queued.
@@ -259,6 +272,8 @@ impl Forwarder {
         let spins = self.options.timer == Timer::Spin;
         let sleeps = self.options.timer == Timer::Sleep;
         let before_others = priority::is_before_others();
+        // Nothing changes that before it comes back.
+        let has_masks = self.tells_of_sharing && self.network.has_masks();
         let mut slept = self.clock.now();
         let mut looked = Time::ZERO;
         let mut busy = false;
@@ -276,6 +291,10 @@ impl Forwarder {
             if let Overflow::Happened(pipe, flow) = self.overflow {
                 self.overflow = Overflow::No;
                 return Ok(Woken::Overflow(pipe, flow));
+            }
+            if has_masks && let Some((pipe, of)) = self.sharing() {
+                self.tells_of_sharing = false;
+                return Ok(Woken::Shared(pipe, of));
             }
             let released = self.release(now)?;
             had_turn &= !released;

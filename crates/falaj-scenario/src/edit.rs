@@ -74,6 +74,7 @@ pub fn value(text: &str) -> Value {
 
 const RULE: &str = "rule";
 const LINK: &str = "link";
+const WAYS: [&str; 2] = ["up", "down"];
 
 /// What a rule is known by.
 fn name_of_rule(n: usize, rule: &Table) -> String {
@@ -166,8 +167,8 @@ fn takes(keys: &[Key], words: &[String]) -> bool {
     }
 }
 
-/// Where `words` are to be set: a table that there is, and the words behind it.
-fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<String>)> {
+/// Where `words` are to be set: tables that there are, and the words behind each. It is one, or both directions of a link.
+fn resolve(file: &dyn TableLike, words: &[String]) -> Result<Vec<(Vec<String>, Vec<String>)>> {
     let places = places(file);
     let mut meant = Vec::new();
     for split in 0..words.len() {
@@ -185,21 +186,64 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
     if choices.is_empty() {
         choices = unknown.copied().collect();
     }
-    let full = |(place, rest): &(&Place, &[String])| [&place.path[..], rest].concat().join(".");
+    let used = |(place, rest): (&Place, &[String])| -> Vec<(Vec<String>, Vec<String>)> {
+        used(&places, &place.path, rest).into_iter().map(|table| (table, rest.to_vec())).collect()
+    };
+    let mut choices: Vec<(Vec<String>, Vec<String>)> = choices.into_iter().flat_map(used).collect();
     // A flow's own table is found under both of its halves.
-    choices.sort_by_key(|(place, _)| std::cmp::Reverse(place.path.len()));
-    choices.dedup_by_key(|choice| full(choice));
-    match choices.as_slice() {
-        [(place, rest)] => Ok((place.path.clone(), rest.to_vec())),
+    choices.sort_by_key(|(table, _)| std::cmp::Reverse(table.len()));
+    let mut full: Vec<Vec<String>> = Vec::new();
+    choices.retain(|(table, rest)| {
+        let whole = [&table[..], rest].concat();
+        let first = !full.contains(&whole);
+        full.extend(first.then_some(whole));
+        first
+    });
+    match full.as_slice() {
         [] => {
             let mut names: Vec<String> = places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
             names.sort_unstable();
             Err(NotSet(format!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))))
         }
+        several if several.len() == 1 || are_both_ways(several) => Ok(choices),
         several => {
-            let list: Vec<String> = several.iter().map(full).collect();
+            let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
             Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
         }
+    }
+}
+
+/// The tables in which `rest` has an effect where it is said of the table at `path`: flows of a link whose directions
+/// both have flows of their own are theirs.
+fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> {
+    if let ([of, _], Some("flow")) = (path, rest.first().map(String::as_str))
+        && of == LINK
+    {
+        let ways = WAYS.map(|way| [path, &[way.to_owned()]].concat());
+        let has_flows = |way: &Vec<String>| {
+            places
+                .iter()
+                .any(|p| p.path.strip_prefix(&way[..]).is_some_and(|rest| rest.len() == 2 && rest[0] == "flow"))
+        };
+        if ways.iter().all(has_flows) {
+            return ways.to_vec();
+        }
+    }
+    vec![path.to_vec()]
+}
+
+/// Is that one thing in both directions of a link?
+fn are_both_ways(paths: &[Vec<String>]) -> bool {
+    let of = |path: &Vec<String>| match path.as_slice() {
+        [of, link, way, rest @ ..] if of == LINK => Some((link.clone(), way.clone(), rest.to_vec())),
+        _ => None,
+    };
+    match paths {
+        [one, other] => of(one).zip(of(other)).is_some_and(|(one, other)| {
+            let ways = [&one.1[..], &other.1[..]];
+            (&one.0, &one.2) == (&other.0, &other.2) && (ways == WAYS || ways == [WAYS[1], WAYS[0]])
+        }),
+        _ => false,
     }
 }
 
@@ -208,60 +252,146 @@ fn resolve(file: &dyn TableLike, words: &[String]) -> Result<(Vec<String>, Vec<S
 /// # Errors
 /// There is no such key, or there could be several.
 pub fn apply(file: &mut DocumentMut, words: &[String], value: Option<&Value>) -> Result<()> {
-    // As they would be written one by one.
-    if file.get(RULE).is_some_and(Item::is_array)
-        && let Some(item) = file.remove(RULE)
-    {
-        file.insert(RULE, item.into_array_of_tables().map_or_else(|item| item, Item::ArrayOfTables));
-    }
-    let Some(value) = value else { return remove(file, words) };
-    let (table, rest) = match resolve(file.as_table(), words) {
-        Err(why) if !begin(file, words) => return Err(why),
-        Err(_) => resolve(file.as_table(), words)?,
-        Ok(found) => found,
-    };
-    let Some((key, inner)) = rest.split_last() else { return Err("there is no key".into()) };
-    let mut at = table_at(file.as_table_mut(), &table)?;
-    for (name, within) in inner.iter().zip(table.last().into_iter().chain(inner)) {
-        if within == "flow" && !at.contains_key(name) {
-            // The first that takes a packet has it: one that is new is tried before all others.
-            let others: Vec<(String, Item)> = at.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
-            others.iter().for_each(|(name, _)| drop(at.remove(name)));
-            at.insert(name, Item::Value(Value::InlineTable(InlineTable::new())));
-            for (name, other) in others {
-                at.insert(&name, other);
-            }
-        }
-        let item = at.entry(name).or_insert(Item::Value(Value::InlineTable(InlineTable::new())));
-        at = item.as_table_like_mut().ok_or_else(|| NotSet(format!("`{name}` is no table there")))?;
-    }
-    at.insert(key, Item::Value(value.clone()));
+    let mut edit = Edit::new(file);
+    edit.set(words, value)?;
+    edit.finish();
     Ok(())
 }
 
-/// Adds the link or the rule that a key is of; says whether it is one's. A rule that is new is tried before all others.
-fn begin(file: &mut DocumentMut, words: &[String]) -> bool {
-    match words {
-        [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {
-            let links = file.entry(LINK).or_insert(Item::Table(Table::new()));
-            let Some(links) = links.as_table_like_mut().filter(|links| !links.contains_key(name)) else { return false };
-            links.insert(name, Item::Table(Table::new()));
-            true
+/// Values that are set as one change.
+pub struct Edit<'a> {
+    file: &'a mut DocumentMut,
+    /// Flows and rules that are new: they are tried before all others, in the order in which they were written.
+    new: Vec<Vec<String>>,
+    /// The link that takes all packets, where there were no rules.
+    takes_all: Option<String>,
+}
+
+impl Edit<'_> {
+    /// Of this scenario.
+    pub fn new(file: &mut DocumentMut) -> Edit<'_> {
+        // As they would be written one by one.
+        if file.get(RULE).is_some_and(Item::is_array)
+            && let Some(item) = file.remove(RULE)
+        {
+            file.insert(RULE, item.into_array_of_tables().map_or_else(|item| item, Item::ArrayOfTables));
         }
-        [of, name, key @ ..] if of == RULE && takes(keys::RULE, key) => {
-            let rules = file.entry(RULE).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
-            let Some(rules) = rules.as_array_of_tables_mut() else { return false };
-            let mut first = Table::new();
-            first.insert("name", Item::Value(name.as_str().into()));
-            let others: Vec<Table> = rules.iter().cloned().collect();
-            // Tables are written by their places in the text, those of one place in order.
-            first.set_position(others.first().and_then(Table::position));
-            rules.clear();
-            std::iter::once(first).chain(others).for_each(|rule| rules.push(rule));
-            true
-        }
-        _ => false,
+        let links: Vec<&str> = file
+            .get(LINK)
+            .and_then(Item::as_table_like)
+            .map_or(Vec::new(), |l| l.iter().map(|(name, _)| name).collect());
+        let takes_all = match links[..] {
+            [only] if !has_rules(file) => Some(only.to_owned()),
+            _ => None,
+        };
+        Edit { file, new: Vec::new(), takes_all }
     }
+
+    /// Sets a value, or takes a key or a named table out.
+    ///
+    /// # Errors
+    /// There is no such key, or there could be several.
+    pub fn set(&mut self, words: &[String], value: Option<&Value>) -> Result<()> {
+        let Some(value) = value else { return remove(self.file, words) };
+        let places = match resolve(self.file.as_table(), words) {
+            Err(why) if !self.begin(words) => return Err(why),
+            Err(_) => resolve(self.file.as_table(), words)?,
+            Ok(found) => found,
+        };
+        places.into_iter().try_for_each(|(table, rest)| self.put(table, &rest, value))
+    }
+
+    /// What the first rules do not take goes where all went before.
+    pub fn finish(self) {
+        let Some(link) = self.takes_all.filter(|_| has_rules(self.file)) else { return };
+        let Some(rules) = self.file.get_mut(RULE).and_then(Item::as_array_of_tables_mut) else { return };
+        let takes_all = |rule: &Table| {
+            let any = |(key, value): (&str, &Item)| match key {
+                "name" | "to" => true,
+                "match" => value.as_str() == Some("any"),
+                _ => false,
+            };
+            rule.iter().all(any)
+        };
+        if rules.iter().any(takes_all) {
+            return;
+        }
+        let taken: Vec<String> = rules.iter().enumerate().map(|(n, rule)| name_of_rule(n, rule)).collect();
+        let mut names = std::iter::once("rest".to_owned()).chain((2..).map(|n| format!("rest-{n}")));
+        let Some(name) = names.find(|name| !taken.contains(name)) else { return };
+        let mut rest = Table::new();
+        rest.insert("name", toml_edit::value(name));
+        rest.insert("to", toml_edit::value(link));
+        rest.set_position(rules.iter().last().and_then(Table::position));
+        rules.push(rest);
+    }
+
+    fn is_new(&self, table: &[String], name: &str) -> bool {
+        self.new.iter().any(|path| path.split_last().is_some_and(|(last, of)| of == table && last == name))
+    }
+
+    /// Sets a value in a table that there is.
+    fn put(&mut self, table: Vec<String>, rest: &[String], value: &Value) -> Result<()> {
+        let Some((key, inner)) = rest.split_last() else { return Err("there is no key".into()) };
+        let mut path = table;
+        for name in inner {
+            let at = table_at(self.file.as_table_mut(), &path)?;
+            let nothing = Item::Value(Value::InlineTable(InlineTable::new()));
+            if path.last().is_some_and(|within| within == "flow") && !at.contains_key(name) {
+                // The first that takes a packet has it.
+                let others: Vec<(String, Item)> = at.iter().map(|(name, of)| (name.to_owned(), of.clone())).collect();
+                others.iter().for_each(|(name, _)| drop(at.remove(name)));
+                let (new, old): (Vec<_>, Vec<_>) = others.into_iter().partition(|(name, _)| self.is_new(&path, name));
+                let at = table_at(self.file.as_table_mut(), &path)?;
+                for (name, item) in new.into_iter().chain([(name.clone(), nothing)]).chain(old) {
+                    at.insert(&name, item);
+                }
+                self.new.push([&path[..], std::slice::from_ref(name)].concat());
+            } else if at.entry(name).or_insert(nothing).as_table_like().is_none() {
+                return Err(NotSet(format!("`{name}` is no table there")));
+            }
+            path.push(name.clone());
+        }
+        table_at(self.file.as_table_mut(), &path)?.insert(key, Item::Value(value.clone()));
+        Ok(())
+    }
+
+    /// Adds the link or the rule that a key is of; says whether it is one's.
+    fn begin(&mut self, words: &[String]) -> bool {
+        match words {
+            [of, name, key @ ..] if of == LINK && takes(keys::LINK, key) => {
+                let links = self.file.entry(LINK).or_insert(Item::Table(Table::new()));
+                let Some(links) = links.as_table_like_mut().filter(|links| !links.contains_key(name)) else {
+                    return false;
+                };
+                links.insert(name, Item::Table(Table::new()));
+                true
+            }
+            [of, name, key @ ..] if of == RULE && takes(keys::RULE, key) => {
+                let rules = self.file.entry(RULE).or_insert(Item::ArrayOfTables(ArrayOfTables::new()));
+                let Some(rules) = rules.as_array_of_tables_mut() else { return false };
+                let others: Vec<Table> = rules.iter().cloned().collect();
+                let mut own = Table::new();
+                own.insert("name", Item::Value(name.as_str().into()));
+                // Tables are written by their places in the text, those of one place in order.
+                own.set_position(others.first().and_then(Table::position));
+                rules.clear();
+                let place = [RULE.to_owned()];
+                let (new, old): (Vec<_>, Vec<_>) = others.into_iter().enumerate().partition(|(n, rule)| {
+                    self.new.iter().any(|path| path[..] == [&place[..], &[name_of_rule(*n, rule)]].concat())
+                });
+                let tables = |rules: Vec<(usize, Table)>| rules.into_iter().map(|(_, rule)| rule);
+                tables(new).chain([own]).chain(tables(old)).for_each(|rule| rules.push(rule));
+                self.new.push([&place[..], std::slice::from_ref(name)].concat());
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+fn has_rules(file: &DocumentMut) -> bool {
+    file.get(RULE).and_then(Item::as_array_of_tables).is_some_and(|rules| !rules.is_empty())
 }
 
 fn table_at<'a>(file: &'a mut dyn TableLike, path: &[String]) -> Result<&'a mut dyn TableLike> {
@@ -288,17 +418,21 @@ fn rule_of<'a>(rules: &'a mut ArrayOfTables, name: &str) -> Option<(usize, &'a m
 fn remove(file: &mut DocumentMut, words: &[String]) -> Result<()> {
     let tables: Vec<Vec<String>> =
         places(file.as_table()).into_iter().filter(|p| p.is_meant(words)).map(|p| p.path).collect();
-    let mut path = match tables.as_slice() {
-        [] => {
-            let (table, rest) = resolve(file.as_table(), words)?;
-            [table, rest].concat()
+    match tables.as_slice() {
+        [] => resolve(file.as_table(), words)?
+            .into_iter()
+            .try_for_each(|(table, rest)| take_out(file, [table, rest].concat())),
+        several if several.len() == 1 || are_both_ways(several) => {
+            several.iter().try_for_each(|table| take_out(file, table.clone()))
         }
-        [table] => table.clone(),
         several => {
             let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
-            return Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))));
+            Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
         }
-    };
+    }
+}
+
+fn take_out(file: &mut DocumentMut, mut path: Vec<String>) -> Result<()> {
     let Some(key) = path.pop() else { return Err("there is no key".into()) };
     if path == [RULE]
         && let Some(Item::ArrayOfTables(rules)) = file.get_mut(RULE)
@@ -324,10 +458,12 @@ mod tests {
 
     fn edited(text: &str, sets: &[&str]) -> String {
         let mut file: DocumentMut = text.parse().unwrap();
+        let mut edit = Edit::new(&mut file);
         for set in sets {
             let set = parse_set_or_unset(set).unwrap();
-            apply(&mut file, &set.path, set.value.as_ref()).unwrap();
+            edit.set(&set.path, set.value.as_ref()).unwrap();
         }
+        edit.finish();
         file.to_string()
     }
 
@@ -377,5 +513,71 @@ mod tests {
         // A direction is no new link.
         let plain = edited("[link.link]\nrate = \"1mbit\"\n", &["link.up.rate=2mbit"]);
         assert_eq!(known(&plain), ["link link"]);
+    }
+
+    #[test]
+    fn flows_and_rules_of_one_change_stay_in_their_order() {
+        for text in ["[link.x]\nrate = \"1mbit\"\n[link.x.flow.old]\nmatch = \"any\"\n", "[link.x]\nrate = \"1mbit\"\n"]
+        {
+            let two =
+                edited(text, &["x.flow.a.match=udp", "x.flow.b.match=tcp", "x.flow.a.queue=9p", "x.flow.c.match=icmp"]);
+            assert_eq!(flows(&two)[..3], ["a", "b", "c"], "{two}");
+            // What comes with another change is tried before them.
+            assert_eq!(flows(&edited(&two, &["x.flow.d.match=udp"]))[..3], ["d", "a", "b"]);
+        }
+        let link = "[link.x]\nrate = \"1mbit\"\n";
+        let sets = ["rule.a.match=udp", "rule.b.match=tcp", "rule.a.to=x", "rule.b.to=drop"];
+        let ruled = edited(link, &sets);
+        assert_eq!(known(&ruled), ["link x", "rule a", "rule b", "rule rest"], "{ruled}");
+        let more = edited(&ruled, &["rule.c.match=icmp", "rule.c.to=drop", "rule.d.match=icmp6", "rule.d.to=drop"]);
+        assert_eq!(known(&more), ["link x", "rule c", "rule d", "rule a", "rule b", "rule rest"], "{more}");
+    }
+
+    #[test]
+    fn what_the_first_rule_does_not_take_goes_where_it_went() {
+        let link = "[link.x]\nrate = \"1mbit\"\n";
+        let slow = ["link.slow.rate=1mbit", "rule.web.match=tcp", "rule.web.to=slow"];
+        let ruled = edited(link, &slow);
+        assert_eq!(known(&ruled), ["link x", "link slow", "rule web", "rule rest"], "{ruled}");
+        assert!(ruled.contains("name = \"rest\"\nto = \"x\""), "{ruled}");
+        let named = edited(link, &["rule.rest.match=tcp", "rule.rest.to=drop"]);
+        assert_eq!(known(&named), ["link x", "rule rest", "rule rest-2"], "{named}");
+        // Who says what becomes of it is not contradicted.
+        for own in [
+            &["rule.all.to=drop"][..],
+            &["rule.web.match=tcp", "rule.web.to=x", "rule.all.match=any", "rule.all.to=drop"],
+        ] {
+            assert!(!edited(link, own).contains("rest"), "{own:?}");
+        }
+        assert!(edited(link, &["rule.half.probability=50%", "rule.half.to=drop"]).contains("rest"));
+        // There were rules, and what none takes was dropped.
+        assert!(
+            !edited(
+                "[link.x]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nto = \"x\"\n",
+                &["rule.web.match=tcp", "rule.web.to=x"]
+            )
+            .contains("rest")
+        );
+    }
+
+    /// A flow that is set of a link is one of both directions, where these have flows of their own.
+    #[test]
+    fn flows_of_both_directions_are_set_by_one_word() {
+        let text = "[link.x]\nrate = \"1mbit\"\n[link.x.up.flow.all]\nmatch = \"any\"\nqueue = \"9p\"\n[link.x.down.flow.all]\nmatch = \"any\"\n";
+        let both = |text: &str| {
+            let (scenario, warnings) = crate::parse(text, "x").unwrap_or_else(|e| panic!("{text}\n{e}"));
+            assert!(!warnings.to_string().contains("not used"), "{text}\n{warnings}");
+            let names = |flows: &[crate::Flow]| flows.iter().map(|f| f.name.clone()).collect::<Vec<_>>().join(" ");
+            [names(&scenario.links[0].up.flows), names(&scenario.links[0].down.flows)]
+        };
+        let video = edited(text, &["x.flow.video.match=udp", "x.flow.voice.match=icmp", "x.flow.video.queue=7p"]);
+        assert_eq!(both(&video), ["video voice all"; 2], "{video}");
+        assert_eq!(video.matches("7p").count(), 2, "{video}");
+        for words in ["video.queue=5p", "x.flow.video.queue=5p", "x.flow.all.queue=5p"] {
+            assert_eq!(edited(&video, &[words]).matches("5p").count(), 2, "{words}");
+        }
+        assert_eq!(edited(&video, &["x.up.flow.video.queue=5p"]).matches("5p").count(), 1);
+        assert_eq!(both(&edited(&video, &["x.flow.video="])), ["voice all"; 2]);
+        assert_eq!(both(&edited(&video, &["voice=", "x.down.flow.video="])), ["video all", "all"]);
     }
 }

@@ -300,7 +300,9 @@ fn direction(
     };
     let kind = chosen.entry.kind;
     let mut setup = Setup { flows: divided::joined(kind, &setup, &flows), ..setup };
-    let masks = Masks { link: each, flows: flows.iter().map(|f| f.each).collect() };
+    let mut masks = Masks { link: each, flows: flows.iter().map(|f| f.each).collect() };
+    let said: Vec<bool> = flows.iter().map(|f| f.fields.field("max-flows").is_some()).collect();
+    masks.fit(tables.iter().any(|t| t.field("max-flows").is_some()), &said);
     let classes = divided::classes(kind, &flows);
     let slots: Vec<&FlowRead<'_>> = classes.iter().copied().filter(|f| !divided::is_joined(kind, f)).collect();
     // Where flows have masks none is divided.

@@ -243,6 +243,7 @@ pub fn parse_limit(text: &str) -> Result<Limit, Unreadable> {
                 )
             })?)
         }
+        "" if n.bytes().all(|b| matches!(b, b'0' | b'.')) => Limit::Packets(0),
         "" => {
             return Err(Unreadable::new(
                 format!("{} is a number without a unit", quoted(text)),

@@ -31,7 +31,10 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
         (link(&format!("{flow}each = [\"src\"]")), "as in `\"src/24 dport\"`"),
         (link(&format!("{flow}max-flows = 7")), "has no `each`, which `max-flows` is for"),
         (link("expire = \"1s\""), "has no `each`, which `expire` is for"),
-        (link(&format!("each = \"src\"\n{flow}each = \"dport\"")), "are more than 16777216 queues"),
+        (
+            link(&format!("each = \"src\"\nmax-flows = 65536\n{flow}each = \"dport\"\nmax-flows = 65536")),
+            "are more than 16777216 queues",
+        ),
         (format!("[link.a]\nrate = \"1mbit\"\n{flow}each = \"src\""), "all flows share one queue"),
         (
             link(&format!("{flow}each = \"src\"\n[link.a.flow.all.flow.part]\nmatch = \"any\"")),
@@ -53,4 +56,25 @@ fn what_cannot_be_many_is_refused_where_it_stands() {
         assert!(error.contains(words), "{text}\n{error}");
         assert!(error.lines().count() < 40, "said once: {error}");
     }
+}
+
+/// What nobody said is chosen so that all queues can be.
+#[test]
+fn masks_of_link_and_flow_go_together() {
+    let most = |of_link: &str, of_flow: &str| {
+        let flow = |name: &str, matches: &str| {
+            format!("[link.a.flow.{name}]\nmatch = \"{matches}\"\neach = \"dport\"\n{of_flow}")
+        };
+        let text = link(&format!("each = \"src\"\n{of_link}{}{}", flow("u", "udp"), flow("rest", "any")));
+        let (scenario, _) = parse(&text, "a.toml").unwrap_or_else(|e| panic!("{text}\n{e}"));
+        let masks = &scenario.links[0].up.masks;
+        (masks.link.map(|each| each.most), [0, 1].map(|f| masks.of(f).map_or(0, |each| each.most)))
+    };
+    assert_eq!(most("", ""), (Some(8192), [512, 512]));
+    assert_eq!(most("max-flows = 65536\n", ""), (Some(65_536), [64, 64]));
+    assert_eq!(most("max-flows = 10\n", ""), (Some(10), [65_536, 65_536]));
+    assert_eq!(most("", "max-flows = 100\n"), (Some(65_536), [100, 100]));
+    let one = link("each = \"src\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"dport\"");
+    let masks = parse(&one, "a.toml").unwrap().0.links[0].up.masks.clone();
+    assert_eq!((masks.link.unwrap().most, masks.of(0).unwrap().most), (16_384, 512));
 }

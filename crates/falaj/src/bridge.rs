@@ -5,7 +5,7 @@ use crate::aggregate::by_timeout;
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
 use crate::link::LinkArgs;
-use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_spinning};
+use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -262,6 +262,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 control.serve(&mut forwarder)?;
             }
             Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
+            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
             Woken::Deadline => {}
         }
     }

@@ -1,7 +1,9 @@
 //! What masks made, as people read it and as JSON.
 
+use crate::control::protocol::{IdReport, MaskReport};
 use crate::show;
 use falaj_engine::each::{Report, Stats};
+use falaj_sched::time::Span;
 use serde_json::{Value as Json, json};
 
 /// So many of the busiest are shown.
@@ -9,31 +11,39 @@ const SHOWN: usize = 5;
 
 /// What a mask made of what is called `name`: a line or two, and a table of the busiest.
 pub(crate) fn told(name: &str, report: &Report) -> String {
-    let Report { mask, most, active, made, gone, beyond, shared, total, of_gone, .. } = report;
-    let mut text = format!("{name}, each {mask}: {active} active of {most}, {made} made, {gone} gone");
+    let mut report = MaskReport::new(None, report);
+    report.busiest.truncate(SHOWN);
+    text(name, &report)
+}
+
+/// The same with all that are named there.
+pub(crate) fn text(name: &str, report: &MaskReport) -> String {
+    let MaskReport { each, most, active, made, gone, beyond_packets: beyond, shared, total, of_gone, .. } = report;
+    let mut text = format!("{name}, each {each}: {active} active of {most}, {made} made, {gone} gone");
     if *gone > 0 {
-        text += &format!(" ({} packets)", of_gone.packets());
+        text += &format!(" ({} packets)", of_gone.packets);
     }
     if *beyond > 0 {
         text += &format!("\nwarning: for {beyond} packets there was none: they shared {shared} more; see `max-flows`");
     }
-    let rows = report.busiest.iter().take(SHOWN).map(|(id, stats)| row(id, stats));
+    let rows = report.busiest.iter().map(|of| row(of.id.as_deref().unwrap_or_default(), of));
     let all = [row("all", total)].into_iter().filter(|_| made + beyond > 0);
     text + "\n"
         + &show::table(&["busiest", "packets", "amount", "dropped", "p50 <=", "p99 <=", "max"], rows.chain(all))
             .to_string()
 }
 
-fn row(name: &str, stats: &Stats) -> Vec<String> {
-    let lost = stats.dropped + stats.lost;
+fn row(name: &str, of: &IdReport) -> Vec<String> {
+    let lost = of.dropped + of.lost;
+    let span = |ns: Option<u64>| show::span(ns.map(Span));
     vec![
         name.to_owned(),
-        format!("{} p", stats.packets()),
-        show::bytes(stats.bytes as f64),
-        show::percent(lost, stats.packets() + lost),
-        show::span(stats.quantile(0.5)),
-        show::span(stats.quantile(0.99)),
-        show::span(stats.quantile(1.0)),
+        format!("{} p", of.packets),
+        show::bytes(of.bytes as f64),
+        show::percent(lost, of.packets + lost),
+        span(of.sojourn.p50_ns),
+        span(of.sojourn.p99_ns),
+        span(of.sojourn.max_ns),
     ]
 }
 

@@ -239,6 +239,30 @@ pub(crate) fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
     );
 }
 
+/// That there were more ids than a mask makes queues or links for, for the first time.
+pub(crate) fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
+    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
+    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
+    let (each, name) = match flow {
+        None => (direction.masks.link, Some("")),
+        Some(flow) => (
+            direction.masks.of(flow.index()).copied(),
+            direction.flows.get(flow.index()).map(|flow| flow.name.as_str()),
+        ),
+    };
+    let Some((each, name)) = each.zip(name) else { return };
+    let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
+    let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
+    note!(
+        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; `max-flows` sets another number. \
+         They are counted, and not told again",
+        whose.join(" "),
+        each.mask,
+        each.most,
+        each.shared()
+    );
+}
+
 /// Phases shorter than this are waited for by spinning.
 const SPINS: Span = Span::from_micros(60);
 

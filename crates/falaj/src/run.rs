@@ -6,7 +6,7 @@ use crate::control::{self, Control, ControlArgs, Running};
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_spinning};
+use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;
@@ -342,6 +342,9 @@ pub(crate) fn forward(
             },
             Woken::Overflow(pipe, flow) => {
                 warn_of_overflow(control.as_ref().map_or(links, |control| control.links()), pipe, flow)
+            }
+            Woken::Shared(pipe, flow) => {
+                warn_of_sharing(control.as_ref().map_or(links, |control| control.links()), pipe, flow)
             }
             Woken::Deadline => live.update(forwarder),
         }

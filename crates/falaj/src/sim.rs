@@ -341,7 +341,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         );
         return Ok(runs.simulation.exit());
     }
-    say!("simulated: {}; means with 95 % intervals", runs.simulation.title(&scenario));
+    say!(
+        "simulated: {}; means with 95 % intervals; delays of the queue, last bit in to last bit out",
+        runs.simulation.title(&scenario)
+    );
     let header = ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"];
     say!("{}", show::table(&header, flows.iter().map(|(name, f)| row(name, f))));
     connections::tell(&scenario, &runs);

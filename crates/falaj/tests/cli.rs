@@ -183,7 +183,10 @@ fn the_table_has_its_columns() {
     let ran = falaj(&["sim", file("table.toml", TENANTS), "--duration", "100ms"]);
     assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
     let lines: Vec<&str> = ran.out.lines().collect();
-    assert_eq!(lines[0], "simulated: 8 x 100ms, seed 1, less 7ms of warm-up each; means with 95 % intervals");
+    assert_eq!(
+        lines[0],
+        "simulated: 8 x 100ms, seed 1, less 7ms of warm-up each; means with 95 % intervals; delays of the queue, last bit in to last bit out"
+    );
     assert!(ran.out.contains("\nmaxima are the largest seen, and no estimates"), "{}", ran.out);
     let header: Vec<&str> = lines[1].split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
     assert_eq!(header, ["flow", "offered", "delivered", "dropped", "delay mean", "p50", "p99", "max", "backlog max"]);
@@ -740,6 +743,8 @@ fn bad_options() {
         (&["run", "--rate", "10", "--", "true"], "write `10mbit` or `10kbit`"),
         (&["run", "--delay", "1m", "--", "true"], "write `1min` or `1ms`"),
         (&["run", "--queue", "10", "--", "true"], "write `10p` for packets"),
+        (&["run", "--limit", "50", "--", "true"], "write `50p` for packets"),
+        (&["run", "--limit", "0", "--", "true"], "a queue of zero holds nothing; write `1p` or more"),
         (&["run", "--loss", "0.01", "--", "true"], "write `0.01%` for so many of a hundred"),
         (&["run", "--down-jitter", "5", "--", "true"], "write `5ms` or `5s`"),
         (&["run", "--preset", "lt", "--", "true"], "a similar value exists: 'lte'"),

@@ -60,6 +60,8 @@ const TESTS: &[Test] = &[
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
     ("doctor_measures_this_host", doctor, Nowhere),
     ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
+    ("examples_of_changes_work_as_they_stand", examples, Nowhere),
+    ("what_masks_made_is_shown_while_it_runs", masks_shown, Nowhere),
     ("everything_changes_under_load", changes, Again::Users),
     ("links_and_rules_come_and_go_under_load", links_change, Tapless),
     ("plug_ins_come_and_go_under_load", plug_ins, Again::Users),
@@ -1129,6 +1131,53 @@ impl Control {
 /// Where a test's control socket is.
 fn control_at(name: &str, users: &Users) -> PathBuf {
     std::env::temp_dir().join(format!("falaj-test-{}-{name}-{}", std::process::id(), users.flags.len()))
+}
+
+/// What the help and the page on changes say one can type, one after the other on a link made by flags.
+fn examples(users: &Users) {
+    let help = falaj(&["set", "--help"]).out;
+    let of_help = help.lines().filter_map(|line| line.strip_prefix("  falaj ")).map(str::to_owned);
+    let page =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/how-to/change.md")).expect("a page");
+    let rows = page.lines().filter(|line| line.starts_with("| ")).flat_map(|line| line.split('`').skip(1).step_by(2));
+    let of_page: Vec<String> = rows.filter_map(|code| code.strip_prefix("falaj ")).map(str::to_owned).collect();
+    for (of, commands) in [("help", of_help.collect::<Vec<_>>()), ("page", of_page)] {
+        assert!(commands.len() >= 10, "{commands:?}");
+        let program = env!("CARGO_BIN_EXE_falaj");
+        let lines = commands.iter().map(|command| format!("echo '>>' >&2; {program} {command} || exit 7\n"));
+        let script = format!("mkdir -p examples-{of} && cd examples-{of}\n{}", lines.collect::<String>());
+        let ran = users.ok(&["--rate", "20mbit", "--delay", "5ms", "--", "sh", "-c", &script]);
+        let said: Vec<&str> = ran.err.split(">>\n").skip(1).collect();
+        assert_eq!(said.len(), commands.len(), "{ran:?}");
+        for (command, said) in commands.iter().zip(said) {
+            let wrong = ["not used", "no packet reaches", "are dropped"].iter().any(|words| said.contains(words));
+            assert!(!wrong, "falaj {command}: {said}");
+            let idle = command.contains("--file") || command.contains("--check");
+            assert!(idle || !said.contains("nothing is otherwise"), "falaj {command}: {said}");
+        }
+    }
+}
+
+/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one that has to share is told.
+fn masks_shown(users: &Users) {
+    let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
+        each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
+    let send = format!("for port in 1 2 3 4 5 6 7 8; do {} --probe send 10.77.0.2 $port; done", me());
+    let program = env!("CARGO_BIN_EXE_falaj");
+    let script = format!("{send}; sleep 0.3; {program} -q show users --json; {program} show users");
+    let ran = users.ok(&[file("masks.toml", text), "--", "sh", "-c", &script]);
+    let (json, table) = ran.out.split_once("\n}\n").expect("JSON, and a table behind it");
+    let report: Value = serde_json::from_str(&format!("{json}\n}}")).expect("JSON");
+    let up = &report["links"][0]["directions"][0];
+    let made = &up["each"][0];
+    assert_eq!((&made["flow"], &made["each"], &made["most"]), (&"up users".into(), &"dport".into(), &3.into()), "{up}");
+    assert_eq!((&made["active"], &made["made"], &made["gone"]), (&3.into(), &3.into(), &0.into()), "{up}");
+    assert_eq!((&made["beyond_packets"], &made["shared"]), (&5.into(), &1.into()), "{up}");
+    assert_eq!((&made["total"]["packets"], &made["busiest"][0]["packets"]), (&8.into(), &1.into()), "{up}");
+    assert_eq!(made["busiest"].as_array().map(Vec::len), Some(3), "{up}");
+    assert!(table.contains("up users, each dport: 3 active of 3, 3 made, 0 gone"), "{table}");
+    assert!(table.contains("for 5 packets there was none") && table.contains("dport 2"), "{table}");
+    assert_eq!(ran.err.matches("there are more than 3, and those beyond share 1 more").count(), 1, "{}", ran.err);
 }
 
 /// All that a link is, changed as fast as it goes while it is flooded and others do what they can at its socket: each

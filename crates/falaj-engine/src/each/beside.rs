@@ -225,6 +225,10 @@ impl Pipe for Beside {
         self.now.report(flow, busiest)
     }
 
+    fn shares(&self) -> Option<Option<FlowId>> {
+        self.now.shares()
+    }
+
     fn succeed(&mut self, _: Box<dyn Pipe>, _: &Handover, _: Known<'_>, _: Time, _: &mut Vec<Output>) -> Time {
         unreachable!("it is made of what takes over, and never takes over itself")
     }

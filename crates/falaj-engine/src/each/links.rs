@@ -37,6 +37,8 @@ pub(crate) struct Links {
     of_the_gone: Counters,
     /// What disciplines of libraries did in links that are gone.
     broken: Vec<Breach>,
+    /// A flow of which ids had to share queues in one of the links.
+    sharing: Option<FlowId>,
     /// Of the unit that comes next.
     label: Label,
 }
@@ -66,6 +68,7 @@ impl Links {
             calendar: Calendar::new(1),
             built: 0,
             broken: Vec::new(),
+            sharing: None,
             label: Label::default(),
         })
     }
@@ -143,6 +146,9 @@ impl Pipe for Links {
         let from = out.len();
         link.pipe.announce(std::mem::take(&mut self.label));
         let due = link.pipe.arrive(unit, ids, now, out);
+        if self.sharing.is_none() && self.masks.of_flows() {
+            self.sharing = link.pipe.shares().flatten();
+        }
         self.calendar.set(place, due);
         self.tell(place, &out[from..]);
         self.due()
@@ -250,6 +256,10 @@ impl Pipe for Links {
             sum.add(report, Some(&self.set.words(place as u32)), busiest);
         }
         Some(sum)
+    }
+
+    fn shares(&self) -> Option<Option<FlowId>> {
+        if self.set.shares() { Some(None) } else { self.sharing.map(Some) }
     }
 
     fn succeed(

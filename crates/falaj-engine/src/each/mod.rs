@@ -128,6 +128,35 @@ impl Masks {
         out.into_iter().collect()
     }
 
+    /// Where link and flows have masks, makes fewer of what was not said, so that all the queues can be: of
+    /// [`MOST`](Each::MOST) links and as many queues, 16,384 links of 512 queues each. `link` and `flows` are of those that were.
+    pub fn fit(&mut self, link: bool, flows: &[bool]) {
+        /// Queues for each link become fewer first, down to this.
+        const QUEUES: u32 = 512;
+        let mut least = QUEUES;
+        while self.link.is_some() && self.queues() > MOST_QUEUES {
+            let mut unsaid = self.flows.iter_mut().enumerate().filter(|(f, _)| flows.get(*f) != Some(&true));
+            let many = |each: &&mut Each| each.most > least;
+            if let Some(each) =
+                unsaid.by_ref().filter_map(|(_, each)| each.as_mut()).filter(many).max_by_key(|each| each.most)
+            {
+                each.most /= 2;
+            } else if let Some(each) = self.link.as_mut().filter(|each| !link && each.most > 1) {
+                each.most /= 2;
+            } else if least > 1 {
+                least = 1;
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// So many queues may there be.
+    fn queues(&self) -> u64 {
+        let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
+        links * self.flows.iter().flatten().map(|each| u64::from(each.places())).sum::<u64>()
+    }
+
     /// What no masks can be on.
     pub fn impossible(&self, kind: &str, setup: &Setup) -> Option<Refused> {
         let masked = self.flows.iter().position(Option::is_some)?;
@@ -144,7 +173,7 @@ impl Masks {
         }
         let links = self.link.as_ref().map_or(1, |each| u64::from(each.places()));
         let flows: u64 = self.flows.iter().flatten().map(|each| u64::from(each.places())).sum();
-        if links * flows > MOST_QUEUES {
+        if self.queues() > MOST_QUEUES {
             let what = format!("{links} links of {flows} queues each are more than {MOST_QUEUES} queues");
             return refused(&what, "set `max-flows` of the link, of its flows, or of both");
         }

@@ -204,6 +204,11 @@ impl Pipe for Queues {
         self.sets.get(flow?.index())?.as_ref().map(|set| set.report(busiest))
     }
 
+    fn shares(&self) -> Option<Option<FlowId>> {
+        let shares = |set: &Option<Set>| set.as_ref().is_some_and(Set::shares);
+        self.sets.iter().position(shares).map(|f| Some(FlowId(f as u32)))
+    }
+
     fn flatten(self: Box<Self>) -> Flat {
         Flat { pipe: self.inner, masks: self.masks, sets: self.sets }
     }

@@ -147,6 +147,11 @@ impl Set {
         }
     }
 
+    /// Was there an id that had to share?
+    pub(crate) fn shares(&self) -> bool {
+        self.beyond > 0
+    }
+
     fn has_free(&self) -> bool {
         !self.free.is_empty() || self.used < self.each.most
     }

@@ -3,7 +3,8 @@
 //!
 //! All of it stands behind the queue: a packet that is lost has used its time
 //! on the link, a copy takes none, and neither queue nor discipline nor what
-//! they promise knows of it. Every draw has an address: of the packet, its flow
+//! they promise knows of it. Profiles and full slots alone occupy the link: then
+//! packets wait in the queue, up to its limit. Every draw has an address: of the packet, its flow
 //! and its number among those that came for that flow; or, where what happens
 //! depends on what happened before, its number among those that left.
 //!
@@ -106,6 +107,8 @@ enum Of {
 /// Impairments at work on the packets of a pipe.
 pub(crate) struct Impairer {
     delay: Span,
+    /// The longest that a packet is on its way.
+    longest: Span,
     chances: Chances,
     loss: Option<Losing>,
     duplicate: Option<Happening>,
@@ -127,6 +130,7 @@ impl Impairer {
     pub(crate) fn new(what: &Impairments, delay: Span, chances: Chances, flows: usize) -> Impairer {
         Impairer {
             delay,
+            longest: what.delays(delay).1,
             chances,
             loss: what.loss.clone().map(Losing::new),
             duplicate: what.duplicate.map(Happening::new),
@@ -167,8 +171,14 @@ impl Impairer {
     }
 
     /// A packet goes on the link, of so many that its flow has in the queue:
-    /// what becomes of it. Returns when the link is free again.
-    pub(crate) fn pass(&mut self, mut emit: Emit, backlog: u64, harm: &mut Harm, out: &mut Vec<Output>) -> Time {
+    /// what becomes of it. Returns until when it occupies the wire, and when the next one may go.
+    pub(crate) fn pass(
+        &mut self,
+        mut emit: Emit,
+        backlog: u64,
+        harm: &mut Harm,
+        out: &mut Vec<Output>,
+    ) -> (Time, Time) {
         let numbers = &mut self.numbers[emit.flow.index()];
         while numbers.len() as u64 > backlog {
             numbers.pop_front();
@@ -185,7 +195,7 @@ impl Impairer {
             harm.lost_bytes += u64::from(emit.bytes);
             let Emit { pipe, flow, handle, bytes, .. } = emit;
             out.push(Output::Drop(Dropped { pipe, flow, handle, bytes, why: Why::Lost }));
-            return emit.end;
+            return (emit.end, emit.end);
         }
         if self.corrupt.as_mut().is_some_and(|event| event.happens(draw(Of::Corrupt))) {
             harm.corrupted += 1;
@@ -201,8 +211,14 @@ impl Impairer {
         if !overtakes && self.jitter.as_ref().is_none_or(|jitter| jitter.keeps_order) {
             emit.due = emit.due.max(self.last);
         }
+        let mut free = emit.end;
         if let Some(slots) = &mut self.slots {
-            emit.due = slots.enter(emit.due, emit.bytes, draw(Of::Slots));
+            let (due, full) = slots.enter(emit.due, emit.bytes, draw(Of::Slots));
+            emit.due = due;
+            // Nothing that leaves before that slot comes would be delivered any sooner: it waits in the queue.
+            if let Some(full) = full {
+                free = free.max(Time(full.0.saturating_sub(self.longest.0)));
+            }
         }
         if emit.due < self.last {
             harm.reordered += 1;
@@ -215,6 +231,6 @@ impl Impairer {
             out.push(Output::Copy(emit));
         }
         out.push(Output::Emit(emit));
-        emit.end
+        (emit.end, free)
     }
 }

@@ -17,6 +17,13 @@ pub struct Slots {
     pub bytes: u64,
 }
 
+impl Slots {
+    /// Can a slot be full? Then packets wait for the next one, and the link with them.
+    pub fn can_be_full(&self) -> bool {
+        self.packets < u64::MAX || self.bytes < u64::MAX
+    }
+}
+
 /// Slots, and how full the one is that packets enter now.
 ///
 /// Slot `k` lies at `k` times the mean of both times, and a draw of its own
@@ -48,8 +55,8 @@ impl Gate {
         Time(slot.saturating_mul(self.period).saturating_add(moved as u64))
     }
 
-    /// When a packet that is due then is delivered.
-    pub(crate) fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> Time {
+    /// When a packet that is due then is delivered; and, if a slot before that one had no room for it, when that one is.
+    pub(crate) fn enter(&mut self, due: Time, bytes: u32, draw: Draw) -> (Time, Option<Time>) {
         // The first one that is not before; what moves it is at most `2 spread`.
         let mut first = due.0.saturating_sub(2 * self.spread) / self.period;
         while self.time(first, draw) < due {
@@ -57,7 +64,7 @@ impl Gate {
         }
         if first < self.first {
             // It overtook, and goes with those before.
-            return self.time(first, draw);
+            return (self.time(first, draw), None);
         }
         self.first = first;
         let bytes = u64::from(bytes);
@@ -69,6 +76,7 @@ impl Gate {
         }
         self.packets += 1;
         self.bytes += bytes;
-        self.time(self.slot, draw)
+        let full = (self.slot > first).then(|| self.time(self.slot - 1, draw));
+        (self.time(self.slot, draw), full)
     }
 }

@@ -72,6 +72,8 @@ pub(crate) trait Pipe: Send + Any {
     fn masks(&self) -> &Masks;
     /// What is known of those that the mask of this flow made, or that of the link.
     fn report(&self, flow: Option<FlowId>, busiest: usize) -> Option<Report>;
+    /// Ids have to share what a mask makes: the mask of this flow, or that of the link.
+    fn shares(&self) -> Option<Option<FlowId>>;
     /// Takes over the packets, the link's state and the counters of `old`.
     fn succeed(
         &mut self,
@@ -282,8 +284,9 @@ impl<S: Server> Of<S> {
         let emit = self.emit(packet, start, end);
         let flow = packet.flow.index();
         let Some(impairer) = &mut self.impairer else { return end };
-        let free = impairer.pass(emit, self.book.tallies[flow].backlog.into(), &mut self.book.harm[flow], out);
-        self.wire.hold(free - end);
+        let backlog = self.book.tallies[flow].backlog.into();
+        let (occupied, free) = impairer.pass(emit, backlog, &mut self.book.harm[flow], out);
+        self.wire.hold(occupied - end);
         free
     }
 
@@ -521,6 +524,10 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn report(&self, _: Option<FlowId>, _: usize) -> Option<Report> {
+        None
+    }
+
+    fn shares(&self) -> Option<Option<FlowId>> {
         None
     }
 

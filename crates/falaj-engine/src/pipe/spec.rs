@@ -48,7 +48,9 @@ impl PipeSpec {
     pub fn no_promise(&self) -> Option<NoPromise> {
         let occupied = self.impairments.profile.as_ref().is_some_and(|profile| profile.occupies);
         let why = || NoPromise("packets occupy the link for as long as the profile says, beyond all bounds".into());
-        self.capacity.no_promise().or_else(|| occupied.then(why))
+        let slots = self.impairments.slots.is_some_and(|slots| slots.can_be_full());
+        let full = || NoPromise("packets wait in the queue where a slot is full, beyond all bounds".into());
+        self.capacity.no_promise().or_else(|| occupied.then(why)).or_else(|| slots.then(full))
     }
 
     /// What cannot be together: disciplines that divide the time of a link, and
@@ -65,7 +67,7 @@ impl PipeSpec {
             flow: None,
             param: "kind",
             what: what.into(),
-            help: "choose another scheduler, or leave out `burst`, `trace` and `profile`".into(),
+            help: "choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`".into(),
         });
         refused.or_else(|| self.masks.impossible(self.kind, &self.setup))
     }

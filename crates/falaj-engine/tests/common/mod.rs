@@ -188,7 +188,7 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
 /// On a link whose time is divided, a packet's time is known.
 pub fn accepted(spec: &mut PipeSpec) {
     if spec.refused().is_some() {
-        (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+        (spec.capacity, spec.impairments.profile, spec.impairments.slots) = (Capacity::Serialise, None, None);
     }
 }
 

@@ -169,12 +169,12 @@ pub const SLOT: &[Key] = &[
         "packets",
         Holds::Value(Kind::Count { min: 1, max: i64::MAX as u64 }),
         Otherwise("any number"),
-        "so many packets in a slot at most",
+        "so many packets in a slot at most; what is beyond waits in the queue",
     ),
     key(
         "bytes",
         Holds::BytesIn { min: 1, max: BURST_MAX },
         Otherwise("any number"),
-        "so many bytes in a slot at most, as the link accounts them; a packet that is larger has one alone",
+        "so many bytes in a slot at most, as the link accounts them; a packet that is larger has one alone; what is beyond waits in the queue",
     ),
 ];

@@ -100,7 +100,7 @@ pub const TRACE: &[Key] = &[
         "file",
         Holds::File,
         Required,
-        "lines of `time,rate`, as in `1.5s,10mbit`; or a mahimahi trace, a line with the millisecond of each packet",
+        "lines of `time,rate`, as in `1.5s,10mbit`, the first rate from the beginning on; or a mahimahi trace, a line with the millisecond of each packet",
     ),
     key(
         "repeat",
@@ -120,7 +120,7 @@ pub(super) const MOST: Key = key(
     "max-flows",
     Holds::Value(Kind::Count { min: 1, max: falaj_engine::each::Each::LIMIT as u64 }),
     Default(crate::masks::MOST),
-    "so many of them at a time, for `each`; those beyond share some, and promises are for so many",
+    "so many of them at a time, for `each`; those beyond share some, and promises are for so many; where link and flow have `each`, 16384 links of 512 queues, unless it is said",
 );
 pub(super) const EXPIRE: Key = key(
     "expire",

@@ -4,24 +4,26 @@ use super::Running;
 use super::difference::{WAYS, difference};
 use super::protocol::{
     Asked, BreachReport, BucketDelays, Delays, DirectionReport, Drops, Elsewhere, FlowReport, GoneReport, Hello,
-    LinkReport, Refusal, Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest, ShowRequest,
-    VERSION, answer, request,
+    LinkReport, MaskReport, Refusal, Remark, Report, Request, RuleReport, ScenarioAnswer, SetAnswer, SetRequest,
+    ShowRequest, VERSION, answer, request,
 };
 use super::terms;
 use crate::impairments;
 use crate::measure::live_links;
 use crate::plan::{Standing, standings};
 use crate::show::note;
-use falaj_engine::Unfit;
+use falaj_engine::each::Report as Made;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
+use falaj_engine::{PipeId, Unfit};
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
 use falaj_live::forward::Turn;
 use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms};
-use falaj_scenario::edit::{apply, parse_set_or_unset};
-use falaj_scenario::{Direction, Link, Problem, Rule, Scenario, Severity, Towards};
+use falaj_scenario::edit::{Edit, parse_set_or_unset};
+use falaj_scenario::{Direction, Flow, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;
+use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use std::io::{PipeWriter, Write};
@@ -39,6 +41,8 @@ pub(crate) enum Ask {
     Measured {
         from: usize,
     },
+    /// What a mask of this pipe made: that of the flow, or of the link.
+    Made(PipeId, Option<FlowId>),
     /// Who held the links when.
     #[cfg(feature = "serve")]
     Turns,
@@ -57,6 +61,7 @@ pub(crate) enum Told {
     Places(Places),
     Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
     Measured(Vec<LiveFlow>),
+    Made(Option<Box<Made>>),
     #[cfg(feature = "serve")]
     Turns(Vec<Vec<Turn>>),
     #[cfg(feature = "serve")]
@@ -242,7 +247,35 @@ impl Desk {
 
     fn show(&mut self, wanted: &ShowRequest) -> Result<Report, Refusal> {
         let (snapshot, measured, _) = self.measured()?;
-        Ok(report(&self.running.scenario, &snapshot, measured, wanted.histograms))
+        let made = self.made()?;
+        Ok(report(&self.running.scenario, &snapshot, measured, made, wanted.histograms))
+    }
+
+    /// What masks made, by pipe. They are asked one by one, and packets pass between.
+    fn made(&mut self) -> Result<Vec<Vec<MaskReport>>, Refusal> {
+        let mut asks = Vec::new();
+        for link in &self.running.scenario.links {
+            for (towards, way) in WAYS {
+                let Direction { masks, flows, .. } = link.direction(towards);
+                let of_link = masks.link.map(|_| (None, None));
+                let named = |(f, flow): (usize, &Flow)| {
+                    masks.of(f).map(|_| (Some(FlowId(f as u32)), Some(format!("{way} {}", flow.name))))
+                };
+                asks.push(of_link.into_iter().chain(flows.iter().enumerate().filter_map(named)).collect::<Vec<_>>());
+            }
+        }
+        let mut all = Vec::new();
+        for (pipe, asks) in asks.into_iter().enumerate() {
+            let mut made = Vec::new();
+            for (flow, name) in asks {
+                let Told::Made(told) = self.ask(Ask::Made(PipeId(pipe as u32), flow))? else {
+                    return Err(Refusal::new("another answer than one about masks"));
+                };
+                made.extend(told.map(|told| MaskReport::new(name, &told)));
+            }
+            all.push(made);
+        }
+        Ok(all)
     }
 
     /// Links and promises as they are now.
@@ -323,10 +356,12 @@ fn admitted(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
 /// The text with these values.
 fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
     let mut file: DocumentMut = text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+    let mut edit = Edit::new(&mut file);
     for set in sets {
         let read = parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
-        apply(&mut file, &read.path, read.value.as_ref()).map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
+        edit.set(&read.path, read.value.as_ref()).map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
     }
+    edit.finish();
     Ok(file.to_string())
 }
 
@@ -340,8 +375,14 @@ fn remark(problem: &Problem) -> Remark {
 }
 
 /// What links do, from what was counted and what was measured a little later.
-fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, histograms: bool) -> Report {
-    let mut measured = measured.into_iter();
+fn report(
+    scenario: &Scenario,
+    snapshot: &Snapshot,
+    measured: Vec<LiveFlow>,
+    made: Vec<Vec<MaskReport>>,
+    histograms: bool,
+) -> Report {
+    let (mut measured, mut made) = (measured.into_iter(), made.into_iter());
     let mut direction = |(n, link, way, towards): (usize, &Link, &str, _)| {
         let pipe = 2 * n + usize::from(towards == Towards::Down);
         let direction: &Direction = link.direction(towards);
@@ -366,6 +407,7 @@ fn report(scenario: &Scenario, snapshot: &Snapshot, measured: Vec<LiveFlow>, his
             total: flow(way.into(), &all.0, &all.1, snapshot.at, histograms),
             flows,
             breaches: snapshot.breaches.get(pipe).into_iter().flatten().map(breach_report).collect(),
+            each: made.next().unwrap_or_default(),
         }
     };
     let link = |(n, link): (usize, &Link)| LinkReport {

@@ -45,6 +45,8 @@ use std::time::Instant;
 pub(crate) const VARIABLE: &str = "FALAJ_CONTROL";
 /// So long may statistics be copied in one go while no packet passes.
 const COPYING: Span = Span::from_micros(50);
+/// So many of what a mask made are shown by name.
+const BUSIEST: usize = 10;
 
 /// What commands take that have a control socket.
 #[derive(clap::Args)]
@@ -211,6 +213,7 @@ impl Control {
                     desk::Told::Paused(self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)))
                 }
                 Ask::Places => desk::Told::Places(forwarder.places()),
+                Ask::Made(pipe, flow) => desk::Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new)),
                 Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
                 #[cfg(feature = "serve")]
                 Ask::Turns => {

@@ -1,6 +1,6 @@
 //! What is said at a control socket: JSON, a line each. The page `docs/reference/control.md` says what it means.
 
-use falaj_engine::each::Stats;
+use falaj_engine::each::{Report as Made, Stats};
 use falaj_engine::pipe::Counters;
 use falaj_sched::time::Span;
 use serde::{Deserialize, Serialize};
@@ -220,6 +220,74 @@ pub(crate) struct DirectionReport {
     pub(crate) flows: Vec<FlowReport>,
     /// How plug-ins broke their contract.
     pub(crate) breaches: Vec<BreachReport>,
+    /// What masks made, that of the link first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) each: Vec<MaskReport>,
+}
+
+/// What a mask made: queues, or links.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct MaskReport {
+    /// The flow that it is of, named as among the flows; null: it is the link's.
+    pub(crate) flow: Option<String>,
+    pub(crate) each: String,
+    /// So many may have one of their own.
+    pub(crate) most: u32,
+    /// So many have one now, were made, and went.
+    pub(crate) active: u64,
+    pub(crate) made: u64,
+    pub(crate) gone: u64,
+    /// Packets of those for which there was none, and how many these share.
+    pub(crate) beyond_packets: u64,
+    pub(crate) shared: u32,
+    pub(crate) total: IdReport,
+    pub(crate) of_gone: IdReport,
+    pub(crate) of_shared: IdReport,
+    /// Those that are there with most bytes, by name.
+    pub(crate) busiest: Vec<IdReport>,
+}
+
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct IdReport {
+    /// As in `src 10.0.0.7`; null: of several.
+    pub(crate) id: Option<String>,
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) dropped: u64,
+    pub(crate) lost: u64,
+    pub(crate) sojourn: BucketDelays,
+}
+
+impl IdReport {
+    fn new(id: Option<&str>, stats: &Stats) -> IdReport {
+        IdReport {
+            id: id.map(str::to_owned),
+            packets: stats.packets(),
+            bytes: stats.bytes,
+            dropped: stats.dropped,
+            lost: stats.lost,
+            sojourn: BucketDelays::from(stats),
+        }
+    }
+}
+
+impl MaskReport {
+    pub(crate) fn new(flow: Option<String>, made: &Made) -> MaskReport {
+        MaskReport {
+            flow,
+            each: made.mask.clone(),
+            most: made.most,
+            active: made.active,
+            made: made.made,
+            gone: made.gone,
+            beyond_packets: made.beyond,
+            shared: made.shared,
+            total: IdReport::new(None, &made.total),
+            of_gone: IdReport::new(None, &made.of_gone),
+            of_shared: IdReport::new(None, &made.of_shared),
+            busiest: made.busiest.iter().map(|(id, stats)| IdReport::new(Some(id), stats)).collect(),
+        }
+    }
 }
 
 /// A plug-in that is not asked any more.

@@ -15,20 +15,23 @@ Keys and values are those of the scenario file, with its units and its messages:
 its directions (link.up), a flow or a rule (rule.web), and `falaj explain` knows all keys. Without a file
 the link is called `link`. KEY= takes a key out, or a flow, a link or a rule. What is changed of several
 at once is written without NAME, each key in full; or the whole scenario as it is to be is given by --file. All is changed at one instant, or nothing is.
+A flow of a link, or by its own name, is meant in both directions. Flows and rules that are new are tried before
+the others, in their order; with the first rule comes one more, `rest`, by which all else goes where it went.
 
 No packet is lost by a change unless --drop allows it. A packet on the wire ends when it was to end, and
 what has left its queue arrives when it was to arrive, whatever the delay is now.
 
-Examples:
+Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
   falaj set link rate=5mbit delay=80ms loss=1%
   falaj set link.up jitter=5ms
-  falaj set voice weight=3
-  falaj set link flow.video.match='udp dport 5004' flow.video.weight=4 'scheduler={ kind = \"drr\" }'
+  falaj set link flow.video.match='udp dport 5004' flow.video.weight=4 'scheduler={ kind = \"wf2q+\" }'
+  falaj set video weight=3
   falaj set link flow.video=
   falaj set link.slow.rate=1mbit link.slow.delay=80ms rule.web.match='tcp dport 443' rule.web.to=slow
   falaj set rule.web= link.slow=
-  falaj set --file new.toml
-  falaj set link loss= --json")]
+  falaj set link loss= --json
+  falaj show --toml > new.toml
+  falaj set --file new.toml")]
 pub(crate) struct Args {
     /// A link, a direction of it, a flow, a rule; without it, keys are whole.
     #[arg(required_unless_present = "file")]

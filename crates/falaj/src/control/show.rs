@@ -2,6 +2,7 @@
 
 use super::client::{Client, Which};
 use super::protocol::{Asked, DirectionReport, FlowReport, Report, RuleReport};
+use crate::each;
 use crate::show::{self, DASH, note, print, say};
 use anyhow::{Result, bail};
 use falaj_sched::plugin::Breach;
@@ -101,11 +102,15 @@ fn only(report: &mut Report, name: Option<&str>) -> Result<()> {
             let way = direction.way.clone();
             known.push(format!("{}.{way}", link.link));
             let is_way = is_link || name == way || name == format!("{}.{way}", link.link);
+            let is_flow = |flow: &str| {
+                let own = flow.split_once(' ').map_or("", |(_, own)| own);
+                name == own || name == format!("{way}.{own}") || name == format!("{}.{way}.{own}", link.link)
+            };
             direction.flows.retain(|flow| {
-                let own = flow.flow.split_once(' ').map_or("", |(_, own)| own);
-                known.push(format!("{way}.{own}"));
-                is_way || name == own || name == format!("{way}.{own}") || name == format!("{}.{way}.{own}", link.link)
+                known.push(flow.flow.replacen(' ', ".", 1));
+                is_way || is_flow(&flow.flow)
             });
+            direction.each.retain(|made| is_way || made.flow.as_deref().is_some_and(is_flow));
         }
         link.directions.retain(|direction| !direction.flows.is_empty());
     }
@@ -213,6 +218,13 @@ fn text(report: &Report) -> String {
         let told: Vec<String> = reasons.iter().filter(|(n, _)| *n > 0).map(|(n, why)| format!("{n} {why}")).collect();
         if !told.is_empty() {
             let _ = writeln!(out, "{}: {}", named(&link.link, flow), told.join(", "));
+        }
+    }
+    for (link, direction) in directions() {
+        for made in &direction.each {
+            let name = made.flow.as_ref().unwrap_or(&direction.way);
+            let name = if several { format!("{} {name}", link.link) } else { name.clone() };
+            let _ = writeln!(out, "{}", each::text(&name, made));
         }
     }
     if !report.rules.is_empty() {

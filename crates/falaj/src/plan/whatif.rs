@@ -3,7 +3,7 @@
 
 use crate::file;
 use anyhow::{Context, Result};
-use falaj_scenario::edit::{self, Set};
+use falaj_scenario::edit::{Edit, Set};
 use falaj_scenario::{Problem, Scenario, Severity};
 use toml_edit::DocumentMut;
 
@@ -38,14 +38,16 @@ impl<'a> Changed<'a> {
     /// There is no such key, or the scenario would be wrong, which was said.
     pub(crate) fn set(&mut self, option: &str, sets: &[Set], need: bool) -> Result<Scenario> {
         let mut file: DocumentMut = self.text.parse().context("the scenario is no TOML")?;
+        let mut edit = Edit::new(&mut file);
         for set in sets {
             let mut words = set.path.clone();
             if need {
                 words.insert(words.len() - 1, "need".into());
             }
-            edit::apply(&mut file, &words, set.value.as_ref()).with_context(|| format!("{option} {}", set.text))?;
+            edit.set(&words, set.value.as_ref()).with_context(|| format!("{option} {}", set.text))?;
             self.words.push(format!("{option} {}", set.text));
         }
+        edit.finish();
         self.text = file.to_string();
         let words = self.words.join(" ");
         match falaj_scenario::parse(&self.text, self.name) {

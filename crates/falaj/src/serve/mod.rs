@@ -30,7 +30,7 @@ mod watch;
 use crate::control::protocol::SetRequest;
 use crate::control::{Control, ControlArgs, Running, desk::Desk, lock, terms};
 use crate::file;
-use crate::measure::{live_links, no_masks, warn_of_overflow, warn_of_spinning};
+use crate::measure::{live_links, no_masks, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::plan::{Standing, standings};
 use crate::show::note;
@@ -196,6 +196,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 control.serve(&mut forwarder)?;
             }
             Woken::Overflow(pipe, flow) => warn_of_overflow(control.links(), pipe, flow),
+            Woken::Shared(pipe, flow) => warn_of_sharing(control.links(), pipe, flow),
             Woken::Deadline => {}
         }
     }
