@@ -24,10 +24,10 @@ what has left its queue arrives when it was to arrive, whatever the delay is now
 Examples, one after the other on `falaj run --rate 20mbit --delay 5ms -- bash`:
   falaj set link rate=5mbit delay=80ms loss=1%
   falaj set link.up jitter=5ms
-  falaj set link flow.video.match='udp dport 5004' flow.video.weight=4 'scheduler={ kind = \"wf2q+\" }'
+  falaj set link 'scheduler={ kind = \"wf2q+\" }' flow.video.match=udp flow.video.weight=4
   falaj set video weight=3
   falaj set link flow.video=
-  falaj set link.slow.rate=1mbit link.slow.delay=80ms rule.web.match='tcp dport 443' rule.web.to=slow
+  falaj set link.slow.rate=1mbit rule.web.match='tcp dport 443' rule.web.to=slow
   falaj set rule.web= link.slow=
   falaj set link loss= --json
   falaj show --toml > new.toml
