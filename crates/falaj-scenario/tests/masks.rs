@@ -71,7 +71,7 @@ fn masks_of_link_and_flow_go_together() {
         (masks.link.map(|each| each.most), [0, 1].map(|f| masks.of(f).map_or(0, |each| each.most)))
     };
     assert_eq!(most("", ""), (Some(8192), [512, 512]));
-    assert_eq!(most("max-flows = 65536\n", ""), (Some(65_536), [64, 64]));
+    assert_eq!(most("max-flows = 65536\n", ""), (Some(65_536), [128, 64]));
     assert_eq!(most("max-flows = 10\n", ""), (Some(10), [65_536, 65_536]));
     assert_eq!(most("", "max-flows = 100\n"), (Some(65_536), [100, 100]));
     let one = link("each = \"src\"\n[link.a.flow.all]\nmatch = \"any\"\neach = \"dport\"");

@@ -3025,7 +3025,7 @@ phase = "10ms"
             3 | scheduler = { kind = "virtual-links" }
               |                      ^^^^^^^^^^^^^^^
               |
-              = help: choose another scheduler, or leave out `burst`, `trace` and `profile`
+              = help: choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`
         "#]],
     );
 }
