@@ -3,11 +3,14 @@
 
 mod common;
 
-use common::{Arrival, Dice, any_pipe, bursts, emits, run};
+use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
 use falaj_engine::{Engine, PipeId};
+use falaj_sched::discipline::Discipline;
 use falaj_sched::params::FlowSetup;
+use falaj_sched::promise::Deadlines;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::registry;
 use falaj_sched::time::Time;
 use falaj_theory::{Curve, exact, float};
 
@@ -161,4 +164,60 @@ fn neither_delay_nor_backlog_exceeds_its_distance() {
     // Bounds far above what ever happens would hold too.
     println!("{bounded} pipes; the closest: delay {tight_delay:.3}, backlog {tight_backlog:.3} of the bound");
     assert!(bounded > 2_000 && tight_delay > 0.9 && tight_backlog > 0.9, "{bounded} {tight_delay} {tight_backlog}");
+}
+
+/// Disciplines that give packets deadlines by a curve: who keeps to an envelope waits no longer than from there to the curve,
+/// and as late as packets are after it, whatever the others send and whatever it would be promised otherwise.
+#[test]
+fn who_keeps_to_an_envelope_waits_no_longer_than_its_curve_says() {
+    struct Ask;
+    impl registry::Visitor for Ask {
+        type Output = Option<Deadlines>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Option<Deadlines> {
+            discipline.deadlines(FlowId(0))
+        }
+    }
+    let (mut closest, mut bent) = (std::collections::BTreeMap::new(), 0);
+    for seed in 0..3_000 {
+        let mut dice = Dice::new(seed ^ 0xdead_11e5);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        let kind = dice.one_of(&["virtual-clock", "sced", "arc", "hfsc"]);
+        become_kind(&mut dice, &mut spec, registry::entry(kind).unwrap());
+        spec.setup.flows[0].limit = Limit::Packets(1_000_000);
+        let Some(deadlines) = registry::build(kind, &spec.setup, Ask).unwrap() else { continue };
+        let largest = spec.setup.largest;
+        let rate = deadlines.rate.0;
+        let mut buckets = vec![Bucket::new(Rate(dice.from(rate / 10, rate).max(1)), dice.from(largest.into(), 200))];
+        if dice.from(0, 1) == 0 {
+            buckets.push(Bucket::new(Rate(dice.from(rate, 12 * rate)), dice.from(largest.into(), 100)));
+        }
+        let curves = buckets.iter().map(|b| Curve::token_bucket(b.rate, b.burst));
+        let envelope = curves.reduce(|a, b| a.min(&b)).unwrap();
+        let curve = Curve::by_deadlines(&deadlines);
+        let (delay, backlog) = (envelope.delay(&curve).unwrap().length, envelope.backlog(&curve).unwrap().length);
+        bent += u32::from(deadlines.first > deadlines.rate);
+        let mut arrivals = bursts(&mut dice, &spec, 20_000);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        let own = greedy(&mut dice, &mut buckets, largest, 20_000);
+        arrivals.extend(&own);
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let sent: Vec<_> =
+            emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow == FlowId(0)).collect();
+        let (mut inside, mut gone) = (0u64, 0);
+        for (a, e) in own.iter().zip(&sent) {
+            let waited = (e.end - e.arrival).0;
+            assert!(exact(waited) <= delay, "seed {seed}: {waited} ns > {delay}: {buckets:?} {deadlines:?} {spec:?}");
+            let near = closest.entry(kind).or_insert(0f64);
+            *near = near.max(waited as f64 / float(&delay));
+            inside += u64::from(a.bytes);
+            while sent[gone].end <= a.at {
+                inside -= u64::from(sent[gone].bytes);
+                gone += 1;
+            }
+            assert!(exact(inside) <= &backlog + exact(largest), "seed {seed}: {inside} B > {backlog}: {spec:?}");
+        }
+    }
+    let near = |kind| closest.get(kind).is_some_and(|&near| near > 0.8);
+    assert!(bent > 150 && ["virtual-clock", "sced", "arc", "hfsc"].into_iter().all(near), "{bent} {closest:?}");
 }

@@ -8,10 +8,12 @@ use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Counters, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId, Why};
+use falaj_sched::discipline::Discipline;
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
 use falaj_sched::policy::{NAMES, Policy};
 use falaj_sched::probability::Probability;
+use falaj_sched::promise::RateCondition;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES};
@@ -151,6 +153,82 @@ fn polls_change_nothing_counters_add_up_and_delays_are_kept() {
         dropped > 50_000 && marked > 5_000 && kept > 50_000,
         "{dropped} drops, {marked} marks, {kept} in time mean little"
     );
+}
+
+/// A flow that always wants more keeps the rate that it is promised, whatever its policy and those of the others drop. Where
+/// the promise needs two packets queued it has them, and no policy of its own.
+#[test]
+fn rates_are_kept_with_and_beside_policies() {
+    struct Condition;
+    impl registry::Visitor for Condition {
+        type Output = Option<RateCondition>;
+        fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+            discipline.rate_condition()
+        }
+    }
+    let mut seen = BTreeMap::new();
+    // By discipline and the flow's own policy, a seed.
+    let mut broken = BTreeMap::new();
+    for seed in 0..4_000 {
+        let mut dice = Dice::new(seed ^ 0xfade);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        if spec.kind == "fifo" {
+            spec.setup.flows.truncate(1);
+            spec.setup.scheduler = Default::default();
+        }
+        manage(&mut dice, &mut spec);
+        let Ok(condition) = registry::build(spec.kind, &spec.setup, Condition) else { continue };
+        let largest = u64::from(spec.setup.largest);
+        let own = &mut spec.setup.flows[0];
+        let mut values = Values::default();
+        for (name, value) in own.values.iter().filter(|(name, _)| *name != POLICY) {
+            values.set(name, value);
+        }
+        (own.values, own.limit) = match condition {
+            Some(RateCondition::Queued) => (values, Limit::Bytes(4 * largest)),
+            _ => {
+                let limit = Limit::Packets(dice.from(2, 12) as u32);
+                let (target, interval) = (Span(dice.from(1, 200)), Span(dice.from(201, 2_000)));
+                let law = Values::default().with("target", Value::Span(target)).with("interval", Value::Span(interval));
+                let policy = Policy::new(dice.one_of(&["tail", "head", "codel"]), &law, limit).expect("valid");
+                (policy.map_or(values.clone(), |policy| values.with(POLICY, Value::Policy(policy))), limit)
+            }
+        };
+        let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
+        let Some(promise) = engine.promise(PIPE, FlowId(0)).ok().filter(|p| p.rate.0 > 0) else { continue };
+        let from = dice.from(0, 1_000);
+        let horizon = from + (8 * promise.latency.0).clamp(5_000, 30_000);
+        let mut arrivals = bursts(&mut dice, &spec, horizon);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        let sizes = dice.from(0, 2);
+        let mut send = |at| {
+            let bytes = match sizes {
+                0 => largest,
+                1 => dice.from(1, largest),
+                _ => dice.one_of(&[1, largest]),
+            };
+            arrivals.push(common::Arrival { at: Time(at), flow: FlowId(0), bytes: bytes as u32 });
+        };
+        (0..4 * largest).for_each(|_| send(from));
+        // Sooner than a byte is sent.
+        (from..horizon).step_by(6).for_each(&mut send);
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let (out, _) = run(&spec, seed, &arrivals, |_, _, _| {});
+        let name = spec.setup.flows[0].values.policy().map_or("tail", |p| p.name());
+        let mut done = 0;
+        for e in emits(&out).iter().filter(|e| e.flow == FlowId(0) && e.end.0 <= horizon) {
+            let waited = (e.end.0 - from).saturating_sub(promise.latency.0) as f64 - 1e-6;
+            if f64::from(done) < promise.rate.0 as f64 / 8e9 * waited.max(0.0) {
+                broken.insert((spec.kind, name), seed);
+            }
+            done += e.bytes;
+            *seen.entry((spec.kind, name)).or_insert(0) += 1;
+        }
+    }
+    assert!(broken.is_empty(), "rates are below what is promised: {broken:?}");
+    let by = |policy| seen.iter().filter(|((_, p), n)| *p == policy && **n > 1_000).count();
+    assert!(by("head") > 8 && by("codel") > 8 && by("tail") > 15, "{seen:?} means little");
 }
 
 /// Policies and disciplines come, go and change with packets queued.

@@ -8,7 +8,7 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
-use falaj_sched::promise::Turns;
+use falaj_sched::promise::{RateCondition, Turns};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
@@ -75,6 +75,78 @@ fn backlogged_flows_get_their_service_curve() {
             done += e.bytes;
         }
     }
+}
+
+struct Condition;
+impl registry::Visitor for Condition {
+    type Output = Option<RateCondition>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        discipline.rate_condition()
+    }
+}
+
+/// The same for one backlog after another: from the beginning of each, unless that needs a flow that owes nothing. Of
+/// all it holds in the other form too: by any instant a flow has got what it had sent by some instant before, and its
+/// rate from a latency behind that on.
+#[test]
+fn later_backlogs_get_their_service_curve_too() {
+    let (mut seen, mut later) = (0, 0);
+    // By discipline, a seed.
+    let mut broken = std::collections::BTreeMap::new();
+    for seed in 0..6_000 {
+        let mut dice = Dice::new(seed ^ 0x1a7e);
+        let mut spec = any_pipe(&mut dice);
+        spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+        if spec.kind == "fifo" {
+            spec.setup.flows.truncate(1);
+            spec.setup.scheduler = Default::default();
+        }
+        spec.setup.flows[0].limit = Limit::Packets(1_000_000);
+        let Ok(condition) = registry::build(spec.kind, &spec.setup, Condition) else { continue };
+        let Ok(engine) = Engine::new(std::slice::from_ref(&spec)) else { continue };
+        let Ok(promise) = engine.promise(PipeId(0), FlowId(0)) else { continue };
+        let mut arrivals = bursts(&mut dice, &spec, 20_000);
+        arrivals.retain(|a| a.flow != FlowId(0));
+        // Bursts at any distance, of a few packets or of many.
+        let (mut at, mut own) = (dice.from(0, 2_000), Vec::new());
+        while at < 20_000 {
+            for _ in 0..dice.from(1, 12) {
+                own.push(Arrival {
+                    at: Time(at),
+                    flow: FlowId(0),
+                    bytes: dice.from(1, spec.setup.largest.into()) as u32,
+                });
+                at += dice.from(0, 3) * dice.from(0, 60);
+            }
+            at += dice.from(0, 2 * promise.latency.0.min(3_000));
+        }
+        arrivals.extend(&own);
+        arrivals.sort_by_key(|a| (a.at, a.flow));
+        let sent: Vec<_> = emits(&run(&spec, &arrivals, |_, _, _| {})).into_iter().filter(|e| e.flow.0 == 0).collect();
+        assert_eq!(sent.len(), own.len(), "nothing is lost");
+        let due = |from: Time, until: Time| {
+            let waited = (until.0 - from.0).saturating_sub(promise.latency.0 + 1) as f64 - 1e-6;
+            promise.rate.0 as f64 / 8e9 * waited.max(0.0)
+        };
+        // Bytes before each packet; those of a backlog's first one, and when it came.
+        let (mut before, mut starts, mut begun) = (0u64, Vec::new(), (0, Time::ZERO));
+        for (n, (a, e)) in own.iter().zip(&sent).enumerate() {
+            if n == 0 || sent[n - 1].end <= a.at {
+                begun = (before, a.at);
+                later += u32::from(n > 0);
+            }
+            starts.push((before, a.at));
+            let from_backlog = (before - begun.0) as f64 >= due(begun.1, e.end);
+            let least = starts.iter().map(|&(sent, at)| sent as f64 + due(at, e.end)).fold(f64::INFINITY, f64::min);
+            if before as f64 + 1e-6 < least || condition.is_none() && !from_backlog {
+                broken.entry(spec.kind).or_insert(seed);
+            }
+            before += u64::from(a.bytes);
+            seen += 1;
+        }
+    }
+    assert!(broken.is_empty(), "a service curve is broken: {broken:?}");
+    assert!(seen > 200_000 && later > 20_000, "{seen} packets, {later} later backlogs");
 }
 
 /// What serves strictly keeps its rate over any interval of backlog: from any

@@ -6,13 +6,14 @@ use falaj_engine::each::Each;
 use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
 use falaj_sched::discipline::Discipline;
 use falaj_sched::params::{Refusals, Setup};
-use falaj_sched::promise::{Bound, NoPromise, Promise, Turns};
+use falaj_sched::policy::any_later;
+use falaj_sched::promise::{Bound, Deadlines, NoPromise, Promise, RateCondition, Turns};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::registry;
 use falaj_sched::time::Span;
 use falaj_sched::tree;
-use falaj_theory::{Curve, Distance, float, whole};
+use falaj_theory::{Curve, Distance, exact, float, whole};
 use falaj_traffic::source::Model;
 
 /// What a discipline says of all its flows.
@@ -21,29 +22,46 @@ pub struct Served {
     pub promises: Vec<Result<Promise, NoPromise>>,
     /// How each is served in turns, if that is known.
     turns: Vec<Option<Turns>>,
+    /// By which curve its packets have deadlines, if they have.
+    pub(crate) deadlines: Vec<Option<Deadlines>>,
+    /// What must hold, beside a backlog, for the rates.
+    rate_condition: Option<RateCondition>,
     /// By how much its delays differ at most, if that is known.
     jitters: Vec<Option<Bound>>,
     /// The limit of the one queue, if all flows share it.
     pub shared: Option<Limit>,
+    largest: u32,
 }
 
 impl Served {
-    /// The distances from this envelope to what `flow` is promised: to its rate and latency, or
-    /// to the turns that it gets, whichever are shorter.
+    /// The distances from this envelope to what `flow` is promised: to its rate and latency, to
+    /// the turns that it gets, or to the curve of its deadlines, whichever are shorter.
     pub fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
-        let to = |service: &Curve| {
-            Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, in_turns: false })
+        let to = |service: &Curve, by| {
+            Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, by })
         };
-        let by_rate = to(service)?;
-        let Some(turns) = self.turns.get(flow).copied().flatten() else { return Some(by_rate) };
+        let by_rate = to(service, By::Rate)?;
         // As many turns as what is queued may need.
-        let needed = whole(&by_rate.delay.level) / turns.turn.max(1) + 2;
-        let in_turns = to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize))?;
-        Some(Distances {
-            in_turns: in_turns.delay.length < by_rate.delay.length,
-            delay: if in_turns.delay.length < by_rate.delay.length { in_turns.delay } else { by_rate.delay },
-            backlog: if in_turns.backlog.length < by_rate.backlog.length { in_turns.backlog } else { by_rate.backlog },
-        })
+        let turns = self.turns.get(flow).copied().flatten().and_then(|turns| {
+            let needed = whole(&by_rate.delay.level) / turns.turn.max(1) + 2;
+            to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize), By::Turns)
+        });
+        let deadlines = self.deadlines.get(flow).copied().flatten().and_then(|deadlines| {
+            let mut distances = to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
+            // Until its last bit has left a packet is queued whole.
+            distances.backlog.length += exact(self.largest);
+            Some(distances)
+        });
+        Some([turns, deadlines].into_iter().flatten().fold(by_rate, Distances::shorter))
+    }
+
+    /// Rate, latency and curve of the service that `flow` gets; where nothing else is promised, if it keeps to an envelope.
+    pub(crate) fn service(&self, flow: usize) -> Option<(Rate, Span, Curve)> {
+        match (&self.promises[flow], self.deadlines.get(flow).copied().flatten()) {
+            (Ok(p), _) if p.rate.0 > 0 => Some((p.rate, p.latency, Curve::rate_latency(p.rate, p.latency))),
+            (Err(_), Some(deadlines)) => Some((deadlines.rate, deadlines.late, Curve::by_deadlines(&deadlines))),
+            _ => None,
+        }
     }
 }
 
@@ -59,7 +77,7 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
     let (mut finely, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
         // One of each is asked for all that are like it, in the midst of as many as there may be.
         let firsts = direction.masks.firsts(setup.flows.len());
-        let finer = Finer { whole: true, flows: firsts };
+        let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
         let build = registry::build(kind, &direction.masks.expanded(setup), finer);
         let mut all = build.map_err(|refused| direction.masks.refused(refused, setup))?;
         let promises = std::mem::take(&mut all.promises);
@@ -67,15 +85,19 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
     } else {
         let whole = setup.flows.iter().all(|f| f.inner.is_none());
         let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
-        (registry::build(kind, setup, Finer { whole, flows })?, tree::promises(kind, setup)?)
+        (registry::build(kind, setup, Finer { whole, flows, largest: setup.largest })?, tree::promises(kind, setup)?)
     };
     if let Some(none) = direction.pipe().no_promise() {
         promises.fill_with(|| Err(none.clone()));
         finely.turns.fill(None);
+        finely.deadlines.fill(None);
         finely.jitters.fill(None);
     }
-    let Served { turns, jitters, shared, .. } = finely;
-    Ok(Served { promises, turns, jitters, shared })
+    if any_later(setup) {
+        // A shorter packet may follow in the place of one that was to go later, which others did not reckon with.
+        finely.deadlines.fill(None);
+    }
+    Ok(Served { promises, ..finely })
 }
 
 /// How flows are served in turns, unless some are divided; the one queue of a discipline
@@ -84,12 +106,16 @@ struct Finer {
     /// Is none of them divided?
     whole: bool,
     flows: Vec<FlowId>,
+    largest: u32,
 }
 impl registry::Visitor for Finer {
     type Output = Served;
     fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
         Served {
             turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
+            deadlines: self.flows.iter().map(|&f| discipline.deadlines(f).filter(|_| self.whole)).collect(),
+            rate_condition: discipline.rate_condition(),
+            largest: self.largest,
             jitters: self.flows.iter().map(|&f| discipline.jitter(f).filter(|_| self.whole)).collect(),
             promises: self.flows.iter().map(|&f| discipline.service(f)).collect(),
             shared: discipline.shared_queue(),
@@ -209,8 +235,29 @@ pub struct Distances {
     pub delay: Distance,
     /// The vertical one.
     pub backlog: Distance,
-    /// The delay is that by turns.
-    in_turns: bool,
+    /// By which of the curves the delay is.
+    by: By,
+}
+
+impl Distances {
+    /// The shorter ones of both.
+    fn shorter(self, other: Distances) -> Distances {
+        let is = other.delay.length < self.delay.length;
+        Distances {
+            by: if is { other.by } else { self.by },
+            delay: if is { other.delay } else { self.delay },
+            backlog: if other.backlog.length < self.backlog.length { other.backlog } else { self.backlog },
+        }
+    }
+}
+
+/// What a delay is the distance to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Rate,
+    Turns,
+    /// Packets leave so long after their deadlines.
+    Deadlines(Span),
 }
 
 /// All that is known of a flow before anything runs.
@@ -229,6 +276,10 @@ pub struct Outlook {
     pub envelope: Result<Envelope, String>,
     /// Rate, latency and curve of the service that this envelope gets.
     pub service: Option<(Rate, Span, Curve)>,
+    /// What must hold, beside a backlog, for the rate that is promised.
+    pub rate_condition: Option<RateCondition>,
+    /// By which curve its packets have deadlines, if they have.
+    pub deadlines: Option<Deadlines>,
     /// From the envelope to that service.
     pub distances: Option<Distances>,
     /// By how much its delays differ at most, over a chain of links that know how early packets are.
@@ -257,6 +308,8 @@ impl Outlook {
 const HORIZONTAL: &str = "h(envelope, service)";
 /// The same from a flow's turns.
 const TURNS: &str = "h(envelope, turns of Q at C)";
+/// The same from the curve of its deadlines.
+const DEADLINES: &str = "h(envelope, curve), and how late packets are after it";
 
 /// What a source sends, as its packets cost on the link.
 pub struct Sends<'a> {
@@ -311,9 +364,8 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
     let mut out = Vec::new();
     for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
         let limit = served.shared.unwrap_or_else(|| limit_of(&direction.setup, f));
-        let of_one = promise.as_ref().ok().filter(|p| p.rate.0 > 0);
-        let service = if together { one } else { of_one.map(|p| (p.rate, p.latency)) };
-        let service = service.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+        let of_all = || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+        let service = if together { of_all() } else { served.service(f) };
         let distances = envelope.as_ref().ok().zip(service.as_ref());
         let distances = distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
         let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
@@ -325,10 +377,12 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
             backlog: distances.as_ref().map(fit),
             assured: None,
             expected: None,
+            rate_condition: served.rate_condition.filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
             promise,
             limit,
             envelope,
             service,
+            deadlines: served.deadlines.get(f).copied().flatten(),
             distances,
             jitter: served.jitters.get(f).cloned().flatten(),
             together,
@@ -412,20 +466,26 @@ fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
 
 fn by_curves(flow: &Outlook) -> Option<Delay> {
     let (distances, (rate, latency, _)) = (flow.distances.as_ref()?, flow.service.as_ref()?);
+    let (latency, on_a_curve) = match distances.by {
+        By::Deadlines(late) => (late, true),
+        _ => (*latency, false),
+    };
     let envelope = flow.envelope.as_ref().ok()?;
     let delay = Span(whole(&distances.delay.length));
     let rate = words::link_rate(*rate);
     // By turns the first bytes come sooner.
-    let latency = &delay.min(*latency);
+    let latency = delay.min(latency);
     let (wait, total) = (words::nanos(latency.0 as f64), words::nanos(delay.0 as f64));
     let at = float(&distances.delay.at);
     let burst = words::bytes(float(&distances.delay.level));
     let limit = if u128::from(latency.0) * 2 >= u128::from(delay.0) {
         format!("the scheduler: its latency is {wait} of {total}")
+    } else if on_a_curve {
+        format!("its curve: that has {burst} within {}", words::nanos((delay - latency).0 as f64 + at))
     } else if at > 0.0 {
         format!("the rate: for {} it may send faster than the {rate} it is promised", words::nanos(at))
     } else {
-        format!("the burst: {burst} at {rate} take {} of {total}", words::nanos((delay - *latency).0 as f64))
+        format!("the burst: {burst} at {rate} take {} of {total}", words::nanos((delay - latency).0 as f64))
     };
     let whose = if flow.together { "all flows" } else { "it" };
     let condition = if envelope.is_declared() {
@@ -442,8 +502,12 @@ fn by_curves(flow: &Outlook) -> Option<Delay> {
     } else {
         condition
     };
-    let formula = if distances.in_turns { TURNS } else { HORIZONTAL }.into();
-    Some(Delay { delay, formula, condition, limit })
+    let formula = match distances.by {
+        By::Rate => HORIZONTAL,
+        By::Turns => TURNS,
+        By::Deadlines(_) => DEADLINES,
+    };
+    Some(Delay { delay, formula: formula.into(), condition, limit })
 }
 
 /// `traffic a`, `traffic a and b`.

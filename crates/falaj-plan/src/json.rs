@@ -2,7 +2,7 @@
 
 use crate::bounds::{Delay, Outlook};
 use crate::{Way, counterpart, stations};
-use falaj_sched::promise::{Bound, NoPromise};
+use falaj_sched::promise::{Bound, NoPromise, RateCondition};
 use falaj_sched::rate::BIT_NANOS;
 use falaj_theory::{Curve, float};
 use serde_json::{Value as Json, json};
@@ -29,6 +29,7 @@ fn flow_json(flow: &Outlook) -> Json {
             out["rate"] = json!(p.rate.0);
             out["latency_ns"] = json!(p.latency.0);
             out["rate_formula"] = json!(p.rate_formula);
+            out["rate_condition"] = json!(flow.rate_condition.map(RateCondition::words));
             out["delay"] = bound(&p.delay);
             out["others"] = p.others.iter().map(bound).collect();
         }
@@ -43,6 +44,12 @@ fn flow_json(flow: &Outlook) -> Json {
     };
     if let Some((rate, latency, curve)) = &flow.service {
         out["service"] = json!({ "rate": rate.0, "latency_ns": latency.0, "points": points(curve) });
+    }
+    if let Some(d) = &flow.deadlines {
+        out["deadlines"] = json!({
+            "rate": d.rate.0, "first": d.first.0, "time_ns": d.time.0, "late_ns": d.late.0,
+            "points": points(&Curve::by_deadlines(d)),
+        });
     }
     out["shared"] = json!(flow.together);
     out["jitter"] = flow.jitter.as_ref().map_or(Json::Null, bound);

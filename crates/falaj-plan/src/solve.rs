@@ -63,12 +63,15 @@ fn promised_with(direction: &Direction) -> Option<Vec<Promised>> {
         return Some(outlooks(direction, &[]).ok()?.iter().map(promised).collect());
     }
     let each = direction.flows.iter().zip(&served.promises).enumerate().map(|(f, (flow, promise))| {
-        let Ok(promise) = promise else { return (None, None) };
-        let envelope = flow.need.delay.and_then(|_| Envelope::declared(flow)).filter(|_| promise.rate.0 > 0);
-        let service = || falaj_theory::Curve::rate_latency(promise.rate, promise.latency);
-        let distances = envelope.and_then(|e| served.distances(f, &e.curve, &service()));
+        let envelope = flow.need.delay.and_then(|_| Envelope::declared(flow)).zip(served.service(f));
+        let distances = envelope.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, &service));
         let curves = distances.map(|d| Span(whole(&d.delay.length)));
-        (Some(promise.rate), Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))))
+        match promise {
+            Ok(promise) => {
+                (Some(promise.rate), Some(curves.map_or(promise.delay.delay, |c| c.min(promise.delay.delay))))
+            }
+            Err(_) => (None, curves),
+        }
     });
     Some(each.collect())
 }

@@ -17,12 +17,12 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
-use crate::promise::{NoPromise, Promise};
+use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{BIT_NANOS, Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, instant, pace, rates};
-use crate::time::Time;
+use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates};
+use crate::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -50,12 +50,17 @@ pub struct Arc {
     /// Expected finishing times.
     values: Heap<Instant>,
     serving: Option<FlowId>,
+    largest: u32,
+    /// How long after its expected finish a packet has left.
+    late: Span,
 }
 
 #[derive(Debug, Clone)]
 struct Slice {
     rate: Rate,
     bytes: i64,
+    /// How long it lasts.
+    period: Span,
     /// Time that these bytes take at the rate.
     time: Instant,
 }
@@ -92,9 +97,13 @@ impl Arc {
                 }
                 .into());
             }
-            slices.push(Slice { rate, bytes: bytes as i64, time: bytes * pace(rate) });
+            slices.push(Slice { rate, bytes: bytes as i64, period, time: bytes * pace(rate) });
         }
-        Ok(Arc { values: Heap::new(slices.len()), slices, serving: None })
+        // A slice of each flow, what it may take beyond, and the packet on the wire.
+        let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
+        let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
+        let late = setup.rate.airtime_of_many(before) + ROUNDING;
+        Ok(Arc { values: Heap::new(slices.len()), slices, serving: None, largest: setup.largest, late })
     }
 
     /// What `f` sends next belongs to a slice that is not used up.
@@ -162,13 +171,22 @@ impl Discipline for Arc {
         state.left >= 0 && state.expected <= instant(now)
     }
 
-    /// A slice that begins in time is done at most a packet's time after its
-    /// expected finish; what a flow used beyond its rate is remembered.
+    /// What a flow used beyond its rate is remembered.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "adaptive rate control promises {} only to a flow that never sends more: whoever used what others left \
              waits until his expected finish has come, however long",
             self.slices[f.index()].rate
         )))
+    }
+
+    /// Own derivation. Of a flow that owed nothing the packet that ends at byte `y` belongs to one of the first
+    /// `(y + L)/S + 1` slices of `S` bytes, as a packet may be owed from before: its value is `(y + L)/r` and a period on at most.
+    /// Values above it go first no more once it is there. Those of any flow with values up to it come to no more than the
+    /// flow's rate from then on, a slice begun before but not used, and a packet beyond; and one is on the wire.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        let Slice { rate, period, .. } = self.slices[f.index()];
+        let value = rate.airtime_of_many(self.largest.into()) + period;
+        Some(Deadlines::new((rate, Span::ZERO, rate), value + self.late))
     }
 }

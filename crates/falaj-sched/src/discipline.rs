@@ -18,7 +18,7 @@
 
 use crate::label::Label;
 use crate::plugin::Breach;
-use crate::promise::{Bound, NoPromise, Promise, Turns};
+use crate::promise::{Bound, Deadlines, NoPromise, Promise, RateCondition, Turns};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::time::{Span, Time};
@@ -46,6 +46,17 @@ pub enum Thrown {
     Head,
     /// Another one needed the room, and the head was on the wire: the one behind it went.
     BehindHead,
+}
+
+/// Whose promise is broken by packets that are thrown out of a queue after they found room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Nobody's.
+    Nobody,
+    /// That of their own flow.
+    Own,
+    /// Those of all flows.
+    All,
 }
 
 /// A transmission that begins.
@@ -239,6 +250,24 @@ pub trait Discipline: Send + Sized {
     fn turns(&self, f: FlowId) -> Option<Turns> {
         let _ = f;
         None
+    }
+
+    /// The curve by which the packets of `f` have deadlines, where it promises more than a rate and a latency, or
+    /// where only those that keep to an envelope are promised anything.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        let _ = f;
+        None
+    }
+
+    /// What must hold, beside a backlog, for the rate that [`service`](Discipline::service) promises.
+    fn rate_condition(&self) -> Option<RateCondition> {
+        None
+    }
+
+    /// Whom does it harm that a policy of queues drops packets that had found room?
+    fn harm_of_drops(&self) -> Harm {
+        // Who looks at packets when they arrive has counted those that are thrown out later.
+        if self.only_over_queues() { Harm::Own } else { Harm::Nobody }
     }
 
     /// By how much the delays of two packets of `f` differ at most, from where they first came to a chain of such links.

@@ -9,7 +9,7 @@
 //! at the least weight; and, as the time follows finishes only, a newcomer waits
 //! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent};
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -293,5 +293,10 @@ impl Discipline for Ffs {
             },
             others: Vec::new(),
         })
+    }
+
+    /// A head in the place of a longer one keeps its place, and what it waits too long there is lost.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Own
     }
 }

@@ -25,7 +25,7 @@ use crate::bucket::begun;
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
-use crate::promise::{Bound, NoPromise, Promise, full_queue};
+use crate::promise::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
 use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
@@ -131,8 +131,8 @@ struct Class {
     real_time: Option<Curve>,
     sharing: Curve,
     limit: Option<Curve>,
-    /// Of the real-time curve: rate, and by how much it is behind a line of that rate.
-    promised: Option<(Rate, Span)>,
+    /// The real-time curve, in pieces.
+    promised: Option<Pieces>,
 }
 
 /// What shares among classes.
@@ -276,7 +276,7 @@ impl Hfsc {
             real_time: real_time.map(new),
             sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
             limit: limit.map(new),
-            promised: real_time.map(|(first, time, rate)| (rate, behind(first, time, rate))),
+            promised: real_time,
         };
         let node = |node| Node { sharing: Heap::new(all.shape.below(node).count()), now: 0, own: Shared::default() };
         Ok(Hfsc {
@@ -291,6 +291,11 @@ impl Hfsc {
             full_queues: all.setups[..leaves].iter().map(|f| full_queue(setup, f.limit)).collect(),
             shape: all.shape,
         })
+    }
+
+    /// How long after its deadline a packet has left.
+    fn late(&self) -> Span {
+        self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
     }
 
     /// When the head of `f` has its deadline.
@@ -487,12 +492,6 @@ fn curve(flow: usize, f: &FlowSetup, [rate, first, time]: [&'static str; 3]) -> 
     Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
 }
 
-/// By how much a curve that begins slowly is behind a line of its second slope.
-fn behind(first: Rate, time: Span, rate: Rate) -> Span {
-    let missing = u128::from(rate.0.saturating_sub(first.0)) * u128::from(time.0);
-    Span(u64::try_from(missing.div_ceil(rate.0.into())).unwrap_or(u64::MAX))
-}
-
 impl Discipline for Hfsc {
     type State = HfscFlow;
     type Tag = ();
@@ -600,13 +599,13 @@ impl Discipline for Hfsc {
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of a flow that
     /// has packets are on its curve, begun at most a packet of the second slope after now; of a curve that begins slowly, later by what it is behind.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let Some((rate, behind)) = self.classes[f.index()].promised else {
+        let Some((first, time, rate)) = self.classes[f.index()].promised else {
             return Err(NoPromise(
                 "a flow without a real-time `rate` gets its share of what real-time leaves, which may be nothing"
                     .into(),
             ));
         };
-        let late = self.link.airtime_of_many(u64::from(self.largest)) + behind + ROUNDING + Span(1);
+        let late = self.late() + behind(first, time, rate);
         let own = rate.airtime(self.largest);
         Ok(Promise {
             rate,
@@ -619,6 +618,11 @@ impl Discipline for Hfsc {
             },
             others: Vec::new(),
         })
+    }
+
+    /// What counts for the curve is what was sent to keep it, which is no more than all that the flow sent.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        Some(Deadlines::new(self.classes[f.index()].promised?, self.late()))
     }
 
     /// Deadlines do not move while there are packets, whatever else the flow is sent.

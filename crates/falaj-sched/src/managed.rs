@@ -5,10 +5,10 @@
 //! told, and it is asked again. What comes passes the policy before it joins its
 //! queue. Whoever has no policy has nothing of this in his way.
 
-use crate::discipline::{Air, Answer, Discipline, Sent};
+use crate::discipline::{Air, Answer, Discipline, Harm, Sent};
 use crate::draws::{Draws, mix};
 use crate::label::{Ecn, Known, Label};
-use crate::params::Setup;
+use crate::params::{FlowSetup, Setup};
 use crate::plugin::Breach;
 use crate::policy::{self, Head, Keeper, Link, Policy, Verdict};
 use crate::promise::{NoPromise, Promise};
@@ -50,14 +50,14 @@ impl WithPolicies {
     /// In front of the station that `discipline` is for, which was built from `setup`.
     pub fn new<D: Discipline + 'static>(setup: &Setup, discipline: D) -> WithPolicies {
         let link = Link { rate: setup.rate, largest: setup.largest };
-        let of_flow = |f: usize| setup.flows.get(f).and_then(|flow| flow.values.policy());
-        let kept = |policy: Option<Policy>| Kept {
-            keeper: policy.map(|policy| Keeper::new(policy, link)),
-            no_promise: policy.and_then(|policy| voids(&discipline, policy)),
+        let policy = |q: usize| setup.flows.get(q).and_then(|flow| flow.values.policy());
+        let kept = |q: usize| Kept {
+            keeper: policy(q).map(|policy| Keeper::new(policy, link)),
+            no_promise: voids(setup, &discipline, FlowId(q as u32)),
             draws: Draws::default(),
             ecn: VecDeque::new(),
         };
-        let queues = (0..limits(setup, &discipline).len()).map(|q| kept(of_flow(q))).collect();
+        let queues = (0..limits(setup, &discipline).len()).map(kept).collect();
         let station = Station::new(setup, discipline);
         WithPolicies {
             tells: station.heeds_labels(),
@@ -285,24 +285,33 @@ impl Server for WithPolicies {
     }
 }
 
-/// Why a discipline can't keep its promise to a flow whose queue has this policy. Who looks at packets when
-/// they arrive counts those that are thrown out later: what is behind them goes as late as if they had been sent.
-fn voids<D: Discipline>(discipline: &D, policy: Policy) -> Option<NoPromise> {
-    let later = matches!(policy, Policy::Head | Policy::CoDel(_));
-    let why = || {
-        let name = policy.name();
-        NoPromise(format!(
-            "the discipline stamps packets when they arrive, and `{name}` drops some later, whose time is lost; \
-             choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`"
-        ))
-    };
-    (later && discipline.only_over_queues()).then(why)
+/// Why a discipline can't keep its promise to flow `f` of `setup`, with the policies that there are. Who looks at packets
+/// when they arrive counts those that are thrown out later: what is behind them goes as late as if they had been sent.
+fn voids<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Option<NoPromise> {
+    const HELP: &str = "choose `wf2q+` or `drr`, or a policy that drops at arrival: `red`, `gred`, `pie`";
+    let later = |f: &FlowSetup| f.values.policy().filter(Policy::drops_later);
+    match discipline.harm_of_drops() {
+        Harm::Nobody => None,
+        Harm::Own => setup.flows.get(f.index()).and_then(later).map(|policy| {
+            let name = policy.name();
+            NoPromise(format!(
+                "the discipline gives packets their time before their turn, and `{name}` drops some later, whose time is \
+                 lost; {HELP}"
+            ))
+        }),
+        Harm::All => setup.flows.iter().find_map(later).map(|policy| {
+            let name = policy.name();
+            NoPromise(format!(
+                "`{name}` drops packets of a queue of this link that the fluid server has counted, and then its time is \
+                 wrong for all flows; {HELP}"
+            ))
+        }),
+    }
 }
 
-/// What flow `f` of `setup` is promised by its discipline and with the policy of its queue.
+/// What flow `f` of `setup` is promised by its discipline and with the policies of the queues.
 pub(crate) fn service<D: Discipline>(setup: &Setup, discipline: &D, f: FlowId) -> Result<Promise, NoPromise> {
-    let policy = setup.flows.get(f.index()).and_then(|flow| flow.values.policy());
-    match policy.and_then(|policy| voids(discipline, policy)) {
+    match voids(setup, discipline, f) {
         Some(why) => Err(why),
         None => discipline.service(f),
     }

@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Promise {
     /// A flow that stays backlogged gets at least this rate once `latency` has
-    /// passed, counted in packets whose last bit has left.
+    /// passed, counted in packets whose last bit has left; under some disciplines on a
+    /// [further condition](crate::discipline::Discipline::rate_condition).
     pub rate: Rate,
     /// The latency of the rate-latency service curve.
     pub latency: Span,
@@ -57,6 +58,59 @@ pub struct Turns {
     pub turn: u64,
     /// Bytes that others send between two turns.
     pub between: u64,
+}
+
+/// What must hold, beside a backlog, for a rate that is promised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateCondition {
+    /// It counts from an instant at which the flow owes nothing: who ran empty may have been sent a packet before its time.
+    OwesNothing,
+    /// The same, and more than two of the largest packets are queued all the time. So it is where packets are stamped when
+    /// they arrive and leave at most `L/C` after their stamps say: then the next one comes before the stamps
+    /// have run out (own derivation). With less it may come after, and what the flow did not use until then is lost to it.
+    Queued,
+}
+
+impl RateCondition {
+    /// In words.
+    pub fn words(self) -> &'static str {
+        match self {
+            RateCondition::OwesNothing => "from when it owes nothing",
+            RateCondition::Queued => "from when it owes nothing, as long as more than 2 L of it are queued",
+        }
+    }
+}
+
+/// A curve of two pieces by which packets have deadlines: a packet has left `late` after the curve, begun at some
+/// instant before it came, reaches all that its flow has sent since, with the packet itself. Who keeps to an envelope
+/// therefore waits no longer than from the envelope to the curve, and `late`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadlines {
+    /// Slope of the first piece.
+    pub first: Rate,
+    /// How long that lasts.
+    pub time: Span,
+    /// Slope from then on.
+    pub rate: Rate,
+    /// How long after its deadline a packet has left at the latest.
+    pub late: Span,
+}
+
+impl Deadlines {
+    /// Packets leave so long after the deadlines of this curve. Of one that begins slowly only its second
+    /// line is looked at: its deadlines are later by what it is behind.
+    pub(crate) fn new((first, time, rate): (Rate, Span, Rate), late: Span) -> Deadlines {
+        match first > rate && time > Span::ZERO {
+            true => Deadlines { first, time, rate, late },
+            false => Deadlines { first: rate, time: Span::ZERO, rate, late: late + behind(first, time, rate) },
+        }
+    }
+}
+
+/// By how much a curve that begins slowly is behind a line of its second slope.
+pub(crate) fn behind(first: Rate, time: Span, rate: Rate) -> Span {
+    let missing = u128::from(rate.0.saturating_sub(first.0)) * u128::from(time.0);
+    Span(u64::try_from(missing.div_ceil(rate.0.into())).unwrap_or(u64::MAX))
 }
 
 /// A bound on a packet's delay.

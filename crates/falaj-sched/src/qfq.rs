@@ -12,7 +12,7 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -178,5 +178,9 @@ impl Discipline for Qfq {
             },
             others: Vec::new(),
         })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
     }
 }

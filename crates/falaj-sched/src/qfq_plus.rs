@@ -15,7 +15,7 @@ use crate::discipline::{Answer, Discipline, Sent};
 use crate::drr::{DeficitRound, DrrFlow};
 use crate::groups::{Choice, Groups};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
@@ -316,5 +316,9 @@ impl Discipline for QfqPlus {
             },
             others: Vec::new(),
         })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
     }
 }

@@ -26,11 +26,11 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
-use crate::promise::{NoPromise, Promise};
+use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, duration, instant, pace, rates, shifted};
+use crate::shares::{Instant, RATE, ROUNDING, duration, instant, pace, rates, shifted};
 use crate::time::{Span, Time};
 use alloc::format;
 use alloc::string::String;
@@ -63,6 +63,7 @@ pub const ENTRY: Entry = Entry {
 #[derive(Debug, Clone)]
 pub struct Sced {
     curves: Vec<Curve>,
+    deadlines: Vec<Deadlines>,
     /// Deadlines of the heads.
     heads: Heap<Instant>,
     serving: Option<FlowId>,
@@ -162,7 +163,13 @@ impl Sced {
         }
         fits(setup, &pieces)?;
         let curve = |&(first, time, rate): &(Rate, Span, Rate)| Curve::new(first, time, rate);
-        Ok(Sced { curves: pieces.iter().map(curve).collect(), heads: Heap::new(pieces.len()), serving: None })
+        let late = setup.largest_airtime() + ROUNDING + Span(1);
+        Ok(Sced {
+            curves: pieces.iter().map(curve).collect(),
+            deadlines: pieces.iter().map(|&pieces| Deadlines::new(pieces, late)).collect(),
+            heads: Heap::new(pieces.len()),
+            serving: None,
+        })
     }
 
     /// The head of `f`, if there is one, ends further along its curve.
@@ -251,13 +258,17 @@ impl Discipline for Sced {
         Curve::is_over(flows.state(f).clocks, instant(now))
     }
 
-    /// A packet leaves at most `L/C` after its deadline: for traffic that keeps to
-    /// the curve, the curve's delay and `L/C`. Excess is remembered without end.
+    /// Excess is remembered without end.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "SCED promises its curve, {} in the long run, only to a flow that never sends more: whoever used what \
              others left waits until his curve has caught up, however long",
             self.curves[f.index()].rate
         )))
+    }
+
+    /// A packet leaves at most `L/C` after its deadline, as all curves together are below the link's line.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        Some(self.deadlines[f.index()])
     }
 }

@@ -13,7 +13,7 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -146,5 +146,9 @@ impl Discipline for Sfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise(f, others, delay, Vec::new()))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
     }
 }

@@ -15,7 +15,7 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -167,5 +167,9 @@ impl Discipline for Spfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
     }
 }

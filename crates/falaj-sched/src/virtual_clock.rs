@@ -11,12 +11,12 @@
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
-use crate::promise::{NoPromise, Promise};
+use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, instant, pace, rates, retagged};
-use crate::time::Time;
+use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates, retagged};
+use crate::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -34,6 +34,8 @@ pub const ENTRY: Entry = Entry {
 pub struct VirtualClock {
     rates: Vec<Rate>,
     paces: Vec<Instant>,
+    /// How long after its reading a packet has left.
+    late: Span,
     /// Readings of the heads.
     heads: Heap<Instant>,
     serving: Option<FlowId>,
@@ -51,7 +53,13 @@ impl VirtualClock {
     pub fn new(setup: &Setup) -> Result<VirtualClock, Refusals> {
         let rates = rates(setup, "virtual clock")?;
         let paces = rates.iter().map(|&rate| pace(rate)).collect();
-        Ok(VirtualClock { heads: Heap::new(rates.len()), rates, paces, serving: None })
+        Ok(VirtualClock {
+            heads: Heap::new(rates.len()),
+            rates,
+            paces,
+            late: setup.largest_airtime() + ROUNDING,
+            serving: None,
+        })
     }
 
     fn follow(&mut self, flows: &Flows<ClockedFlow, Instant>, f: FlowId) {
@@ -116,14 +124,19 @@ impl Discipline for VirtualClock {
         flows.state(f).aux <= instant(now)
     }
 
-    /// A packet leaves at most `L/C` after its reading. For a flow that keeps to
-    /// its rate that is a bound on its delay; a reading may be any time ahead of
-    /// one that does not.
+    /// A reading may be any time ahead of a flow that sent more than its rate.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
         Err(NoPromise(format!(
             "virtual clock promises {} only to a flow that never sends more: whoever used what others left waits \
              until his clock is right again, however long",
             self.rates[f.index()]
         )))
+    }
+
+    /// A packet leaves at most `L/C` after its reading (Figueira and Pasquale 1995), and that is when all that the flow sent
+    /// since its clock was set to real time has had its time at the flow's rate.
+    fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
+        let rate = self.rates[f.index()];
+        Some(Deadlines::new((rate, Span::ZERO, rate), self.late))
     }
 }

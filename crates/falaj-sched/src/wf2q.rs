@@ -5,11 +5,11 @@
 //! fluid server has started (`S <= V`): no flow gets ahead of the fluid
 //! by more than a part of a packet.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent};
 use crate::gps::Beside;
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -147,5 +147,14 @@ impl Discipline for Wf2q {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
+    }
+
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer that of the link.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::All
     }
 }

@@ -10,7 +10,7 @@
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
 use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
@@ -219,5 +219,9 @@ impl Discipline for Wf2qPlus {
             },
             others: Vec::new(),
         })
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::OwesNothing)
     }
 }

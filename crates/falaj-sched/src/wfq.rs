@@ -6,11 +6,11 @@
 //! come: the finish depends on the fluid's virtual time then. The clock is the
 //! exact one of [`gps`](crate::gps).
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent};
 use crate::gps::Beside;
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
-use crate::promise::{Bound, NoPromise, Promise};
+use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
@@ -130,5 +130,14 @@ impl Discipline for Wfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    fn rate_condition(&self) -> Option<RateCondition> {
+        Some(RateCondition::Queued)
+    }
+
+    /// What is dropped is still in the fluid, or is served there at once: its time is no longer that of the link.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::All
     }
 }

@@ -1,7 +1,7 @@
 //! Curves: what may be sent, or is served at least, in any time of a length.
 
 use crate::envelope::Parts;
-use falaj_sched::promise::Turns;
+use falaj_sched::promise::{Deadlines, Turns};
 use falaj_sched::rate::{BIT_NANOS, Rate};
 use falaj_sched::time::Span;
 use num_bigint::BigInt;
@@ -175,6 +175,22 @@ impl Curve {
                 true
             }
         });
+        Curve::joined(pieces)
+    }
+
+    /// By when bytes have left that have these deadlines.
+    pub fn by_deadlines(&Deadlines { first, time, rate, late }: &Deadlines) -> Curve {
+        let zero = Exact::zero();
+        let piece = |at: Exact, value: Exact, slope: Exact| Piece { at, after: value.clone(), value, slope };
+        let mut pieces = vec![piece(zero.clone(), zero.clone(), zero.clone())];
+        if late == Span::ZERO {
+            pieces.clear();
+        }
+        if time > Span::ZERO {
+            pieces.push(piece(exact(late.0), zero.clone(), slope(first)));
+        }
+        let (bend, level) = (exact(late.0) + exact(time.0), slope(first) * exact(time.0));
+        pieces.push(piece(bend, level, slope(rate)));
         Curve::joined(pieces)
     }
 

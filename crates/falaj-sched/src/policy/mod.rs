@@ -89,6 +89,11 @@ impl Policy {
         }))
     }
 
+    /// Does it throw out packets that had found room?
+    pub(crate) fn drops_later(&self) -> bool {
+        matches!(self, Policy::Head | Policy::CoDel(_))
+    }
+
     /// How it is called.
     pub fn name(&self) -> &'static str {
         match self {
@@ -132,6 +137,11 @@ pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), Refused> {
 /// Has any queue a policy?
 pub fn any(setup: &Setup) -> bool {
     setup.leaves().iter().any(|f| f.values.policy().is_some())
+}
+
+/// Has any queue a policy that throws out packets that had found room?
+pub fn any_later(setup: &Setup) -> bool {
+    setup.leaves().iter().any(|f| f.values.policy().is_some_and(|policy| policy.drops_later()))
 }
 
 /// What becomes of a packet.

@@ -6,8 +6,9 @@ use crate::show::{self, say};
 use falaj_plan::Way;
 use falaj_plan::bounds::{Envelope, Outlook, sources_named};
 use falaj_scenario::Direction;
-use falaj_sched::promise::NoPromise;
+use falaj_sched::promise::{Deadlines, NoPromise};
 use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
 use falaj_theory::float;
 
 pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
@@ -125,32 +126,38 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
             Err(why) => why.clone(),
         },
     ));
-    let promise = match &flow.promise {
-        Ok(promise) => promise,
-        Err(NoPromise(why)) => {
-            out.push(("service", format!("none is promised: {why}")));
-            return out;
-        }
-    };
+    let after =
+        |rate: Rate, latency: Span| format!("{} after {}", show::link_rate(rate), show::nanos(latency.0 as f64));
     out.push((
         "service",
-        match &flow.service {
-            Some((rate, latency, _)) if flow.together => {
+        match (&flow.promise, &flow.service) {
+            (Err(NoPromise(why)), Some((rate, latency, _))) => {
+                format!("{}, if it keeps to an envelope, and nothing else: {why}", after(*rate, *latency))
+            }
+            (Err(NoPromise(why)), None) => format!("none is promised: {why}"),
+            (Ok(_), Some((rate, latency, _))) if flow.together => {
+                format!("{}, to all flows together while any is backlogged", after(*rate, *latency))
+            }
+            (Ok(promise), Some((rate, latency, _))) => {
+                let condition =
+                    flow.rate_condition.map_or(String::new(), |condition| format!(", {}", condition.words()));
                 format!(
-                    "{} after {}, to all flows together while any is backlogged",
-                    show::link_rate(*rate),
-                    show::nanos(latency.0 as f64)
+                    "{}, {}: while it is backlogged{condition}, in packets whose last bit has left",
+                    after(*rate, *latency),
+                    promise.rate_formula
                 )
             }
-            Some((rate, latency, _)) => format!(
-                "{} after {}, {}: while it is backlogged, in packets whose last bit has left",
-                show::link_rate(*rate),
-                show::nanos(latency.0 as f64),
-                promise.rate_formula
-            ),
-            None => format!("no rate: {}", promise.rate_formula),
+            (Ok(promise), None) => format!("no rate: {}", promise.rate_formula),
         },
     ));
+    let promise = flow.promise.as_ref().ok();
+    if let Some(Deadlines { first, time, rate, late }) =
+        flow.deadlines.filter(|d| promise.is_some() && d.time > Span::ZERO)
+    {
+        let (first, time) = (show::link_rate(first), show::nanos(time.0 as f64));
+        let (rate, late) = (show::link_rate(rate), show::nanos(late.0 as f64));
+        out.push(("curve", format!("{first} for {time}, then {rate}: its packets leave {late} after it at most")));
+    }
     let bound =
         |delay: u64, formula: &str, condition: &str| format!("{}  {formula}: {condition}", show::nanos(delay as f64));
     let mut word = "delay <=";
@@ -159,8 +166,8 @@ fn details(flow: &Outlook) -> Vec<(&'static str, String)> {
         word = "";
     }
     // What the discipline promises to a full queue, where curves give less.
-    let full = Some(&promise.delay).filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
-    for other in full.into_iter().chain(&promise.others) {
+    let full = promise.map(|p| &p.delay).filter(|p| flow.assured.as_ref().is_none_or(|d| d.delay != p.delay));
+    for other in full.into_iter().chain(promise.iter().flat_map(|p| &p.others)) {
         out.push((word, bound(other.delay.0, other.formula, other.condition)));
         word = "";
     }

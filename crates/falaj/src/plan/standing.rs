@@ -4,7 +4,7 @@ use anyhow::Result;
 use falaj_plan::bounds::{Outlook, outlooks};
 use falaj_plan::solve::unmet;
 use falaj_scenario::{Direction, Need, Scenario, Towards};
-use falaj_sched::promise::NoPromise;
+use falaj_sched::promise::{NoPromise, RateCondition};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 
@@ -16,6 +16,8 @@ pub(crate) struct Standing {
     pub(crate) need: Need,
     /// While it has packets, this rate after this latency; `None`: no rate is promised.
     pub(crate) rate: Option<(Rate, Span)>,
+    /// The rate needs more queued than the packet that a backlog is.
+    pub(crate) needs_queue: bool,
     /// No packet that found room stays longer, and by which formula.
     pub(crate) delay: Option<(Span, String)>,
     /// Why nothing is promised.
@@ -56,10 +58,18 @@ fn of_flow(outlook: &Outlook, need: Need) -> Standing {
     match &outlook.promise {
         Ok(promise) => {
             standing.rate = (promise.rate.0 > 0).then_some((promise.rate, promise.latency));
+            standing.needs_queue = outlook.rate_condition == Some(RateCondition::Queued);
             standing.delay = outlook.assured.as_ref().map(|delay| (delay.delay, delay.formula.clone()));
             standing.on_condition = outlook.assured.as_ref().is_some_and(|delay| delay.delay < promise.delay.delay);
         }
-        Err(NoPromise(why)) => standing.none = Some(why.clone()),
+        Err(NoPromise(why)) => match &outlook.assured {
+            // To its envelope, and nothing else.
+            Some(delay) => {
+                standing.delay = Some((delay.delay, delay.formula.clone()));
+                standing.on_condition = true;
+            }
+            None => standing.none = Some(why.clone()),
+        },
     }
     standing
 }

@@ -340,8 +340,9 @@ fn since_start(meter: &Meter) -> Quantiles {
 
 /// Was less sent than promised, in a window in which packets waited all the time?
 fn is_below(window: &Window, standing: &Standing, direction: &Direction) -> bool {
-    // Where packets cost more than is counted, what was sent says less.
-    let Some((rate, latency)) = standing.rate.filter(|_| window.demanded && direction.framing.is_none()) else {
+    // Where packets cost more than is counted, what was sent says less; and nobody counts how many bytes waited.
+    let comparable = window.demanded && direction.framing.is_none() && !standing.needs_queue;
+    let Some((rate, latency)) = standing.rate.filter(|_| comparable) else {
         return false;
     };
     let time = u128::from(window.over_ns.saturating_sub(latency.0));
