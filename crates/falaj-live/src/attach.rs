@@ -13,6 +13,7 @@ use crate::packet::{PacketPort, PacketReader, PacketSocket};
 use crate::port::{Port, TapPort};
 use crate::relay::{RelayPort, Sorted};
 use crate::sandbox::{End, Hosts, INTERFACE, Joint, Sandbox};
+use crate::tap::Tap;
 use crate::topology::Topology;
 #[cfg(feature = "vhost-user")]
 use crate::vhost_user::VhostUserPort;
@@ -23,6 +24,7 @@ use falaj_scenario::{Scenario, Towards};
 use falaj_sched::queue::FlowId;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::unix::net::UnixDatagram;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -125,6 +127,15 @@ pub fn interface_port(interface: &Interface) -> io::Result<Box<dyn Port>> {
 /// A port at the one interface of a side.
 pub fn space_port(hosts: &mut Hosts, side: usize, name: &str) -> io::Result<Box<dyn Port>> {
     joint_port(hosts, (side, 0), || format!("interface of {name}"))
+}
+
+/// A port at a socket that carries a unit in each datagram, header and all, and the other end of it: a machine in memory.
+pub fn unit_port(name: &str) -> io::Result<(Box<dyn Port>, UnixDatagram)> {
+    let (inside, outside) = UnixDatagram::pair()?;
+    inside.set_nonblocking(true)?;
+    outside.set_nonblocking(true)?;
+    let port = TapPort::new(format!("interface of {name}"), Tap::adopt(outside.into()));
+    Ok((Box::new(port), inside))
 }
 
 /// The links between virtual adapters and their uplink.

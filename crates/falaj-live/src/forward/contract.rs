@@ -22,7 +22,7 @@ use falaj_engine::engine::Emit;
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// So many breaches are remembered one by one.
 pub const REMEMBERED: usize = 64;
@@ -243,16 +243,16 @@ impl Forwarder {
     /// From now on packets are held against these terms, by pipe and flow. Flows are known by the names in them: of
     /// one that is there still, what was counted goes on.
     pub fn hold_to(&mut self, terms: Vec<Vec<Terms>>) {
-        let mut before: Vec<Contract> = std::mem::take(&mut self.contracts.of).into_iter().flatten().collect();
+        let before = std::mem::take(&mut self.contracts.of).into_iter().flatten();
+        let mut before: BTreeMap<String, Contract> = before.map(|old| (old.terms.name.clone(), old)).collect();
         let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
         let mut of = vec![Vec::new(); places];
         let now = self.clock.now();
         for (terms, pipe) in terms.into_iter().zip(&self.order) {
-            let contract = |(f, terms): (usize, Terms)| match before.iter().position(|old| old.terms.name == terms.name)
-            {
-                Some(n) => {
+            let contract = |(f, terms): (usize, Terms)| match before.remove(&terms.name) {
+                Some(old) => {
                     let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
-                    before.swap_remove(n).become_of(terms, now, is_empty)
+                    old.become_of(terms, now, is_empty)
                 }
                 None => Contract::new(terms),
             };

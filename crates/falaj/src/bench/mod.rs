@@ -50,6 +50,9 @@ enum What {
     Queueing(queueing::Args),
     /// The kernel's disciplines and ours, told by one script of tc, over the same traffic.
     Kernel(kernel::Args),
+    /// A service with a thousand adapters: its memory, and how long its API takes under load.
+    #[cfg(feature = "serve")]
+    Serve(crate::serve::bench::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -58,6 +61,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Sim(args) => sim::main(args),
         What::Sched(args) => sched::main(args),
+        #[cfg(feature = "serve")]
+        What::Serve(args) => crate::serve::bench::main(args),
         What::Path(args) => path::main(args),
         What::Each(args) => each::main(args),
         What::Wfi(args) => sched::wfi::main(args),

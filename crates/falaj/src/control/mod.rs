@@ -31,7 +31,7 @@ use anyhow::{Context, Result};
 use desk::{Answer, Ask, Desk};
 use falaj_live::adapters::Counts;
 use falaj_live::forward::{Changed, Forwarder, Terms};
-use falaj_scenario::{Link, Scenario};
+use falaj_scenario::{Direction, Link, Scenario};
 use falaj_sched::time::Span;
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -106,16 +106,27 @@ pub(crate) trait Beside {
     fn counts(&self) -> Vec<(String, Counts)>;
 }
 
-/// What flows are held to, by pipe and flow.
+/// What flows are held to, by pipe and flow. Where a mask makes many of one, promise and envelope are of each of them,
+/// and what is counted is of all: these are held to nothing.
 pub(crate) fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<Terms>> {
-    let ways = scenario.links.iter().flat_map(|link| ["up", "down"].map(|way| format!("{} {way}", link.name)));
-    let of = |way: &str, standing: &Standing| Terms {
-        name: format!("{way} {}", standing.flow),
-        delay: standing.delay.as_ref().map(|(delay, _)| *delay),
-        envelope: standing.envelope.clone(),
-        on_condition: standing.on_condition,
+    let ways = scenario.links.iter().flat_map(|link| [("up", link, &link.up), ("down", link, &link.down)]);
+    let of = |(way, link, direction): (&str, &Link, &Direction), flows: &[Standing]| -> Vec<Terms> {
+        let is_many = |f: usize| direction.masks.flows.get(f).is_some_and(Option::is_some);
+        let one = |(f, standing): (usize, &Standing)| {
+            let name = format!("{} {way} {}", link.name, standing.flow);
+            if is_many(f) {
+                return Terms { name, ..Terms::default() };
+            }
+            Terms {
+                name,
+                delay: standing.delay.as_ref().map(|(delay, _)| *delay),
+                envelope: standing.envelope.clone(),
+                on_condition: standing.on_condition,
+            }
+        };
+        flows.iter().enumerate().map(one).collect()
     };
-    ways.zip(standings).map(|(way, flows)| flows.iter().map(|flow| of(&way, flow)).collect()).collect()
+    ways.zip(standings).map(|(way, flows)| of(way, flows)).collect()
 }
 
 /// The forwarder's side of a control socket; it is gone with this.

@@ -6,6 +6,7 @@
 //! | [`watch`] | each second: what was promised beside what is |
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
+//! | [`bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
 //! | [`metrics`] | the same as OpenMetrics |
 //! | [`rights`] | what the process may no longer do once all is open |
 //! | [`manager`] | what a service manager is told |
@@ -17,6 +18,7 @@
 //! the desk of the control socket: a packet never waits for them.
 
 mod api;
+pub(crate) mod bench;
 mod manager;
 mod metrics;
 mod model;
@@ -224,7 +226,10 @@ fn fit(scenario: &Scenario) -> Result<()> {
     if !scenario.hosts.is_empty() || !scenario.rules.is_empty() {
         bail!("a service has adapters instead of [host.NAME] and [[rule]]: leave them out");
     }
-    no_masks(link, "each adapter has a flow of its own")
+    if [&link.up, &link.down].iter().any(|d| d.masks.link.is_some()) {
+        bail!("link {} has `each`, and a service has one link: give `each` to the flows of its adapters", link.name);
+    }
+    Ok(())
 }
 
 /// Says what cannot be promised; that is an error.

@@ -7,6 +7,7 @@ use crate::control::lock;
 use crate::plan::Standing;
 use crate::show::{self, note};
 use anyhow::Result;
+use falaj_live::adapters::Counts;
 use falaj_live::forward::{Cause, Counted, Kept, Late, LiveFlow};
 use falaj_scenario::{Direction, Towards};
 use falaj_sched::rate::BIT_NANOS;
@@ -220,9 +221,11 @@ impl Watch {
         let mut spent = BTreeMap::new();
         let gone_before = std::mem::take(&mut self.gone);
         let mut all: Vec<Adapter> = Vec::new();
+        let adapters: BTreeMap<String, Counts> = adapters.into_iter().collect();
+        let mut places = BTreeMap::new();
         for adapter in scenario.adapters() {
-            let counts =
-                adapters.iter().find(|(name, _)| *name == adapter.name).map(|(_, counts)| *counts).unwrap_or_default();
+            let counts = adapters.get(&adapter.name).copied().unwrap_or_default();
+            places.insert(&adapter.name, all.len());
             let share = self
                 .spent
                 .get(&adapter.name)
@@ -269,9 +272,8 @@ impl Watch {
                     note!("{name}: less than the promised rate was sent in the last second");
                 }
                 let told = told(&flow.name, standing, &now, window, windows_below);
-                if let Some(adapter) =
-                    flow.adapter.as_ref().and_then(|at| all.iter_mut().find(|known| known.name == at.name))
-                {
+                let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
+                if let Some(adapter) = place.and_then(|&place| all.get_mut(place)) {
                     adapter.link.clone_from(&link.name);
                     let flows = if towards == Towards::Up { &mut adapter.up } else { &mut adapter.down };
                     flows.push(told);
