@@ -4,7 +4,7 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { ccdf } from "./ccdf";
 import { h } from "./dom";
-import type { Column } from "./history";
+import { stacked, type Column } from "./history";
 import { colour, onTheme } from "./theme";
 
 export interface Line {
@@ -26,6 +26,8 @@ interface Asked {
   held?: number;
   /** Only whole numbers. */
   whole?: boolean;
+  /** Lines are parts of a sum: each is drawn upon those behind it in the list, as a band. */
+  stacked?: boolean;
 }
 
 const HEIGHT = 168;
@@ -59,7 +61,7 @@ export class Chart {
   }
 
   private options(): uPlot.Options {
-    const { format, lines, promise, whole } = this.asked;
+    const { format, lines, promise, whole, stacked } = this.asked;
     const axis = { stroke: () => colour("muted"), grid: { stroke: () => colour("grid"), width: 1 }, ticks: { show: false }, font: FONT };
     return {
       width: 400,
@@ -79,7 +81,7 @@ export class Chart {
           stroke: () => colour(line.colour),
           width: line.width ?? 1.5,
           ...(line.dash && { dash: line.dash }),
-          ...(line.fill && { fill: () => faint(colour(line.colour)) }),
+          ...(line.fill && { fill: () => (stacked ? colour(line.colour) : faint(colour(line.colour))) }),
           ...(n === promise && uPlot.paths.stepped && { paths: uPlot.paths.stepped({ align: 1 }) }),
           points: { show: false },
         })),
@@ -143,7 +145,7 @@ export class Chart {
     // The last five minutes, however many of them are there.
     const end = at.at(-1) ?? Date.now() / 1000;
     this.plot.batch(() => {
-      this.plot.setData(this.data as uPlot.AlignedData, true);
+      this.plot.setData((this.asked.stacked ? [at, ...stacked(columns)] : this.data) as uPlot.AlignedData, true);
       this.plot.setScale("x", { min: Math.min(at[0] ?? end, end - LEAST), max: end });
     });
     this.canvas.setAttribute("aria-label", this.summary());

@@ -10,6 +10,8 @@ import type { Breach } from "./model";
 import { verdict } from "./verdict";
 
 const SHOWN = 12;
+/** Why packets are dropped, with the colour of each: at the bottom of the picture is the last. */
+const REASONS = ["change", "discipline", "policy", "too_large", "queue_full"];
 const CAUSES: Record<string, string> = {
   "own-burst": "it had sent more than its envelope",
   host: "this host handed it over late",
@@ -38,7 +40,13 @@ export class Details {
   private readonly backlog = new Chart({ title: "Packets that wait", format: count, lines: [{ label: "packets", colour: "sent", fill: true }], whole: true });
   private readonly reasons = h("table", { class: "small" });
   private readonly drops = new Chart(
-    { title: "Drops by reason, each second", format: count, lines: [{ label: "all reasons", colour: "largest", fill: true }], whole: true },
+    {
+      title: "Drops by reason, each second",
+      format: count,
+      lines: REASONS.map((why) => ({ label: words(why), colour: `drop-${why.replace("_", "-")}`, width: 1, fill: true })),
+      whole: true,
+      stacked: true,
+    },
     this.reasons,
   );
   private readonly tail = new Tail(time);
@@ -81,8 +89,7 @@ export class Details {
     this.throughput.show(track.at, [track.offered, track.sent, track.promisedRate]);
     this.delay.show(track.at, [track.p50, track.p99, track.max, track.promisedDelay], track.broken);
     this.backlog.show(track.at, [track.backlog]);
-    const dropped = track.at.map((_, n) => [...track.dropped.values()].reduce((sum, column) => sum + (column[n] ?? 0), 0));
-    this.drops.show(track.at, [dropped]);
+    this.drops.show(track.at, REASONS.map((why) => track.dropped.get(why) ?? track.at.map(() => null)));
     const reasons = Object.entries(flow.total.dropped)
       .filter(([, total]) => total > 0)
       .map(([why, total]) => [words(why), count(track.dropped.get(why)?.at(-1) ?? 0), count(total)]);

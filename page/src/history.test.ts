@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { History, KEPT, lanes } from "./history";
+import { History, KEPT, lanes, stacked } from "./history";
 import type { Flow, Sample } from "./model";
 
 function flow(sent: number, dropped: number, broken = 0): Flow {
@@ -16,7 +16,7 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
 }
 
 function sample(second: number, up: Flow): Sample {
-  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null };
+  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null, held_back: second * second };
   return { at_ns: second * 1e9, adapters: [adapter], losses: {} };
 }
 
@@ -31,6 +31,7 @@ test("totals become what was in each second", () => {
   expect([track.at, track.sent, track.offered, track.promisedRate]).toEqual([[101, 102, 103], [7, 8, 9], [8, 9, 10], [10, 10, 10]]);
   expect(track.dropped.get("queue_full")).toEqual([null, 20, 0]);
   expect(track.broken).toEqual([null, 2, 0]);
+  expect(track.heldBack).toBe(5);
   expect(history.began).toBe(100);
 });
 
@@ -49,6 +50,10 @@ test("another service begins anew, and who is gone is forgotten", () => {
   expect(history.track("up calm calm")!.sent).toEqual([2]);
   history.push({ at_ns: 2e9, adapters: [], losses: {} }, 161);
   expect(history.track("up calm calm")).toBeUndefined();
+});
+
+test("parts of a sum are drawn upon each other, where there are any", () => {
+  expect(stacked([[null, 1, 2], [null, 10, 0], [null, null, 7]])).toEqual([[null, 11, 9], [null, 10, 7], [null, null, 7]]);
 });
 
 test("a lane for each flow of the direction", () => {

@@ -8,6 +8,13 @@ export const KEPT = 300;
 /** A number for each sample; none where there was none. */
 export type Column = (number | null)[];
 
+/** Each with all behind it added, so that the first is the sum: drawn in order, each covers what is beneath. */
+export function stacked(columns: Column[]): Column[] {
+  return columns.map((column, n) =>
+    column.map((value, at) => (value === null ? null : columns.slice(n).reduce((sum, part) => sum + (part[at] ?? 0), 0))),
+  );
+}
+
 export class Track {
   at: number[] = [];
   offered: Column = [];
@@ -22,9 +29,12 @@ export class Track {
   dropped = new Map<string, Column>();
   /** Promises that were broken, of each second: whatever went beyond for other reasons is none. */
   broken: Column = [];
+  /** How often in the last second the adapter's turn on the link's thread was used up while it had more. */
+  heldBack: number | null = null;
+  private wasHeldBack: number | null = null;
   last: Flow | null = null;
 
-  push(at: number, flow: Flow): void {
+  push(at: number, flow: Flow, adapter: Adapter): void {
     const { window, promise } = flow;
     this.at.push(at);
     this.offered.push(window?.offered ?? null);
@@ -41,6 +51,8 @@ export class Track {
       this.dropped.set(why, column);
     }
     this.broken.push(this.last === null ? null : broken(flow) - broken(this.last));
+    this.heldBack = this.wasHeldBack === null ? null : adapter.held_back - this.wasHeldBack;
+    this.wasHeldBack = adapter.held_back;
     this.last = flow;
     if (this.at.length > KEPT) this.columns().forEach((column) => column.shift());
   }
@@ -86,11 +98,11 @@ export class History {
     this.sample = sample;
     const there = new Set<string>();
     for (const way of ["up", "down"] as const) {
-      for (const { key, flow } of lanes(sample, way)) {
+      for (const { key, flow, adapter } of lanes(sample, way)) {
         there.add(key);
         const track = this.tracks.get(key) ?? new Track();
         this.tracks.set(key, track);
-        track.push(this.began + sample.at_ns / 1e9, flow);
+        track.push(this.began + sample.at_ns / 1e9, flow, adapter);
       }
     }
     for (const key of this.tracks.keys()) if (!there.has(key)) this.tracks.delete(key);

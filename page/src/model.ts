@@ -24,6 +24,8 @@ export interface Adapter {
   paused: boolean;
   spent_ns: number;
   processor: number | null;
+  /** How often its turn on the link's thread was used up while it, and another one, had more. */
+  held_back: number;
 }
 
 export interface Flow {

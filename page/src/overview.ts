@@ -26,8 +26,9 @@ const HEAD: [text: string, said?: string][] = [
   ["Waiting"],
   ["Drops/s"],
   ["CPU"],
+  ["Held back", "Turns on the link's processor that were used up in the last second"],
 ];
-const GROUPS: [string, number][] = [["", 2], ["Rate", 2], ["Delay", 3], ["", 3]];
+const GROUPS: [string, number][] = [["", 2], ["Rate", 2], ["Delay", 3], ["", 4]];
 
 export class Overview {
   readonly element: HTMLElement;
@@ -103,6 +104,7 @@ function update(row: Row, { adapter, flow }: Lane, track: Track | undefined, cho
     count(flow.backlog),
     count(dropped),
     percent(adapter.processor),
+    count(track?.heldBack),
   ];
   texts.forEach((text, n) => say(row.cells[n]!, text));
   row.cells[4]!.className = `number ${late ? `late ${judged.level}` : ""}`;

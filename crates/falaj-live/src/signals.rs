@@ -3,7 +3,8 @@
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
 
 /// The signals that ask a program to do something, received by reading.
 #[derive(Debug)]
@@ -43,6 +44,14 @@ impl Signals {
 /// Lets a command start with no signal blocked, whatever this process reads instead.
 pub fn start_unblocked(command: &mut std::process::Command) {
     crate::sandbox::sys::start_unblocked(command);
+}
+
+/// Readable as soon as this child has ended, beside signals and packets.
+///
+/// # Errors
+/// No descriptor is left, or the kernel is older than 5.3.
+pub fn end_of(child: &Child) -> io::Result<OwnedFd> {
+    Ok(crate::sandbox::sys::pidfd_open(child.id() as i32)?)
 }
 
 impl AsFd for Signals {

@@ -25,6 +25,7 @@ use falaj_scenario::keys::{MTU_MAX, MTU_MIN};
 use falaj_sched::time::Time;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// What `bridge` takes.
 #[derive(clap::Args)]
@@ -234,7 +235,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         command: "bridge",
         about,
         file: args.link.name(),
-        scenario: scenario.clone(),
+        scenario: Arc::new(scenario.clone()),
         text,
         recording,
         standings: None,

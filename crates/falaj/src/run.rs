@@ -24,6 +24,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// What `run` takes.
 #[derive(clap::Args)]
@@ -244,7 +245,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         command: "run",
         about,
         file: args.link.name(),
-        scenario: scenario.clone(),
+        scenario: Arc::new(scenario.clone()),
         text,
         recording,
         standings: None,

@@ -191,12 +191,13 @@ impl Adapters {
         Ok(())
     }
 
-    /// From now on one may take that much of the link's thread, beside what others may; 1 at first.
-    pub fn set_weight(&self, name: &str, weight: u32) {
-        let mut shared = self.shared.borrow_mut();
-        let n = shared.adapters.iter().position(|adapter| adapter.as_ref().is_some_and(|adapter| adapter.name == name));
-        if let Some(n) = n {
-            shared.turns.set_weight(n as u16, weight);
+    /// From now on these may take that much of the link's thread, beside what others may; 1 at first.
+    pub fn set_weights(&self, weights: &BTreeMap<&str, u32>) {
+        let shared = &mut *self.shared.borrow_mut();
+        for (n, adapter) in shared.adapters.iter().enumerate() {
+            if let Some(&weight) = adapter.as_ref().and_then(|adapter| weights.get(&adapter.name[..])) {
+                shared.turns.set_weight(n as u16, weight);
+            }
         }
     }
 

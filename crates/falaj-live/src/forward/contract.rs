@@ -243,20 +243,41 @@ impl Forwarder {
     /// From now on packets are held against these terms, by pipe and flow. Flows are known by the names in them: of
     /// one that is there still, what was counted goes on.
     pub fn hold_to(&mut self, terms: Vec<Vec<Terms>>) {
-        let before = std::mem::take(&mut self.contracts.of).into_iter().flatten();
-        let mut before: BTreeMap<String, Contract> = before.map(|old| (old.terms.name.clone(), old)).collect();
+        let mut before: Vec<Vec<Option<Contract>>> =
+            std::mem::take(&mut self.contracts.of).into_iter().map(|of| of.into_iter().map(Some).collect()).collect();
+        // Mostly flows stay where they are; only of those that do not are names looked up.
+        let mut others: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+        let stays = |before: &[Vec<Option<Contract>>], p: usize, f: usize, name: &str| {
+            let old = before.get(p).and_then(|of| of.get(f)).and_then(Option::as_ref);
+            old.is_some_and(|old| old.terms.name == name)
+        };
+        let all_stay = terms.iter().zip(&self.order).all(|(terms, pipe)| {
+            let mut all = terms.iter().enumerate();
+            all.all(|(f, terms)| stays(&before, pipe.0 as usize, f, &terms.name))
+        });
+        if !all_stay {
+            for (p, of) in before.iter().enumerate() {
+                let names = of.iter().enumerate().filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
+                others.extend(names);
+            }
+        }
         let places = self.order.iter().map(|pipe| pipe.0 as usize + 1).max().unwrap_or(0);
         let mut of = vec![Vec::new(); places];
         let now = self.clock.now();
         for (terms, pipe) in terms.into_iter().zip(&self.order) {
-            let contract = |(f, terms): (usize, Terms)| match before.remove(&terms.name) {
-                Some(old) => {
-                    let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
-                    old.become_of(terms, now, is_empty)
+            let p = pipe.0 as usize;
+            let contract = |(f, terms): (usize, Terms)| {
+                let at = if all_stay { Some((p, f)) } else { others.get(&terms.name).copied() };
+                match at.and_then(|(p, f)| before[p][f].take()) {
+                    Some(old) if old.terms == terms => old,
+                    Some(old) => {
+                        let is_empty = self.network.counters(*pipe, FlowId(f as u32)).backlog == 0;
+                        old.become_of(terms, now, is_empty)
+                    }
+                    None => Contract::new(terms),
                 }
-                None => Contract::new(terms),
             };
-            of[pipe.0 as usize] = terms.into_iter().enumerate().map(contract).collect();
+            of[p] = terms.into_iter().enumerate().map(contract).collect();
         }
         self.contracts.of = of;
     }

@@ -79,6 +79,13 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> Result<(), Err
     Errno::result(done).map(drop)
 }
 
+/// A descriptor of a child that nobody has waited for yet, so that its number means no other process.
+pub(crate) fn pidfd_open(child: i32) -> Result<OwnedFd, Errno> {
+    // SAFETY: no memory is passed.
+    let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, c_long::from(child), 0 as c_long) };
+    Errno::result(fd).map(|fd| adopt(fd as RawFd))
+}
+
 /// Closes every descriptor from 3 up but those in `keep`.
 ///
 /// Only for a process that is a fresh copy: objects that still own these descriptors must never be dropped.

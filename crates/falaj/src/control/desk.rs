@@ -26,10 +26,13 @@ use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
+#[cfg(feature = "serve")]
+use std::collections::BTreeSet;
 use std::io::{PipeWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use toml_edit::DocumentMut;
 
 /// What the forwarder is asked for.
@@ -53,7 +56,7 @@ pub(crate) enum Ask {
         paused: bool,
     },
     /// The change, if the engine's is one; what is running then; and what flows are held to.
-    Change(Option<Box<Change>>, Box<Scenario>, Option<Vec<Vec<Terms>>>),
+    Change(Option<Box<Change>>, Arc<Scenario>, Option<Vec<Vec<Terms>>>),
 }
 
 /// What it says.
@@ -73,8 +76,8 @@ pub(crate) enum Told {
 /// All that is known of links and their promises at one instant.
 #[cfg(feature = "serve")]
 pub(crate) struct Look {
-    pub(crate) scenario: Scenario,
-    pub(crate) standings: Vec<Vec<Standing>>,
+    pub(crate) scenario: Arc<Scenario>,
+    pub(crate) standings: Arc<Vec<Vec<Standing>>>,
     pub(crate) snapshot: Snapshot,
     /// By pipe and flow in a row, measured a little later.
     pub(crate) measured: Vec<LiveFlow>,
@@ -103,8 +106,13 @@ pub(crate) struct Desk {
     ask: Sender<Ask>,
     answers: Receiver<Answer>,
     wake: PipeWriter,
+    /// Till then the forwarder is not asked.
+    rests_until: Instant,
     /// Where the text of what is running is kept.
     kept: Option<PathBuf>,
+    /// Adapters that pause.
+    #[cfg(feature = "serve")]
+    paused: BTreeSet<String>,
 }
 
 impl Desk {
@@ -114,30 +122,55 @@ impl Desk {
             Err(_) => Vec::new(),
         };
         let at = (0..running.scenario.links.len() as u32).collect();
-        Desk { running, at, said, ask, answers, wake, kept: None }
+        Desk {
+            running,
+            at,
+            said,
+            ask,
+            answers,
+            wake,
+            rests_until: Instant::now(),
+            kept: None,
+            #[cfg(feature = "serve")]
+            paused: BTreeSet::new(),
+        }
     }
 
-    /// From now on each change leaves the whole text there.
+    /// From now on each change leaves the whole text there, and beside it the names of adapters that pause; these do now.
     #[cfg(feature = "serve")]
-    pub(crate) fn keep_in(&mut self, file: PathBuf) {
-        self.kept = Some(file);
+    pub(crate) fn keep_in(&mut self, file: PathBuf, paused: BTreeSet<String>) {
+        (self.kept, self.paused) = (Some(file), paused);
     }
 
     /// Keeps the text, all of it or as it was: it is written beside its file, which it then becomes.
     fn keep(&self) {
         let Some(file) = &self.kept else { return };
-        let beside = file.with_extension("new");
-        let write = || {
-            let mut new = std::fs::File::create(&beside)?;
-            new.write_all(self.running.text.as_bytes())?;
-            // Else, where the power fails, the new name may have nothing behind it.
-            new.sync_all()?;
-            std::fs::rename(&beside, file)
-        };
-        if let Err(error) = write() {
-            // What is not whole is nobody's use.
-            let _ = std::fs::remove_file(&beside);
-            note!("warning: {}: {error}; the change is made, and is forgotten when the service ends", file.display());
+        replace(file, &self.running.text);
+    }
+
+    /// Adapters that go, or come to have another port, pause no more.
+    #[cfg(feature = "serve")]
+    fn forget_pauses(&mut self, then: &Scenario) {
+        if self.paused.is_empty() {
+            return;
+        }
+        let there = then.adapters();
+        let before = self.running.scenario.adapters().into_iter();
+        let stay: BTreeSet<&str> =
+            before.filter(|adapter| there.contains(adapter)).map(|adapter| &adapter.name[..]).collect();
+        let number = self.paused.len();
+        self.paused.retain(|name| stay.contains(&name[..]));
+        if self.paused.len() != number {
+            self.keep_paused();
+        }
+    }
+
+    /// Keeps who pauses, a line each.
+    #[cfg(feature = "serve")]
+    fn keep_paused(&self) {
+        if let Some(file) = &self.kept {
+            let lines: String = self.paused.iter().map(|name| format!("{name}\n")).collect();
+            replace(&paused_beside(file), &lines);
         }
     }
 
@@ -164,13 +197,14 @@ impl Desk {
         }
     }
 
-    /// Asks the forwarder, and lets it do its work for a while afterwards.
+    /// Asks the forwarder, once it could do its work for a while after the question before.
     fn ask(&mut self, ask: Ask) -> Result<Told, Refusal> {
         let gone = || Refusal::new("the link is gone");
+        std::thread::sleep(self.rests_until.saturating_duration_since(Instant::now()));
         self.ask.send(ask).map_err(|_| gone())?;
         self.wake.write_all(&[0]).map_err(|_| gone())?;
         let Answer { told, took } = self.answers.recv().map_err(|_| gone())?;
-        std::thread::sleep(took * (PART - 1));
+        self.rests_until = Instant::now() + took * (PART - 1);
         Ok(told)
     }
 
@@ -184,6 +218,7 @@ impl Desk {
         let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
         let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
         let (scenario, remarks) = self.read(&text, &file, &wanted.set)?;
+        let scenario = Arc::new(scenario);
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
@@ -192,7 +227,7 @@ impl Desk {
         if adapters && self.running.standings.is_none() {
             return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
         }
-        let standings = self.running.standings.as_ref().map(|_| admitted(&scenario)).transpose()?;
+        let standings = self.running.standings.as_ref().map(|_| admitted(&scenario).map(Arc::new)).transpose()?;
         let Told::Places(places) = self.ask(Ask::Places)? else {
             return Err(Refusal::new("another answer than one about places"));
         };
@@ -204,7 +239,7 @@ impl Desk {
         }
         if difference.change.is_some() || standings.is_some() {
             let held_to = standings.as_ref().map(|standings| terms(&scenario, standings));
-            let ask = Ask::Change(difference.change.map(Box::new), Box::new(scenario.clone()), held_to);
+            let ask = Ask::Change(difference.change.map(Box::new), Arc::clone(&scenario), held_to);
             let changed = match self.ask(ask)? {
                 Told::Changed(changed) => changed,
                 Told::Refused(why) => return Err(Refusal::new(why)),
@@ -217,6 +252,8 @@ impl Desk {
             (made.at_ns, made.dropped) = (Some(at.0), dropped);
         }
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
+        #[cfg(feature = "serve")]
+        self.forget_pauses(&scenario);
         (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
         self.running.file = file;
         self.running.standings = standings;
@@ -282,7 +319,7 @@ impl Desk {
     #[cfg(feature = "serve")]
     pub(crate) fn look(&mut self) -> Result<Look, Refusal> {
         let (snapshot, measured, adapters) = self.measured()?;
-        let (scenario, standings) = (self.running.scenario.clone(), self.running.standings.clone());
+        let (scenario, standings) = (Arc::clone(&self.running.scenario), self.running.standings.clone());
         Ok(Look { scenario, standings: standings.unwrap_or_default(), snapshot, measured, adapters })
     }
 
@@ -306,7 +343,14 @@ impl Desk {
     #[cfg(feature = "serve")]
     pub(crate) fn pause(&mut self, name: &str, paused: bool) -> Result<(), Refusal> {
         match self.ask(Ask::Pause { name: name.to_owned(), paused })? {
-            Told::Paused(done) => done.map_err(Refusal::new),
+            Told::Paused(done) => {
+                done.map_err(Refusal::new)?;
+                let other = if paused { self.paused.insert(name.to_owned()) } else { self.paused.remove(name) };
+                if other {
+                    self.keep_paused();
+                }
+                Ok(())
+            }
             _ => Err(Refusal::new("another answer than one to a pause")),
         }
     }
@@ -335,6 +379,29 @@ impl Desk {
             }
         }
         Ok((*snapshot, measured, counts))
+    }
+}
+
+/// Where the names of adapters that pause are kept, beside what is running.
+#[cfg(feature = "serve")]
+pub(crate) fn paused_beside(kept: &Path) -> PathBuf {
+    kept.with_added_extension("paused")
+}
+
+/// Makes a file hold this, all of it or what it held: it is written beside it, and takes its place.
+fn replace(file: &Path, text: &str) {
+    let beside = file.with_added_extension("new");
+    let write = || {
+        let mut new = std::fs::File::create(&beside)?;
+        new.write_all(text.as_bytes())?;
+        // Else, where the power fails, the new name may have nothing behind it.
+        new.sync_all()?;
+        std::fs::rename(&beside, file)
+    };
+    if let Err(error) = write() {
+        // What is not whole is nobody's use.
+        let _ = std::fs::remove_file(&beside);
+        note!("warning: {}: {error}; the change is made, and is forgotten when the service ends", file.display());
     }
 }
 

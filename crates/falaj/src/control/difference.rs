@@ -169,8 +169,10 @@ fn rules_become(before: &Scenario, after: &Scenario, led: &[Rule], leads: &[Rule
 fn fates(was: &Direction, is: &Direction, drop: bool) -> Vec<Fate> {
     let any = is.flows.iter().position(|flow| flow.matches.contains(&Match::ANY));
     let refuge = FlowId(any.unwrap_or(is.flows.len().saturating_sub(1)) as u32);
-    let fate = |name: &str| match is.flows.iter().position(|flow| flow.name == *name) {
-        Some(at) => Fate::Is(FlowId(at as u32)),
+    let places: BTreeMap<&str, usize> =
+        is.flows.iter().enumerate().rev().map(|(n, flow)| (&flow.name[..], n)).collect();
+    let fate = |name: &str| match places.get(name) {
+        Some(&at) => Fate::Is(FlowId(at as u32)),
         None if drop => Fate::Dropped(refuge),
         None => Fate::Joins(refuge),
     };

@@ -79,12 +79,12 @@ pub(crate) struct Running {
     /// Its file, beside which those stand that it names.
     pub(crate) file: PathBuf,
     /// The scenario, and its text.
-    pub(crate) scenario: Scenario,
+    pub(crate) scenario: Arc<Scenario>,
     pub(crate) text: String,
     /// What is written down holds one scenario, so that this one stays.
     pub(crate) recording: bool,
     /// What is promised there, if promises are to be kept: then a change that breaks one is refused.
-    pub(crate) standings: Option<Vec<Vec<Standing>>>,
+    pub(crate) standings: Option<Arc<Vec<Vec<Standing>>>>,
 }
 
 /// What changes with a link beside the engine: virtual adapters, which come and go.
@@ -93,7 +93,7 @@ pub(crate) trait Beside {
     ///
     /// # Errors
     /// Why it cannot, in words; nothing has changed then.
-    fn prepare(&mut self, then: &Scenario) -> Result<(), String>;
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String>;
     /// It is to be so from now on; or, if not, what was prepared is not wanted.
     fn settle(&mut self, made: bool);
     /// Pauses an adapter, or lets it go on.
@@ -132,7 +132,7 @@ pub(crate) fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec
 /// The forwarder's side of a control socket; it is gone with this.
 pub(crate) struct Control {
     /// What is running as it is now.
-    scenario: Scenario,
+    scenario: Arc<Scenario>,
     ends: Option<Ends>,
     beside: Option<Box<dyn Beside>>,
 }
@@ -151,7 +151,7 @@ struct Ends {
 impl Control {
     /// Listens there; without a place it only knows the scenario. From here on the program has a thread more.
     pub(crate) fn open(place: Option<&Path>, running: Running) -> Result<Control> {
-        let scenario = running.scenario.clone();
+        let scenario = Arc::clone(&running.scenario);
         let Some(path) = place else { return Ok(Control { scenario, ends: None, beside: None }) };
         let listener = place::bind(path).with_context(|| format!("the control socket {}", path.display()))?;
         let (ask, asks) = channel();
@@ -242,7 +242,7 @@ impl Control {
                                 beside.settle(made.is_ok());
                             }
                             if made.is_ok() {
-                                self.scenario = *scenario;
+                                self.scenario = scenario;
                                 changed = true;
                                 if let Some(terms) = terms {
                                     forwarder.hold_to(terms);

@@ -313,7 +313,7 @@ async fn delays(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
 }
 
-/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new start of the service forgets it.
+/// Pauses an adapter, or lets it go on: meanwhile it is not read from, and gets nothing. A new start of the service forgets it, unless it keeps its state.
 #[utoipa::path(put, path = "/v1/adapters/{name}/paused", params(("name" = String, Path)), request_body = bool,
     responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(

@@ -4,13 +4,13 @@
 //! All of it is the service itself, from ports to HTTP, but that an adapter's port is a socket of this process instead of
 //! an interface of somebody else's: a thousand of these would measure the kernel.
 
-use super::{api, model, watch};
+use super::{api, model, ports, watch};
 use crate::control::{Control, Running, terms};
 use crate::file;
 use crate::plan::standings;
 use crate::show::{self, say};
 use anyhow::{Context, Result, ensure};
-use falaj_live::adapters::Adapters;
+use falaj_live::adapters::{Adapters, Opener};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::{Options, Woken};
@@ -166,6 +166,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let parsed = file::parse(&text, "bench serve")?;
     let promised = standings(&parsed)?;
     let before = memory()?;
+    let opener = Opener::start()?;
     let all = Adapters::new()?;
     let mut inside = Vec::new();
     for n in 0..args.adapters {
@@ -184,13 +185,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         command: "serve",
         about: "bench".into(),
         file: PathBuf::from("bench"),
-        scenario: parsed.clone(),
+        scenario: Arc::new(parsed.clone()),
         text,
         recording: false,
-        standings: Some(promised),
+        standings: Some(Arc::new(promised)),
     };
     let mut control = Control::open(Some(&place), running)?;
-    control.change_with(Box::new(Fixed(all)));
+    control.change_with(ports::beside(&all, opener, &parsed)?);
     let desk = control.desk().context("the control socket is open")?;
     let published = watch::Published::new();
     let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
@@ -290,23 +291,4 @@ fn tell(args: &Args, asked: &[Asked], of: &Value) -> Result<ExitCode> {
     });
     say!("{}", show::table(&["asked", "answers", "refused", "bytes", "p50", "p99", "most"], rows));
     Ok(ExitCode::SUCCESS)
-}
-
-/// Adapters that stay as they are.
-struct Fixed(Adapters);
-
-impl crate::control::Beside for Fixed {
-    fn prepare(&mut self, _: &falaj_scenario::Scenario) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn settle(&mut self, _: bool) {}
-
-    fn pause(&self, name: &str, paused: bool) -> Result<(), String> {
-        self.0.pause(name, paused).map(drop).map_err(|error| error.to_string())
-    }
-
-    fn counts(&self) -> Vec<(String, falaj_live::adapters::Counts)> {
-        self.0.counts()
-    }
 }

@@ -29,8 +29,9 @@ mod supervise;
 pub(crate) mod top;
 mod watch;
 
+use crate::control::desk::{Desk, paused_beside};
 use crate::control::protocol::SetRequest;
-use crate::control::{Control, ControlArgs, Running, desk::Desk, lock, terms};
+use crate::control::{Control, ControlArgs, Running, lock, terms};
 use crate::file;
 use crate::measure::{live_links, no_masks, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
@@ -38,6 +39,7 @@ use crate::plan::{Standing, standings};
 use crate::show::note;
 use crate::summary::of_forwarder;
 use anyhow::{Context, Result, bail};
+use falaj_live::adapters::Adapters;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::Woken;
@@ -45,6 +47,8 @@ use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Scenario;
 use falaj_sched::time::Time;
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -157,16 +161,18 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         command: "serve",
         about,
         file: args.file.clone(),
-        scenario: scenario.clone(),
+        scenario: Arc::new(scenario.clone()),
         text,
         recording: false,
-        standings: Some(promised),
+        standings: Some(Arc::new(promised)),
     };
     let mut control = Control::open(Some(&place), running)?;
     control.change_with(opened.beside());
     let desk = control.desk().context("the control socket is open")?;
     if let Some(state) = &args.state {
-        lock(&desk).keep_in(std::path::absolute(state).context("--state")?);
+        let state = std::path::absolute(state).context("--state")?;
+        let paused = pause_again(&state, opened.adapters())?;
+        lock(&desk).keep_in(state, paused);
     }
     let told = model::Service::new(&args.file, opened.processes());
     let published = watch::Published::new();
@@ -214,6 +220,23 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     drop(forwarder);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Pauses the adapters that did when the service ended, those of them that are there: their names.
+fn pause_again(state: &Path, adapters: &Adapters) -> Result<BTreeSet<String>> {
+    let file = paused_beside(state);
+    let text = match std::fs::read_to_string(&file) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+        text => text.with_context(|| file.display().to_string())?,
+    };
+    let mut paused = BTreeSet::new();
+    for name in text.lines() {
+        if adapters.pause(name, true).with_context(|| format!("adapter {name}"))? {
+            note!("adapter {name} pauses, as before");
+            paused.insert(name.to_owned());
+        }
+    }
+    Ok(paused)
 }
 
 /// Is it a service's file?

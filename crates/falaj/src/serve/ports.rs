@@ -12,9 +12,10 @@ use falaj_live::sandbox::Hosts;
 use falaj_scenario::{Adapter, Scenario, Towards};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// The uplink among the names of adapters, none of which is empty.
 const UPLINK: &str = "";
@@ -103,14 +104,23 @@ impl Interfaces {
 
 /// How much of the link's processor each adapter may take, beside the others: as much as its weight upwards says.
 fn weigh(adapters: &Adapters, scenario: &Scenario) {
+    let mut weights = BTreeMap::new();
     for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
         for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
             if let Some(adapter) = &flow.adapter {
                 let weight = setup.values.count("weight").unwrap_or(1);
-                adapters.set_weight(&adapter.name, u32::try_from(weight).unwrap_or(u32::MAX));
+                weights.insert(&adapter.name[..], u32::try_from(weight).unwrap_or(u32::MAX));
             }
         }
     }
+    adapters.set_weights(&weights);
+}
+
+/// An adapter with another port is another one.
+type Known<'a> = (&'a str, &'a str);
+
+fn known(adapter: &Adapter) -> Known<'_> {
+    (&adapter.name, &adapter.port)
 }
 
 /// All that is open.
@@ -316,6 +326,25 @@ impl Opened {
     }
 }
 
+/// What changes with a link whose adapters were opened elsewhere.
+pub(super) fn beside(adapters: &Adapters, opener: Opener, scenario: &Scenario) -> Result<Box<dyn Beside>> {
+    let interfaces = Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
+    let at = Addresses::free();
+    let space = Space { namespace: None, place: Addresses::UPLINK + 1, addressed: false };
+    let link = scenario.links.first().context("a service has one link")?;
+    let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
+    Ok(Box::new(Fleet {
+        adapters: adapters.clone(),
+        interfaces: Rc::new(RefCell::new(interfaces)),
+        opener: Rc::new(opener),
+        tap: TapWanted { space, at, mtu, stays: false },
+        known: scenario.adapters().into_iter().cloned().collect(),
+        uplink: link.uplink.clone().context("a service has an uplink")?,
+        coming: Vec::new(),
+        then: None,
+    }))
+}
+
 /// The port of an adapter that comes, opened.
 enum Coming {
     Interface(Interface, Monitor),
@@ -333,7 +362,7 @@ struct Fleet {
     known: Vec<Adapter>,
     uplink: String,
     coming: Vec<(String, Coming)>,
-    then: Option<Scenario>,
+    then: Option<Arc<Scenario>>,
 }
 
 impl Fleet {
@@ -364,28 +393,30 @@ impl Fleet {
 }
 
 impl Beside for Fleet {
-    fn prepare(&mut self, then: &Scenario) -> Result<(), String> {
+    fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String> {
         let [link] = &then.links[..] else { return Err("a service has one link".into()) };
         if link.uplink.as_deref() != Some(&self.uplink) {
             return Err(format!("the uplink stays `{}` as long as the service runs", self.uplink));
         }
-        let new = then.adapters().into_iter().filter(|adapter| !self.known.contains(adapter)).cloned();
+        let known: BTreeSet<Known<'_>> = self.known.iter().map(known).collect();
+        let new = then.adapters().into_iter().filter(|adapter| !known.contains(&self::known(adapter))).cloned();
         let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
         for adapter in &new {
             let come = self.come(adapter).map_err(|error| format!("{}: {error:#}", called(&adapter.name)))?;
             coming.push((adapter.name.clone(), come));
         }
-        (self.coming, self.then) = (coming, Some(then.clone()));
+        (self.coming, self.then) = (coming, Some(Arc::clone(then)));
         Ok(())
     }
 
     fn settle(&mut self, made: bool) {
         let (coming, then) = (std::mem::take(&mut self.coming), self.then.take());
         let Some(then) = then.filter(|_| made) else { return };
-        let known: Vec<Adapter> = then.adapters().into_iter().cloned().collect();
+        let there: Vec<Adapter> = then.adapters().into_iter().cloned().collect();
+        let stay: BTreeSet<Known<'_>> = there.iter().map(known).collect();
         let mut interfaces = self.interfaces.borrow_mut();
-        for gone in self.known.iter().filter(|before| !known.contains(before)) {
+        for gone in self.known.iter().filter(|before| !stay.contains(&known(before))) {
             self.adapters.remove(&gone.name);
             interfaces.remove(&gone.name);
             note!("{} is gone", called(&gone.name));
@@ -405,7 +436,7 @@ impl Beside for Fleet {
             }
         }
         weigh(&self.adapters, &then);
-        self.known = known;
+        self.known = there;
     }
 
     fn pause(&self, name: &str, paused: bool) -> Result<(), String> {

@@ -9,7 +9,8 @@ use crate::file;
 use crate::show::note;
 use anyhow::{Context, Result, bail};
 use falaj_live::plug;
-use falaj_live::signals::{Signals, start_unblocked};
+use falaj_live::signals::{Signals, end_of, start_unblocked};
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,8 +18,6 @@ use std::os::fd::AsFd;
 use std::process::{Child, Command, ExitCode};
 use std::time::{Duration, Instant};
 
-/// How often it looks whether the service is there.
-const LOOK: u16 = 100;
 /// The service is started again after that, and after twice as long each time that it does not last.
 const AGAIN: Duration = Duration::from_secs(1);
 const AT_MOST: Duration = Duration::from_secs(30);
@@ -74,10 +73,12 @@ fn start(bridge: &str) -> Result<Child> {
     command.spawn().context("cannot start the service")
 }
 
-/// Passes signals on, until the service has ended by itself: its status. `None`: it was told to end.
+/// Passes signals on, until the service has ended by itself: its status, at once. `None`: it was told to end.
 fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::process::ExitStatus>> {
+    let over = end_of(service).context("cannot see when the service ends")?;
     loop {
-        poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK))?;
+        let watched = [signals.as_fd(), over.as_fd()];
+        wait(&mut watched.map(|fd| PollFd::new(fd, PollFlags::POLLIN)), PollTimeout::NONE)?;
         while let Some(number) = signals.next_of_any()? {
             let signal = Signal::try_from(number)?;
             // If it is gone, that is seen below.
@@ -96,7 +97,10 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
 fn rest(pause: Duration, signals: &mut Signals) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
-        poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], PollTimeout::from(LOOK))?;
+        // Rounded up, so that the last part of a millisecond is not spun away.
+        let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        wait(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left)?;
         while let Some(number) = signals.next_of_any()? {
             if matches!(Signal::try_from(number)?, Signal::SIGTERM | Signal::SIGINT | Signal::SIGQUIT) {
                 return Ok(true);
@@ -104,4 +108,12 @@ fn rest(pause: Duration, signals: &mut Signals) -> Result<bool> {
         }
     }
     Ok(false)
+}
+
+/// Until one of them is readable, or the time is over.
+fn wait(watched: &mut [PollFd<'_>], at_most: PollTimeout) -> Result<()> {
+    match poll(watched, at_most) {
+        Ok(_) | Err(Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
 }

@@ -168,6 +168,13 @@ fn about(state: &State) -> Text<'static> {
             None => format!("; no delay is promised: {why}"),
         });
         text.push_line(Line::from(format!("{of}{why}")));
+        if flow.held_back > 0 {
+            let adapter = flow.adapter.as_ref().unwrap_or(&flow.flow);
+            text.push_line(Line::from(format!(
+                "{adapter} had more to be read when its turn on the link's processor was over: {} times since the start.",
+                flow.held_back
+            )));
+        }
     } else {
         text.push_line("There is no flow.");
     }
@@ -227,7 +234,7 @@ mod tests {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
                 "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0, "not_taken": 0,
-                "paused": false, "spent_ns": 1, "held_back": 0, "processor": 0.01 })
+                "paused": false, "spent_ns": 1, "held_back": if name == "wild" { 41 } else { 0 }, "processor": 0.01 })
         };
         let late = if broken > 0 { 5_000_000 } else { 2_500_000 };
         let sample: Sample = serde_json::from_value(json!({
@@ -255,6 +262,12 @@ mod tests {
               wild          12.3 Mbit/s           —             ████████   33.0 ms    66.0 ms         —     12      0      1 no promise
             calm: under mclock of link uplink, capped at 12mbit; its delay is promised by WF2Q+
         "#]].assert_eq(&text(&mut state, 130));
+        assert!(!text(&mut state, 130).contains("turn on the link's processor"), "calm was not held back");
+        state.step(1);
+        assert!(
+            text(&mut state, 130)
+                .contains("wild had more to be read when its turn on the link's processor was over: 41 times")
+        );
         state.turn();
         assert!(text(&mut state, 130).contains("what adapters receive"));
     }

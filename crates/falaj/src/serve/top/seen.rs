@@ -35,6 +35,8 @@ pub(super) struct Row {
     /// The adapter, where it is a service's.
     pub(super) adapter: Option<String>,
     pub(super) paused: bool,
+    /// How often the adapter's turn on the link's thread was used up since the start.
+    pub(super) held_back: u64,
     pub(super) rate: Option<f64>,
     pub(super) promised_rate: Option<u64>,
     pub(super) p99: Option<u64>,
@@ -94,7 +96,7 @@ impl Seen {
             for (up, flows) in [(true, &adapter.up), (false, &adapter.down)] {
                 for flow in flows {
                     let mut row = of_flow(flow);
-                    (row.up, row.paused) = (up, adapter.paused);
+                    (row.up, row.paused, row.held_back) = (up, adapter.paused, adapter.held_back);
                     (row.link, row.adapter) = (adapter.link.clone(), Some(adapter.name.clone()));
                     row.configure(scenario);
                     rows.push(row);
