@@ -1,22 +1,26 @@
 //! A scenario's sources as real datagrams, sent from virtual adapters in namespaces to what is behind the uplink, and counted
 //! window by window; the link may become another one as windows begin.
 
+mod simulated;
+
 use crate::control::difference::difference;
 use crate::measure::{LEAD, Piped, read_report, set_times, traffic_side};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_engine::PipeId;
+use falaj_engine::pipe::Counters;
 use falaj_live::adapters::{Adapters, Addresses, Space, start_with};
 use falaj_live::attach;
 use falaj_live::datagrams::EndReport;
 use falaj_live::ends;
-use falaj_live::forward::{Forwarder, Options, Woken};
+use falaj_live::forward::{Forwarder, Kept, LiveFlow, Options, Terms, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{Event, Exit, Hosts};
 use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
+pub(crate) use simulated::simulate;
 use std::io::Write;
 
 const UP: PipeId = PipeId(0);
@@ -33,6 +37,17 @@ pub(crate) struct Plan<'a> {
     pub(crate) changes: &'a [(usize, Scenario)],
     /// Called when the sources are about to begin; what it starts may have threads.
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
+    /// What flows are held to, by pipe and flow, if to anything.
+    pub(crate) terms: Option<Vec<Vec<Terms>>>,
+}
+
+/// What was measured.
+pub(crate) struct Measured {
+    pub(crate) windows: Vec<Window>,
+    /// Upwards, by flow.
+    pub(crate) flows: Vec<LiveFlow>,
+    /// And what became of what they are held to.
+    pub(crate) kept: Vec<Kept>,
 }
 
 /// What happened in a window.
@@ -42,21 +57,29 @@ pub(crate) struct Window {
     pub(crate) received: Vec<u64>,
     /// Packets whose transmission began, by flow of the link upwards.
     pub(crate) sent: Vec<u64>,
+    /// The same in bytes, as the link accounts them.
+    pub(crate) bytes: Vec<u64>,
+    /// In which of these flows did packets wait all the time, where they are held to something?
+    pub(crate) demanded: Vec<bool>,
+    /// How long it was.
+    pub(crate) lasted: Span,
     /// How late the latest hand-over was.
     pub(crate) late: Span,
 }
 
 /// What the forwarder said as a window began.
 struct Mark {
-    sent: Vec<u64>,
+    at: Time,
+    flows: Vec<Counters>,
+    kept: Vec<Kept>,
     late: Span,
 }
 
-/// Sends, and says what each window had.
+/// Sends, and says what each window had, and what all had.
 ///
 /// # Errors
 /// Network namespaces are not allowed here; or Ctrl-C came.
-pub(crate) fn measure(plan: &Plan) -> Result<Vec<Window>> {
+pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     let scenario = plan.scenario;
     let at = Addresses::free();
     let place = |adapter: usize| Addresses::UPLINK + 1 + adapter as u8;
@@ -83,6 +106,9 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Window>> {
     let uplink = attach::space_port(&mut hosts, plan.adapters.len(), "the uplink")?;
     let clock = set_times(scenario, &mut plans);
     let mut forwarder = attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
+    if let Some(terms) = &plan.terms {
+        forwarder.hold_to(terms.clone());
+    }
     (plan.begins)()?;
     priority::be_punctual(Rank::Link);
     for (n, (mut pipe, plan)) in to.into_iter().zip(&plans).enumerate() {
@@ -91,7 +117,13 @@ pub(crate) fn measure(plan: &Plan) -> Result<Vec<Window>> {
     }
     let marks = forward(plan, &mut forwarder, &mut hosts)?;
     let report: EndReport = from.into_iter().map(read_report).next_back().context("the uplink's end")??;
-    Ok(windows(plan, &marks, &report))
+    let flows = forwarder.flows().into_iter().next().unwrap_or_default();
+    Ok(Measured { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })
+}
+
+/// Upwards, by flow; none where they are held to nothing.
+fn kept(forwarder: &Forwarder) -> Vec<Kept> {
+    forwarder.kept().into_iter().next().unwrap_or_default()
 }
 
 /// Forwards until all ends are done; what was counted as each window began, and at the end of the last.
@@ -108,8 +140,9 @@ fn forward(plan: &Plan, forwarder: &mut Forwarder, hosts: &mut Hosts) -> Result<
         let woken = forwarder.run(until, &fds)?;
         while marks.len() <= number && forwarder.clock().now() >= begin(marks.len()) {
             forwarder.settle();
-            let sent = (0..flows).map(|f| forwarder.counters(UP, FlowId(f as u32)).sent).collect();
-            marks.push(Mark { sent, late: forwarder.take_latest() });
+            let flows = (0..flows).map(|f| forwarder.counters(UP, FlowId(f as u32))).collect();
+            let (at, kept) = (forwarder.clock().now(), kept(forwarder));
+            marks.push(Mark { at, flows, kept, late: forwarder.take_latest() });
             for (_, then) in plan.changes.iter().filter(|(window, _)| window + 1 == marks.len()) {
                 let made = difference(&now, then, (&places, forwarder.places()), false).map_err(|why| anyhow!(why))?;
                 if let Some(change) = made.change {
@@ -135,10 +168,21 @@ fn windows(plan: &Plan, marks: &[Mark], report: &EndReport) -> Vec<Window> {
         plan.homes.iter().zip(bytes).for_each(|(&adapter, bytes)| of[adapter] += bytes);
         of
     };
-    let one = |(pair, bytes): (&[Mark], &Vec<u64>)| Window {
-        received: received(bytes),
-        sent: pair[1].sent.iter().zip(&pair[0].sent).map(|(is, was)| is - was).collect(),
-        late: pair[1].late,
+    let one = |(pair, bytes): (&[Mark], &Vec<u64>)| {
+        let (was, is) = (&pair[0], &pair[1]);
+        let grown =
+            |of: fn(&Counters) -> u64| is.flows.iter().zip(&was.flows).map(|(is, was)| of(is) - of(was)).collect();
+        // No packet came to an empty queue meanwhile, and it was empty at neither end.
+        let waited = |f: usize| was.flows[f].backlog > 0 && is.flows[f].backlog > 0;
+        let demanded = |(f, (is, was)): (usize, (&Kept, &Kept))| waited(f) && is.periods == was.periods;
+        Window {
+            received: received(bytes),
+            sent: grown(|counters| counters.sent),
+            bytes: grown(|counters| counters.sent_bytes),
+            demanded: is.kept.iter().zip(&was.kept).enumerate().map(demanded).collect(),
+            lasted: is.at.since(was.at),
+            late: is.late,
+        }
     };
     marks.windows(2).zip(&report.windows).map(one).collect()
 }

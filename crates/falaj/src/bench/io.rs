@@ -11,6 +11,7 @@ use crate::show::{self, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
+use falaj_live::adapters::Adapters;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::flood::flood;
@@ -51,6 +52,9 @@ pub(crate) struct Args {
     /// Beside each, a loop that reads and writes and does nothing else.
     #[arg(long)]
     bare: bool,
+    /// Beside each, the same with the sender as a service's adapter, whose turns are of the processor's time.
+    #[arg(long)]
+    adapter: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -74,11 +78,33 @@ const WARM: Duration = Duration::from_millis(200);
 
 const OVER: [(Join, &str); 2] = [(Join::Tap, "TAP"), (Join::Packet, "packet socket")];
 
+/// What forwards.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    /// A loop that reads and writes.
+    Bare,
+    /// A link between two ports.
+    Engine,
+    /// A link between virtual adapters, of which there is one, and their uplink.
+    Adapter,
+}
+
+impl By {
+    fn words(self) -> &'static str {
+        match self {
+            By::Bare => "bare",
+            By::Engine => "with the engine",
+            By::Adapter => "as an adapter",
+        }
+    }
+}
+
 /// One path's turns.
 #[derive(Serialize)]
 struct Series {
     over: &'static str,
-    engine: bool,
+    by: By,
     /// Millions of packets a second that were handed over, and that came.
     turns: Vec<Turn>,
 }
@@ -106,9 +132,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let engines = if args.bare { &[false, true][..] } else { &[true] };
-    let paths = OVER.iter().flat_map(|&(_, over)| engines.iter().map(move |&engine| (over, engine)));
-    let mut series: Vec<Series> = paths.map(|(over, engine)| Series { over, engine, turns: Vec::new() }).collect();
+    let wanted = [(By::Bare, args.bare), (By::Engine, true), (By::Adapter, args.adapter)];
+    let by = || wanted.iter().filter(|(_, wanted)| *wanted).map(|(by, _)| *by);
+    let paths = OVER.iter().flat_map(|&(_, over)| by().map(move |by| (over, by)));
+    let mut series: Vec<Series> = paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "forwarding");
     let mut turns = 0;
     let interrupted = loop {
@@ -132,10 +159,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("packets of 64 B, one way, {} s, {turns} times each, in turns; medians, Mpps", args.seconds);
     let of = |s: &Series, figure: fn(&Turn) -> f64| median(s.turns.iter().map(figure).collect());
     let rows = series.iter().map(|s| {
-        let bare = series.iter().find(|other| other.over == s.over && !other.engine).filter(|_| s.engine);
+        let bare =
+            series.iter().find(|other| other.over == s.over && other.by == By::Bare).filter(|_| s.by != By::Bare);
         let rates = || s.turns.iter().map(|t| t.mpps);
         vec![
-            format!("{} {}", s.over, if s.engine { "with the engine" } else { "bare" }),
+            format!("{} {}", s.over, s.by.words()),
             format!("{:.3}", of(s, |t| t.mpps)),
             format!("{:.3} to {:.3}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
             format!("{:.3}", of(s, |t| t.offered_mpps)),
@@ -150,14 +178,14 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
     for series in series {
         let (join, _) = OVER.into_iter().find(|(_, over)| *over == series.over).context("one of these")?;
-        series.turns.push(forward(join, series.engine, Duration::from_secs(seconds))?);
+        series.turns.push(forward(join, series.by, Duration::from_secs(seconds))?);
         bar.inc(1);
     }
     Ok(())
 }
 
 /// One path between two fresh namespaces.
-fn forward(join: Join, engine: bool, long: Duration) -> Result<Turn> {
+fn forward(join: Join, by: By, long: Duration) -> Result<Turn> {
     let side = |role: &str| -> Result<Side> {
         let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
         Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
@@ -168,7 +196,7 @@ fn forward(join: Join, engine: bool, long: Duration) -> Result<Turn> {
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
-    let mut count = if engine { emulated(&mut sandbox)? } else { bare(&mut sandbox)? };
+    let mut count = if by == By::Bare { bare(&mut sandbox)? } else { emulated(&mut sandbox, by)? };
     count(WARM)?;
     let (unread, began) = (sandbox.unread().unwrap_or(0), Instant::now());
     let handed_over = count(long)?;
@@ -191,10 +219,17 @@ fn forward(join: Join, engine: bool, long: Duration) -> Result<Turn> {
 type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 
 /// Through an unlimited link.
-fn emulated(sandbox: &mut Sandbox) -> Result<Count> {
+fn emulated(sandbox: &mut Sandbox, by: By) -> Result<Count> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
-    let mut forwarder =
-        attach::to_sandbox(&scenario.network(), sandbox, Clock::from_zero(monotonic()), Options::default())?;
+    let (network, clock, options) = (scenario.network(), Clock::from_zero(monotonic()), Options::default());
+    let mut forwarder = if by == By::Adapter {
+        let mut port = |end: End, name| attach::space_port(sandbox.sides(), end.index(), name);
+        let adapters = Adapters::new()?;
+        adapters.add("sender", port(End::Near, "the adapter")?, None)?;
+        attach::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
+    } else {
+        attach::to_sandbox(&network, sandbox, clock, options)?
+    };
     Ok(Box::new(move |long| {
         let handed_over =
             |f: &falaj_live::forward::Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;

@@ -6,6 +6,7 @@
 mod delay;
 mod each;
 mod io;
+mod isolation;
 mod kernel;
 mod path;
 #[cfg(feature = "queueing")]
@@ -53,6 +54,8 @@ enum What {
     /// A service with a thousand adapters: its memory, and how long its API takes under load.
     #[cfg(feature = "serve")]
     Serve(crate::serve::bench::Args),
+    /// What adapters are promised, and what they get while all the others send more than they may.
+    Isolation(isolation::Args),
     /// Small packets forwarded a second, over each kind of port, with the engine and without.
     Io(io::Args),
 }
@@ -72,6 +75,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         #[cfg(feature = "queueing")]
         What::Queueing(args) => queueing::main(args),
         What::Kernel(args) => kernel::main(args),
+        What::Isolation(args) => isolation::main(args),
         What::Io(args) => io::main(args),
     }
 }

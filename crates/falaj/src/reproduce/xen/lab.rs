@@ -2,8 +2,7 @@
 
 use super::super::disk::Load;
 use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
-use super::simulated::simulate;
-use crate::among::{self, Plan, Window};
+use crate::among::{self, Plan, Window, simulate};
 use anyhow::Result;
 use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
@@ -113,8 +112,10 @@ impl Lab {
         let run = |seed: u64| {
             let scenario = experiment.bed.scenario(second, seed)?;
             let changes = experiment.changes(second, seed, parts)?;
-            let windows = simulate(&scenario, &experiment.bed.homes(), window, &changes)?;
-            Ok(windows.iter().map(|w| both(w, window)).collect())
+            let homes = experiment.bed.homes();
+            let simulated = simulate(&scenario, &homes, window, &changes)?;
+            let payload = |bytes: &u64| bytes / u64::from(PACKET) * u64::from(PAYLOAD);
+            Ok(simulated.windows.iter().map(|w| both(&w.iter().map(payload).collect::<Vec<_>>(), window)).collect())
         };
         (SEED..SEED + self.times(experiment, self.effort.simulated)).map(run).collect()
     }
@@ -142,9 +143,16 @@ impl Lab {
                 Ok(())
             };
             let adapters = &VMS[..homes.iter().max().map_or(1, |last| last + 1)];
-            let plan =
-                Plan { scenario: &scenario, homes: &homes, adapters, window, changes: &changes, begins: &begins };
-            let measured = among::measure(&plan);
+            let plan = Plan {
+                scenario: &scenario,
+                homes: &homes,
+                adapters,
+                window,
+                changes: &changes,
+                begins: &begins,
+                terms: None,
+            };
+            let measured = among::measure(&plan).map(|measured| measured.windows);
             let written = load.into_inner().map(Load::end).transpose()?;
             let windows = measured?;
             runs.written += written.unwrap_or(0);

@@ -5,13 +5,11 @@
 //! |---|---|
 //! | [`bed`] | the testbed as a scenario |
 //! | [`lab`] | experiments, made |
-//! | [`simulated`] | in simulated time |
 //! | [`figures`] | the figures |
 
 mod bed;
 mod figures;
 mod lab;
-mod simulated;
 
 use super::Args;
 use super::curves::Work;

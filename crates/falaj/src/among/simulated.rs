@@ -1,6 +1,5 @@
-//! The same experiments in simulated time, with changes of the link at instants.
+//! The same in simulated time.
 
-use super::bed::{PAYLOAD, VMS};
 use crate::control::difference::difference;
 use anyhow::{Context, Result, anyhow};
 use falaj_engine::key::Key;
@@ -14,13 +13,21 @@ use falaj_traffic::source::Source;
 
 const UP: PipeId = PipeId(0);
 
-/// Bytes of payload that left the link, by window and machine. From the beginning of some windows on the link is another.
-pub(super) fn simulate(
+/// What came of it.
+pub(crate) struct Simulated {
+    /// Bytes that left the link, as it accounts them, by window and adapter.
+    pub(crate) windows: Vec<Vec<u64>>,
+    /// By adapter, how long the packet stayed that stayed longest.
+    pub(crate) longest: Vec<Span>,
+}
+
+/// Sends from the adapters that are the sources' homes. From the beginning of some windows on the link is another.
+pub(crate) fn simulate(
     scenario: &Scenario,
     homes: &[usize],
     window: Span,
     changes: &[(usize, Scenario)],
-) -> Result<Vec<Vec<u64>>> {
+) -> Result<Simulated> {
     let number = (scenario.run.duration.0 / window.0.max(1)) as usize;
     let over = Time::ZERO + window * number as u64;
     let mut sources: Vec<_> = scenario
@@ -30,16 +37,18 @@ pub(super) fn simulate(
         .map(|(n, source)| Source::new(source.spec(), scenario.run.seed, n as u64).peekable())
         .collect();
     let mut network = Network::new(&scenario.network()).map_err(|(_, refused)| anyhow!("{refused}"))?;
-    let mut windows = vec![vec![0; VMS.len()]; number];
+    let adapters = homes.iter().max().map_or(1, |last| last + 1);
+    let (mut windows, mut longest) = (vec![vec![0; adapters]; number], vec![Span::ZERO; adapters]);
     // By handle, whose packet it is.
     let mut owners: Vec<u8> = Vec::new();
     let mut out = Vec::new();
     let mut note = |out: &mut Vec<Output>, owners: &[u8]| {
         for output in out.drain(..) {
-            if let Output::Emit(emit) = output
-                && let Some(window) = windows.get_mut((emit.end.0 / window.0) as usize)
-            {
-                window[usize::from(owners[emit.handle as usize])] += u64::from(PAYLOAD);
+            let Output::Emit(emit) = output else { continue };
+            let home = usize::from(owners[emit.handle as usize]);
+            longest[home] = longest[home].max(emit.end - emit.arrival);
+            if let Some(window) = windows.get_mut((emit.end.0 / window.0) as usize) {
+                window[home] += u64::from(emit.bytes);
             }
         }
     };
@@ -72,5 +81,5 @@ pub(super) fn simulate(
     }
     network.poll(over, &mut out);
     note(&mut out, &owners);
-    Ok(windows)
+    Ok(Simulated { windows, longest })
 }

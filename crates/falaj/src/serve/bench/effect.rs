@@ -1,0 +1,106 @@
+//! From a change of a weight, asked for over HTTP, to packets on the wire that come by the new one.
+//!
+//! Two adapters always have packets of one size. As long as their weights are alike their packets take turns; with eight times
+//! the weight one of them has several in a row. So the first packets in a row, or the first in turns again, are those after the change.
+
+use super::stand::{Outside, Stand, adapter_of, ask, unit};
+use anyhow::{Context, Result, ensure};
+use falaj_sched::time::Span;
+use falaj_traffic::meter::Meter;
+use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const ADAPTERS: u32 = 16;
+const PAYLOAD: usize = 958;
+/// Each of the two sends so many in a millisecond, and the link takes 12.5 of all.
+const BATCH: u32 = 13;
+/// That many of one in a row do not come as long as weights are alike.
+const ROW: usize = 4;
+
+/// What came of it.
+pub(super) struct Effect {
+    /// From before the request to the first packets on the wire that come by the new weight.
+    pub(super) wire: Meter,
+    /// To the answer.
+    pub(super) answers: Meter,
+}
+
+fn text() -> String {
+    let mut text = "[link.uplink]\nrate = \"100mbit\"\nuplink = \"far\"\nscheduler = { kind = \"wf2q+\" }\n".to_owned();
+    for n in 0..ADAPTERS {
+        let _ = write!(text, "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nweight = 1\nqueue = \"400p\"\n");
+    }
+    text
+}
+
+/// A change that was made: to the larger weight or back, when it was asked for, and when it was answered.
+struct Made {
+    larger: bool,
+    asked: Instant,
+    answered: Instant,
+}
+
+pub(super) fn measure(changes: u32) -> Result<Effect> {
+    let (mut stand, outside) = Stand::new(text(), ADAPTERS)?;
+    let Outside { adapters, uplink, http } = &outside;
+    let over = AtomicBool::new(false);
+    let (made, came) = std::thread::scope(|scope| -> Result<(Vec<Made>, Vec<(Instant, bool)>)> {
+        scope.spawn(|| {
+            let units = [0, 1].map(|adapter| unit(adapter, 0, PAYLOAD));
+            while !over.load(Ordering::Relaxed) {
+                for _ in 0..BATCH {
+                    // What finds no room is for nobody.
+                    units.iter().zip(adapters).for_each(|(unit, adapter)| drop(adapter.send(unit)));
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let receiving = scope.spawn(|| -> Result<Vec<(Instant, bool)>> {
+            uplink.set_nonblocking(false)?;
+            uplink.set_read_timeout(Some(Duration::from_millis(20)))?;
+            let (mut buffer, mut came) = ([0; 2048], Vec::new());
+            while !over.load(Ordering::Relaxed) {
+                if let Ok(length) = uplink.recv(&mut buffer) {
+                    came.push((Instant::now(), adapter_of(&buffer[..length]) == Some(0)));
+                }
+            }
+            Ok(came)
+        });
+        let client = scope.spawn(|| -> Result<Vec<Made>> {
+            std::thread::sleep(Duration::from_millis(500));
+            let mut made = Vec::new();
+            for n in 0..changes {
+                let larger = n % 2 == 0;
+                let asked = Instant::now();
+                let body = format!("{{\"weight\": {}}}", if larger { 8 } else { 1 });
+                let (status, ..) = ask(http, "PATCH", "/v1/adapters/a0", &body)?;
+                ensure!(status == 200, "a change of weight was answered by {status}");
+                made.push(Made { larger, asked, answered: Instant::now() });
+                // At different places of whatever is done once a second.
+                std::thread::sleep(Duration::from_millis(100 + u64::from(n % 7) * 13));
+            }
+            Ok(made)
+        });
+        while !client.is_finished() {
+            stand.run(Span::from_millis(20))?;
+        }
+        over.store(true, Ordering::Relaxed);
+        let made = client.join().ok().context("the client failed")??;
+        Ok((made, receiving.join().ok().context("the receiver failed")??))
+    })?;
+    stand.end();
+    let (mut wire, mut answers) = (Meter::new(), Meter::new());
+    let nanos = |time: Duration| Span(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    for Made { larger, asked, answered } in made {
+        answers.record(nanos(answered - asked));
+        let from = came.partition_point(|(at, _)| *at < asked);
+        let is_by = |packets: &&[(Instant, bool)]| {
+            let changes = packets.windows(2).filter(|pair| pair[0].1 != pair[1].1).count();
+            if larger { packets.iter().all(|(_, first)| *first) } else { changes == ROW - 1 }
+        };
+        let first = came[from..].windows(ROW).find(is_by).context("no packet came by the new weight")?;
+        wire.record(nanos(first[ROW - 1].0 - asked));
+    }
+    Ok(Effect { wire, answers })
+}
