@@ -128,6 +128,7 @@ pub(crate) fn link<'a>(
     let mut out = [None, None];
     let mut names = [None, None];
     let mut promised = [Vec::new(), Vec::new()];
+    let mut asked = None;
     for n in [0, 1] {
         let (tables, others) = (both[n], both[1 - n]);
         let flows = flow_table(tables);
@@ -143,7 +144,7 @@ pub(crate) fn link<'a>(
             _ => registry::all().flat_map(keys::of_flow).collect(),
         };
         (out[n], names[n], promised[n]) =
-            direction(tables, towards[n], &flows, chosen[n].as_ref(), &elsewhere, parted, beside, problems);
+            direction(tables, towards[n], &flows, chosen[n].as_ref(), &elsewhere, parted, beside, &mut asked, problems);
         if parted {
             names[n] = None;
         }
@@ -191,6 +192,14 @@ pub(crate) fn chosen<'a>(tables: &[&Fields<'a>], problems: &mut Vec<Problem>) ->
     Some(Chosen { entry, fields: Some(fields(table, field.at.clone(), what, &known, &[], problems)) })
 }
 
+/// What a discipline has said of its flows: of the other direction, which is mostly alike, it need not be asked again.
+struct Asked {
+    kind: &'static str,
+    setup: Setup,
+    masks: Masks,
+    rates: Vec<Option<Rate>>,
+}
+
 /// A direction, the names of its leaves, and what they are promised.
 type Side = (Option<Direction>, Option<Vec<String>>, Vec<Option<Rate>>);
 
@@ -203,6 +212,7 @@ fn direction(
     elsewhere: &[Key],
     parted: bool,
     beside: &Path,
+    asked: &mut Option<Asked>,
     problems: &mut Vec<Problem>,
 ) -> Side {
     let mut read = |name: &str| {
@@ -312,9 +322,19 @@ fn direction(
         problems.push(refusal(refused, tables, chosen, &flows.iter().collect::<Vec<_>>()));
         return (None, names, Vec::new());
     }
-    let firsts = masks.firsts(slots.len());
-    let rates = match registry::build(kind, &masks.expanded(&setup), Promised { flows: firsts }) {
-        Ok(rates) => rates,
+    let known = asked.as_ref().filter(|asked| (asked.kind, &asked.setup, &asked.masks) == (kind, &setup, &masks));
+    let rates = match known {
+        Some(known) => Ok(known.rates.clone()),
+        None => {
+            let promised = Promised { flows: masks.firsts(slots.len()) };
+            registry::build(kind, &masks.expanded(&setup), promised)
+        }
+    };
+    let rates = match rates {
+        Ok(rates) => {
+            *asked = Some(Asked { kind, setup: setup.clone(), masks: masks.clone(), rates: rates.clone() });
+            rates
+        }
         Err(refused) => {
             let masked = masks.flows.iter().any(Option::is_some);
             let refused = if masked { masks.refused(refused, &setup) } else { refused };

@@ -104,9 +104,12 @@ pub struct Given {
     pub number: u64,
 }
 
-/// The values that were set, by name.
+/// The values that were set, by name. A copy shares them until it is changed: a hundred thousand flows may be alike.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Values {
+pub struct Values(Arc<Table>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Table {
     named: Vec<(&'static str, Value)>,
     library: Option<Loaded>,
     given: Option<Arc<[Given]>>,
@@ -115,26 +118,27 @@ pub struct Values {
 impl Values {
     /// Sets `name`, whatever it was before.
     pub fn set(&mut self, name: &'static str, value: Value) {
-        match self.named.iter_mut().find(|(n, _)| *n == name) {
+        let named = &mut Arc::make_mut(&mut self.0).named;
+        match named.iter_mut().find(|(n, _)| *n == name) {
             Some(slot) => slot.1 = value,
-            None => self.named.push((name, value)),
+            None => named.push((name, value)),
         }
     }
     /// Sets the library that the discipline comes from.
     pub fn set_library(&mut self, library: Loaded) {
-        self.library = Some(library);
+        Arc::make_mut(&mut self.0).library = Some(library);
     }
     /// The library that the discipline comes from.
     pub fn library(&self) -> Option<&Loaded> {
-        self.library.as_ref()
+        self.0.library.as_ref()
     }
     /// Sets all that a plug-in is to know.
     pub fn give(&mut self, given: Vec<Given>) {
-        self.given = Some(given.into());
+        Arc::make_mut(&mut self.0).given = Some(given.into());
     }
     /// What a plug-in is to know.
     pub fn given(&self) -> &[Given] {
-        self.given.as_deref().unwrap_or_default()
+        self.0.given.as_deref().unwrap_or_default()
     }
     /// Sets `name`; for building values in one expression.
     pub fn with(mut self, name: &'static str, value: Value) -> Values {
@@ -143,7 +147,7 @@ impl Values {
     }
     /// The value of `name`, if it was set.
     pub fn get(&self, name: &str) -> Option<Value> {
-        self.named.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+        self.0.named.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
     }
     /// The span `name`, if it was set.
     pub fn span(&self, name: &str) -> Option<Span> {
@@ -203,7 +207,7 @@ impl Values {
     }
     /// All of them.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, Value)> + '_ {
-        self.named.iter().copied()
+        self.0.named.iter().copied()
     }
 }
 

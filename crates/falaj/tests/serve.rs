@@ -682,11 +682,17 @@ fn closed() {
     let port = format!("tap:{}", there.process());
     let text = THREE.replacen("adapter = \"namespace\"\nweight = 2", &format!("adapter = \"{port}\"\nweight = 2"), 1);
     let state = directory().join("serve-closed.state");
-    let _ = std::fs::remove_file(&state);
+    for file in [state.clone(), state.with_extension("state.paused")] {
+        let _ = std::fs::remove_file(file);
+    }
     let words = ["--keep", "--state", state.to_str().unwrap()];
     let mut service = Service::start_with("serve-closed.toml", &text, &words, |_| {});
     assert_eq!(there.is_running(), Some(true));
     assert_eq!(service.patch("/v1/adapters/greedy", &json!({ "queue": "60p" })).status, 200);
+    for (adapter, paused) in [("wild", true), ("greedy", true), ("greedy", false)] {
+        let path = format!("/v1/adapters/{adapter}/paused");
+        assert_eq!(service.ask("PUT", &path, "application/json", &json!(paused).to_string()).status, 200);
+    }
     service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
     service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
     let calm = service.adapter("calm");
@@ -701,6 +707,9 @@ fn closed() {
     assert_eq!(there.is_running(), Some(true));
     assert_eq!(up(&again.adapter("calm"))["promise"], up(&calm)["promise"]);
     assert!(again.get("/v1/scenario").body.contains("60p"), "what was changed is kept");
+    again.until("it is looked at", |service| service.get("/v1/adapters/wild").status == 200);
+    assert_eq!(again.adapter("wild")["paused"], true, "who paused does so still");
+    assert_eq!(again.adapter("greedy")["paused"], false);
     again.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
     again.until("packets pass again", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
     again.end();
@@ -717,6 +726,25 @@ fn open() {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
+}
+
+/// How long no packet came, of those that are sent a hundred times a second, from now until they come again steadily.
+fn interruption(heard: &dyn Fn() -> u64) -> Duration {
+    let began = Instant::now();
+    let (mut last, mut count, mut steady, mut longest) = (began, heard(), 0, Duration::ZERO);
+    // The service is started again a second later, which is another matter.
+    while steady < 20 && (longest < Duration::from_secs(20)) {
+        std::thread::sleep(Duration::from_millis(2));
+        let (now, is) = (Instant::now(), heard());
+        if is > count {
+            longest = longest.max(now - last);
+            steady = if now - last < Duration::from_millis(40) { steady + 1 } else { 0 };
+            (last, count) = (now, is);
+        } else {
+            longest = longest.max(now - last);
+        }
+    }
+    longest
 }
 
 /// Two hosts behind veth pairs: an adapter and what is behind the uplink.
@@ -761,14 +789,29 @@ fn open_within() {
         sender.wait().unwrap();
     };
     comes("forwarded");
-    signal("KILL", first);
-    comes("bridged");
-    // And it is there again, as it was.
-    let began = Instant::now();
-    while served().is_none_or(|now| now == first) || UnixStream::connect(&service.api).is_err() {
-        assert!(began.elapsed() < Duration::from_secs(30), "it is not started again");
-        std::thread::sleep(Duration::from_millis(20));
+    let mut out = Vec::new();
+    let mut killed = first;
+    for _ in 0..3 {
+        let mut sender = pass(1);
+        // It is what passes the packets.
+        let before = heard();
+        service.until("packets pass", |_| heard() > before + 5);
+        signal("KILL", killed);
+        out.push(interruption(&heard));
+        sender.kill().unwrap();
+        sender.wait().unwrap();
+        // And it is there again, as it was.
+        let began = Instant::now();
+        while served().is_none_or(|now| now == killed) || UnixStream::connect(&service.api).is_err() {
+            assert!(began.elapsed() < Duration::from_secs(30), "it is not started again");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        killed = served().unwrap();
     }
+    eprintln!("killed, nothing passed for {out:?}");
+    out.sort();
+    // A second is promised. Of three times one may be that of a host that was busy with something else, for as long again.
+    assert!(out[1] <= Duration::from_secs(1) && out[2] <= Duration::from_secs(2), "{out:?}");
     service.until("it is asked as before", |service| service.get("/v1/adapters").status == 200);
     comes("forwarded again");
     service.until("packets are its own again", |service| {

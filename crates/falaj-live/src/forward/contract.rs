@@ -38,6 +38,8 @@ pub struct Terms {
     pub envelope: Vec<(Rate, u64)>,
     /// The delay is promised to those alone that keep to the envelope.
     pub on_condition: bool,
+    /// A mask makes many of it, each with a queue of its own: together they are held to nothing.
+    pub many: bool,
 }
 
 /// Why a packet stayed too long.
@@ -301,8 +303,11 @@ impl Forwarder {
 
     /// A packet comes to its queue.
     pub(super) fn hold(&mut self, pipe: PipeId, packet: &Packet) {
-        if self.contracts.get(pipe, packet.flow).is_none() {
-            return;
+        match self.contracts.get(pipe, packet.flow) {
+            None => return,
+            // Some of them are always empty. Whether all are is not worth looking at each for.
+            Some(contract) if contract.terms.many => return contract.kept.periods += 1,
+            Some(_) => {}
         }
         // What has left until now is no part of this busy period.
         self.network.poll(packet.arrival, &mut self.out);
@@ -320,7 +325,8 @@ mod tests {
 
     fn contract() -> Contract {
         let envelope = vec![(Rate(8_000_000), 2000)];
-        Contract::new(Terms { name: "a".into(), delay: Some(Span::from_millis(1)), envelope, on_condition: true })
+        let delay = Some(Span::from_millis(1));
+        Contract::new(Terms { name: "a".into(), delay, envelope, on_condition: true, many: false })
     }
 
     #[test]

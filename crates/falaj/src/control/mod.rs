@@ -115,13 +115,14 @@ pub(crate) fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec
         let one = |(f, standing): (usize, &Standing)| {
             let name = format!("{} {way} {}", link.name, standing.flow);
             if is_many(f) {
-                return Terms { name, ..Terms::default() };
+                return Terms { name, many: true, ..Terms::default() };
             }
             Terms {
                 name,
                 delay: standing.delay.as_ref().map(|(delay, _)| *delay),
                 envelope: standing.envelope.clone(),
                 on_condition: standing.on_condition,
+                many: false,
             }
         };
         flows.iter().enumerate().map(one).collect()

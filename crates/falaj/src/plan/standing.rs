@@ -3,7 +3,7 @@
 use anyhow::Result;
 use falaj_plan::bounds::{Outlook, outlooks};
 use falaj_plan::solve::unmet;
-use falaj_scenario::{Direction, Need, Scenario, Towards};
+use falaj_scenario::{Direction, Flow, Need, Scenario, Towards};
 use falaj_sched::promise::{NoPromise, RateCondition};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
@@ -35,8 +35,23 @@ pub(crate) struct Standing {
 /// # Errors
 /// A discipline does not accept its setup.
 pub(crate) fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>> {
-    let directions = scenario.links.iter().flat_map(|link| [Towards::Up, Towards::Down].map(|way| link.direction(way)));
-    directions.map(of_direction).collect()
+    let mut all = Vec::new();
+    for link in &scenario.links {
+        let up = of_direction(link.direction(Towards::Up))?;
+        let alike = are_alike(link.direction(Towards::Up), link.direction(Towards::Down));
+        let down = if alike { up.clone() } else { of_direction(link.direction(Towards::Down))? };
+        all.extend([up, down]);
+    }
+    Ok(all)
+}
+
+/// Is the same promised there? A discipline of very many flows is not asked twice.
+fn are_alike(a: &Direction, b: &Direction) -> bool {
+    let asks = |flow: &'_ Flow| (flow.need, flow.envelope.clone());
+    let flows = || a.flows.iter().zip(&b.flows);
+    a.flows.len() == b.flows.len()
+        && flows().all(|(a, b)| a.name == b.name && asks(a) == asks(b))
+        && a.pipe() == b.pipe()
 }
 
 fn of_direction(direction: &Direction) -> Result<Vec<Standing>> {

@@ -394,8 +394,8 @@ async fn replace(State(app): State<Arc<App>>, Query(meant): Query<Meant>, text: 
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
 async fn openmetrics(State(app): State<Arc<App>>) -> Result<Response, No> {
     // Of thousands of adapters it takes its time, and others are answered meanwhile.
-    let text = blocking(move || metrics::text(&app.published.sample())).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
+    let text = blocking(move || app.published.openmetrics()).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text.to_string()).into_response())
 }
 
 fn unknown(sample: &Sample, name: &str) -> No {

@@ -33,7 +33,7 @@ use crate::control::desk::{Desk, paused_beside};
 use crate::control::protocol::SetRequest;
 use crate::control::{Control, ControlArgs, Running, lock, terms};
 use crate::file;
-use crate::measure::{live_links, no_masks, warn_of_overflow, warn_of_sharing, warn_of_spinning};
+use crate::measure::{live_links, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::plan::{Standing, standings};
 use crate::show::note;

@@ -1,6 +1,7 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
 use super::manager::Watchdog;
+use super::metrics;
 use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, Total, Window};
 use crate::control::desk::{Desk, Look};
 use crate::control::lock;
@@ -34,6 +35,8 @@ pub(super) struct Published {
     sample: RwLock<Arc<Sample>>,
     /// The same as JSON: written once, however many ask.
     json: RwLock<Arc<str>>,
+    /// And for Prometheus and its kin, once somebody asks: the sample that it is of.
+    openmetrics: Mutex<Option<(Arc<Sample>, Arc<str>)>>,
     breaches: RwLock<VecDeque<Breach>>,
     /// What flows were at the last look.
     flows: RwLock<Arc<Looked>>,
@@ -45,6 +48,7 @@ impl Published {
         Arc::new(Published {
             sample: RwLock::default(),
             json: RwLock::new(json(&Sample::default())),
+            openmetrics: Mutex::default(),
             breaches: RwLock::default(),
             flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
@@ -59,6 +63,20 @@ impl Published {
     /// The same as JSON.
     pub(super) fn json(&self) -> Arc<str> {
         Arc::clone(&self.json.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same as OpenMetrics; of thousands of adapters it takes its time.
+    pub(super) fn openmetrics(&self) -> Arc<str> {
+        let sample = self.sample();
+        let mut written = self.openmetrics.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*written {
+            Some((of, text)) if Arc::ptr_eq(of, &sample) => Arc::clone(text),
+            _ => {
+                let text: Arc<str> = metrics::text(&sample).into();
+                *written = Some((sample, Arc::clone(&text)));
+                text
+            }
+        }
     }
 
     /// The last breaches, the oldest first.

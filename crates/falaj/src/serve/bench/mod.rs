@@ -46,17 +46,22 @@ pub(crate) struct Args {
 
 /// Who asks: each path, and whether that is a change.
 const PATHS: [&str; 4] = ["/v1/adapters/a7", "/v1/adapters", "/metrics", "PATCH /v1/adapters/a7"];
+/// Bits a second.
+const LINK: u64 = 10_000_000_000;
 /// A packet's payload.
 const PAYLOAD: usize = 100;
 /// How often a weight changes.
 const CHANGES: u32 = 100;
 
 fn scenario(args: &Args) -> String {
-    let mut text = "[link.uplink]\nrate = \"10gbit\"\nuplink = \"far\"\nscheduler = { kind = \"wf2q+\" }\n".to_owned();
+    let mut text =
+        format!("[link.uplink]\nrate = \"{LINK}bit\"\nuplink = \"far\"\nscheduler = {{ kind = \"wf2q+\" }}\n");
+    // Of each conversation, half of what there would be for it.
+    let rate = LINK / u64::from(args.adapters) / u64::from(args.conversations) / 2;
     for n in 0..args.adapters {
         let _ = write!(
             text,
-            "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nneed = {{ rate = \"100kbit\" }}\nqueue = \"20p\"\n\
+            "\n[link.uplink.flow.a{n}]\nadapter = \"b{n}\"\nneed = {{ rate = \"{rate}bit\" }}\nqueue = \"20p\"\n\
              each = \"src dst sport dport proto\"\nmax-flows = {}\n",
             args.conversations
         );
