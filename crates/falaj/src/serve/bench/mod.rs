@@ -126,6 +126,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let (mut stand, outside) = Stand::new(scenario(args), args.adapters)?;
     let over = AtomicBool::new(false);
     let arrived = AtomicU64::new(0);
+    let mut filled = 0;
     let (sent, asked) = std::thread::scope(|scope| -> Result<(u64, Vec<Asked>)> {
         let loading = scope.spawn(|| load(args, &outside.adapters, &over));
         scope.spawn(|| {
@@ -140,6 +141,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         // Every conversation has sent something before anybody asks.
         let warm = u64::from(args.adapters) * u64::from(args.conversations) * 1_000_000_000 / args.packets.max(1);
         stand.run(Span(warm))?;
+        (filled, _) = (memory()?, stand.forwarder.take_latest());
         let clients: Vec<_> = PATHS.iter().map(|path| scope.spawn(|| client(&outside.http, path, &over))).collect();
         stand.run(args.duration)?;
         over.store(true, Ordering::Relaxed);
@@ -151,7 +153,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         let asked = clients.into_iter().map(|client| client.join().ok().context("a client failed")?);
         Ok((sent, asked.collect::<Result<_>>()?))
     })?;
-    let resident = memory()?;
+    let (resident, late) = (memory()?, stand.forwarder.take_latest());
     let active: u64 = (0..args.adapters)
         .filter_map(|n| stand.forwarder.report(falaj_engine::PipeId(0), Some(falaj_sched::queue::FlowId(n)), 0))
         .map(|report| report.active)
@@ -162,7 +164,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         &asked,
         &json!({
             "adapters": args.adapters, "conversations": active, "sent": sent, "arrived": arrived.into_inner(),
-            "memory_before": before, "memory": resident,
+            "memory_before": before, "memory_filled": filled, "memory": resident, "latest_ns": late.0,
         }),
     )
 }
@@ -212,13 +214,16 @@ fn tell(args: &Args, asked: &[Asked], of: &Value) -> Result<ExitCode> {
     }
     let mb = |key: &str| of[key].as_f64().unwrap_or(0.0) / 1e6;
     say!(
-        "{} adapters, {} conversations with queues of their own; {} of {} packets arrived; resident memory {:.0} MB, {:.0} MB before",
+        "{} adapters, {} conversations with queues of their own; {} of {} packets arrived, handed over {} late at most; \
+         resident memory {:.0} MB before, {:.0} MB when all had sent, {:.0} MB in the end",
         of["adapters"],
         of["conversations"],
         of["arrived"],
         of["sent"],
-        mb("memory"),
-        mb("memory_before")
+        show::nanos(of["latest_ns"].as_f64().unwrap_or(0.0)),
+        mb("memory_before"),
+        mb("memory_filled"),
+        mb("memory")
     );
     let rows = PATHS.iter().zip(asked).map(|(path, asked)| {
         vec![
