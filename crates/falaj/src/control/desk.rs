@@ -385,12 +385,19 @@ impl Desk {
 /// Where the names of adapters that pause are kept, beside what is running.
 #[cfg(feature = "serve")]
 pub(crate) fn paused_beside(kept: &Path) -> PathBuf {
-    kept.with_added_extension("paused")
+    with_more(kept, ".paused")
+}
+
+/// The same path with more behind its name.
+fn with_more(file: &Path, more: &str) -> PathBuf {
+    let mut path = file.as_os_str().to_owned();
+    path.push(more);
+    path.into()
 }
 
 /// Makes a file hold this, all of it or what it held: it is written beside it, and takes its place.
 fn replace(file: &Path, text: &str) {
-    let beside = file.with_added_extension("new");
+    let beside = with_more(file, ".new");
     let write = || {
         let mut new = std::fs::File::create(&beside)?;
         new.write_all(text.as_bytes())?;

@@ -41,11 +41,14 @@ struct Made {
     answered: Instant,
 }
 
+/// When packets came, and whether each was of the one whose weight changes.
+type Came = Vec<(Instant, bool)>;
+
 pub(super) fn measure(changes: u32) -> Result<Effect> {
     let (mut stand, outside) = Stand::new(text(), ADAPTERS)?;
     let Outside { adapters, uplink, http } = &outside;
     let over = AtomicBool::new(false);
-    let (made, came) = std::thread::scope(|scope| -> Result<(Vec<Made>, Vec<(Instant, bool)>)> {
+    let (made, came) = std::thread::scope(|scope| -> Result<(Vec<Made>, Came)> {
         scope.spawn(|| {
             let units = [0, 1].map(|adapter| unit(adapter, 0, PAYLOAD));
             while !over.load(Ordering::Relaxed) {
@@ -56,7 +59,7 @@ pub(super) fn measure(changes: u32) -> Result<Effect> {
                 std::thread::sleep(Duration::from_millis(1));
             }
         });
-        let receiving = scope.spawn(|| -> Result<Vec<(Instant, bool)>> {
+        let receiving = scope.spawn(|| -> Result<Came> {
             uplink.set_nonblocking(false)?;
             uplink.set_read_timeout(Some(Duration::from_millis(20)))?;
             let (mut buffer, mut came) = ([0; 2048], Vec::new());
