@@ -259,7 +259,8 @@ impl Forwarder {
         });
         if !all_stay {
             for (p, of) in before.iter().enumerate() {
-                let names = of.iter().enumerate().filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
+                let names =
+                    of.iter().enumerate().filter_map(|(f, old)| Some((old.as_ref()?.terms.name.clone(), (p, f))));
                 others.extend(names);
             }
         }
