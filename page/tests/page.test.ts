@@ -178,7 +178,7 @@ describe.skipIf(!possible)("a service with real packets", () => {
     await page.getByRole("button", { name: "As it is" }).click();
     expect(await slider.inputValue()).toBe("1");
     await page.getByRole("button", { name: "greedy" }).click();
-    await page.getByLabel("Queue").fill("60p");
+    await page.getByRole("textbox", { name: "Queue" }).fill("60p");
     await page.getByText("✓ queue 60p: that would fit.").waitFor();
     await page.keyboard.press("Enter");
     await page.getByText("✓ queue 60p: done.").waitFor();
