@@ -92,7 +92,7 @@ impl Scenario {
     /// The plan as JSON, as `falaj plan --json` has it.
     fn plan_json(&self) -> PyResult<String> {
         let ways = falaj_plan::plan(&self.read).map_err(|refusals| refused(&refusals))?;
-        Ok(json::all(&ways, None).to_string())
+        Ok(json::all(&self.read, &ways, None).to_string())
     }
 
     /// What is promised, a line for each flow that traffic is meant for or that asks for something, or all.

@@ -339,6 +339,15 @@ pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<
     ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
 }
 
+/// What a source sends at most on the link that it begins with.
+///
+/// # Errors
+/// Nothing limits that; why.
+pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String> {
+    let direction = scenario.links[source.link].direction(source.towards);
+    Envelope::derived(&[&Sends::on(source, |bytes| direction.cost(bytes))])
+}
+
 /// All flows of one direction, to which these sources send.
 ///
 /// # Errors

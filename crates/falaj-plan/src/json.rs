@@ -1,7 +1,9 @@
 //! A plan as JSON.
 
 use crate::bounds::{Delay, Outlook};
+use crate::network::Routes;
 use crate::{Way, counterpart, stations};
+use falaj_scenario::Scenario;
 use falaj_sched::promise::{Bound, NoPromise, RateCondition};
 use falaj_sched::rate::BIT_NANOS;
 use falaj_theory::{Curve, float};
@@ -66,11 +68,12 @@ fn flow_json(flow: &Outlook) -> Json {
     out
 }
 
-/// All directions; `before` is the same before anything was changed.
-pub fn all(ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
+/// All directions of a scenario; `before` is the same before anything was changed.
+pub fn all(scenario: &Scenario, ways: &[Way<'_>], before: Option<&Vec<Way<'_>>>) -> Json {
     let admitted = ways.iter().all(|way| way.unmet.is_empty());
     let directions: Vec<Json> = ways.iter().map(|way| self::way(way, counterpart(way, before))).collect();
-    json!({ "admitted": admitted, "directions": directions })
+    let end_to_end = Routes::of(scenario, ways).map_or_else(|why| json!({ "none": why }), |routes| routes.json());
+    json!({ "admitted": admitted, "directions": directions, "end_to_end": end_to_end })
 }
 
 /// One direction; `before` is the same before anything was changed.

@@ -13,6 +13,8 @@
 //! |---|---|
 //! | [`bounds`] | promise, envelope, and what follows: delay, backlog, what limits them |
 //! | [`solve`] | what a flow needs and is not promised, and what would do |
+//! | [`network`] | what packets wait at most over all links that they pass |
+//! | [`saihu`] | networks of other tools for bounds, read and written |
 //! | [`stations`] | what stations of a channel get that always have packets |
 //! | [`mod@json`] | all of that as JSON |
 //! | [`words`] | numbers as people read them |
@@ -21,6 +23,8 @@
 
 pub mod bounds;
 pub mod json;
+pub mod network;
+pub mod saihu;
 pub mod solve;
 pub mod stations;
 pub mod words;

@@ -18,6 +18,7 @@ use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::bucket;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, SourceSpec};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A whole file.
 #[derive(Debug, Clone)]
@@ -253,6 +254,18 @@ impl Source {
     /// What all of them send in the long run; zero of [`Model::Tcp`], which sends what arrives.
     pub fn mean_rate(&self) -> Rate {
         Rate(self.spec().mean_rate().0.saturating_mul(self.sources.into()))
+    }
+
+    /// The key of the `n`th of its sources, where the first one has this: those at the near end have the addresses that follow.
+    pub fn following(&self, key: &Key, n: u32) -> Key {
+        let following = |address: IpAddr| match address {
+            IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))),
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into()))),
+        };
+        match self.towards {
+            Towards::Up => Key { src: key.src.map(following), ..*key },
+            Towards::Down => Key { dst: key.dst.map(following), ..*key },
+        }
     }
 
     /// The source without its names.

@@ -3866,3 +3866,30 @@ fn flows_below_flows_without_end() {
     "#]],
     );
 }
+
+#[test]
+fn dctcp_without_marks() {
+    let source = |rest: &str| {
+        format!(
+            "[link.a]\nrate = \"8mbit\"\n[traffic.x]\nmodel = \"tcp\"\nsize = \"1514B\"\ncongestion = \"dctcp\"\n{rest}"
+        )
+    };
+    warnings(
+        &source("ecn = \"ect1\"\n"),
+        expect![[r#"
+
+        "#]],
+    );
+    warnings(
+        &source(""),
+        expect![[r#"
+            warning: `congestion`: packets of this source are not marked, and without marks DCTCP is Reno
+             --> a.toml:6:14
+              |
+            6 | congestion = "dctcp"
+              |              ^^^^^^^
+              |
+              = help: write `ecn = "ect1"`, or `"ect0"` for a queue that marks all alike
+        "#]],
+    );
+}

@@ -4,7 +4,6 @@
 use falaj_engine::key::Key;
 use falaj_scenario::{Source, Towards};
 use falaj_traffic::source::Model;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The addresses of the near end begin behind this one: 100.64.0.0/10, which is
 /// for the customers of providers.
@@ -15,17 +14,12 @@ const FAR: u32 = 0xc612_0001;
 /// What is read of a packet of the `n`th of a scenario's sources `source`. Where rules lead it, it is what the scenario
 /// says; further ones have the addresses at the near end that follow.
 pub fn key(source: &Source, number: usize, n: u32) -> Key {
-    let following = |address: IpAddr| match address {
-        IpAddr::V4(address) => IpAddr::V4(Ipv4Addr::from_bits(address.to_bits().wrapping_add(n))),
-        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits().wrapping_add(n.into()))),
-    };
-    match (source.key, source.towards) {
-        (None, _) => {
+    match source.key {
+        None => {
             let key = Key { tos: Some(source.ecn as u8), ..Key::of_ethernet(&frame(source, number, n)) };
             if matches!(source.model, Model::Tcp(_)) { key.of_tcp() } else { key }
         }
-        (Some(key), Towards::Up) => Key { src: key.src.map(following), ..key },
-        (Some(key), Towards::Down) => Key { dst: key.dst.map(following), ..key },
+        Some(key) => source.following(&key, n),
     }
 }
 

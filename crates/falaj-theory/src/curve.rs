@@ -94,7 +94,7 @@ impl Curve {
         Ok(Curve::joined(pieces))
     }
 
-    fn joined(pieces: Vec<Piece>) -> Curve {
+    pub(crate) fn joined(pieces: Vec<Piece>) -> Curve {
         let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
         for piece in pieces {
             let straight = out.last().is_some_and(|last| {
@@ -123,7 +123,7 @@ impl Curve {
     }
 
     /// The same in exact numbers, neither below zero: bytes a nanosecond, bytes.
-    pub(crate) fn affine(slope: Exact, burst: Exact) -> Curve {
+    pub fn affine(slope: Exact, burst: Exact) -> Curve {
         Curve { pieces: vec![Curve::line(Exact::zero(), burst, slope)] }
     }
 
@@ -144,6 +144,14 @@ impl Curve {
             return Curve { pieces: vec![start] };
         }
         Curve::joined(vec![Curve::line(zero.clone(), zero.clone(), zero), start])
+    }
+
+    /// Nothing for a time, then a rate, in exact numbers, neither below zero: bytes a nanosecond, nanoseconds.
+    pub fn served(rate: Exact, latency: Exact) -> Curve {
+        let zero = Exact::zero();
+        let idle = (latency > zero).then(|| Curve::line(zero.clone(), zero.clone(), zero.clone()));
+        let served = Piece { at: latency, value: zero.clone(), after: zero, slope: rate };
+        Curve::joined(idle.into_iter().chain([served]).collect())
     }
 
     /// A flow that is served in turns, of which so many are drawn one by one; then the line that
@@ -291,6 +299,14 @@ impl Curve {
         self.parts(&mut parts);
         other.parts(&mut parts);
         Curve::joined(parts.lowest())
+    }
+
+    /// The higher one everywhere: of what is served at least by either, such as several rates after latencies.
+    pub fn max(&self, other: &Curve) -> Curve {
+        let mut parts = Parts::default();
+        self.parts(&mut parts);
+        other.parts(&mut parts);
+        Curve::joined(parts.highest())
     }
 
     /// The min-plus convolution, `inf over s of f(s) + g(t - s)`: the service

@@ -24,6 +24,7 @@
 //! | `curve` | curves, their sum, minimum, convolution and deconvolution, and what is left over of a service |
 //! | `distance` | delay and backlog: the distances between two curves |
 //! | [`dcf`] | what stations of an 802.11 channel get that always have packets; of probabilities, and not exact |
+//! | [`network`] | servers in a row: bounds from end to end |
 //! | `envelope` | the lowest and the highest of many straight lines, which the operations come down to |
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
@@ -32,6 +33,7 @@ mod curve;
 pub mod dcf;
 mod distance;
 mod envelope;
+pub mod network;
 
 pub use curve::{Curve, Exact, NotACurve, Piece, exact, float, slope, whole};
 pub use distance::Distance;

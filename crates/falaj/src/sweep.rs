@@ -203,11 +203,16 @@ fn plain(value: &str) -> &str {
 
 fn print(table: &Table) {
     let mean = |name: &str| COLUMNS.iter().position(|measure| measure.name == name);
-    let shown = ["offered_rate", "delivered_rate", "loss", "delay_mean_ns", "delay_p99_ns", "delay_max_ns"];
+    // Of connections alone.
+    let known = |name: &str| mean(name).is_some_and(|n| table.lines.iter().any(|line| line.measures[n].is_some()));
+    let goodput = if known("goodput") { &[("goodput", "goodput")][..] } else { &[] };
+    let rates = [("offered_rate", "offered"), ("delivered_rate", "delivered")];
+    let rest = [("loss", "loss"), ("delay_mean_ns", "mean delay"), ("delay_p99_ns", "p99"), ("delay_max_ns", "max")];
+    let shown = [&rates, goodput, &rest].concat();
     let axes = table.axes.iter().map(|axis| axis.key.as_str());
-    let header: Vec<&str> = axes.chain(["flow", "offered", "delivered", "loss", "mean delay", "p99", "max"]).collect();
+    let header: Vec<&str> = axes.chain(["flow"]).chain(shown.iter().map(|(_, header)| *header)).collect();
     let rows = table.lines.iter().map(|line| {
-        let measured = shown.iter().map(|name| {
+        let measured = shown.iter().map(|(name, _)| {
             let estimate = mean(name).and_then(|n| line.measures[n]);
             match (*name, estimate) {
                 (_, None) => show::DASH.to_owned(),

@@ -105,6 +105,34 @@ fn connections_are_simulated_only() {
     assert!(ran.out.contains("their chances are the same, and their packets not"), "{}", ran.out);
 }
 
+/// Bounds over several links: of a scenario, of what is written of it for other tools, and of their own files.
+#[test]
+fn bounds_go_over_several_links() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/chain.toml");
+    let ran = falaj(&["plan", example, "--saihu", "chain.json", "--json"]);
+    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+    let plan = ran.json();
+    let ran = falaj(&["plan", "saihu", "chain.json", "--json"]);
+    assert_eq!(ran.status, Some(0), "{}", ran.err);
+    assert!(ran.err.contains("capacity: what links shape is not used"), "{}", ran.err);
+    let read = ran.json();
+    for (ours, theirs) in plan["end_to_end"].as_array().unwrap().iter().zip(read["flows"].as_array().unwrap()) {
+        assert_eq!(ours["traffic"], theirs["flow"]);
+        let both = number(&theirs["delay_ns"]) + number(&ours["propagation_ns"]);
+        assert!((number(&ours["delay_ns"]) - both).abs() <= 1.0, "{ours} {theirs}");
+    }
+    let file =
+        file("wrong.json", "{ \"network\": { \"name\": \"x\" }, \"flows\": [], \"servers\": [{ \"name\": \"a\" }] }");
+    let ran = falaj(&["plan", "saihu", file]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("wrong.json: servers[0]: there is no `service_curve`, which is needed"), "{}", ran.err);
+    // What the form has no word for is not written.
+    let poisson = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/tcp.toml");
+    let ran = falaj(&["plan", poisson, "--saihu", "tcp.json"]);
+    assert_eq!(ran.status, Some(2));
+    assert!(ran.err.contains("nothing is known of download: traffic download is TCP"), "{}", ran.err);
+}
+
 /// What shards write is what one run writes, and the table has a line for each point and flow.
 #[test]
 fn a_sweep_in_shards_is_the_sweep() {

@@ -6,6 +6,7 @@
 //! | [`whatif`] | the scenario with other values |
 //! | [`standing`] | what each flow is promised whatever is sent, for admission and for the watch over promises |
 //! | [`fits`] | `plan fits`: do all fit, and how many more? |
+//! | [`saihu`] | `plan saihu`: a network of other tools for bounds |
 //! | [`report`] | text |
 //! | `aggregate` | `plan aggregate`: sizes of containers |
 //! | `draw` | the curves and their distances, as SVG |
@@ -16,16 +17,18 @@ mod aggregate;
 mod draw;
 mod fits;
 mod report;
+mod saihu;
 mod standing;
 mod stations;
 pub(crate) mod whatif;
 
 use crate::show::say;
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result};
+use falaj_plan::network::Routes;
 use falaj_plan::{Way, counterpart, plan};
 use falaj_scenario::edit::{Set, parse_set};
 pub(crate) use standing::{Standing, standings};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use whatif::Changed;
 
@@ -51,7 +54,8 @@ Examples:
   falaj plan uplink.toml
   falaj plan uplink.toml --need voice.delay=3ms
   falaj plan uplink.toml --what-if voice.phase=60us --what-if uplink.rate=1gbit
-  falaj plan uplink.toml --svg plan.svg"
+  falaj plan uplink.toml --svg plan.svg
+  falaj plan chain.toml --saihu network.json"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -68,6 +72,9 @@ pub(crate) struct Args {
     /// Draw each flow's curves: into one file `*.svg`, or into a directory, a file for each flow.
     #[arg(long, value_name = "PATH")]
     svg: Option<PathBuf>,
+    /// Write servers and flows down for Saihu's tools, an output-port network.
+    #[arg(long, value_name = "FILE.json")]
+    saihu: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -77,6 +84,8 @@ pub(crate) struct Args {
 enum What {
     /// Do all that ask fit on the link, and how many more would?
     Fits(fits::Args),
+    /// Bounds for a network of servers and flows, as Saihu's tools have it.
+    Saihu(saihu::Args),
     /// Containers for packets: which size keeps a delay, at which cost, and for how many virtual machines.
     #[cfg(feature = "queueing")]
     Aggregate(aggregate::Args),
@@ -85,6 +94,7 @@ enum What {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     match &args.what {
         Some(What::Fits(args)) => return fits::main(args),
+        Some(What::Saihu(args)) => return saihu::main(args),
         #[cfg(feature = "queueing")]
         Some(What::Aggregate(args)) => return aggregate::main(args),
         None => {}
@@ -102,7 +112,10 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let before = after.as_ref().map(|_| &before);
     let refused = ways.iter().any(|w| !w.unmet.is_empty());
     if args.json {
-        say!("{}", serde_json::to_string_pretty(&falaj_plan::json::all(ways, before))?);
+        say!(
+            "{}",
+            serde_json::to_string_pretty(&falaj_plan::json::all(other.as_ref().unwrap_or(&scenario), ways, before))?
+        );
     } else {
         for way in ways {
             match counterpart(way, before) {
@@ -111,14 +124,28 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             }
         }
     }
+    let routes = Routes::of(other.as_ref().unwrap_or(&scenario), ways);
+    if !args.json {
+        report::end_to_end(&routes);
+    }
+    if let Some(path) = &args.saihu {
+        let network = routes.map_err(Error::msg).and_then(|routes| saihu_of(file, &routes));
+        let text = serde_json::to_string_pretty(&network.context("--saihu")?)?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
     if let Some(path) = &args.svg {
         draw(path, ways)?;
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
+fn saihu_of(file: &Path, routes: &Routes) -> Result<serde_json::Value> {
+    let name = file.file_stem().unwrap_or_default().to_string_lossy();
+    falaj_plan::saihu::write(&name, routes).map_err(Error::msg)
+}
+
 #[cfg(feature = "plots")]
-fn draw(path: &std::path::Path, ways: &[Way<'_>]) -> Result<()> {
+fn draw(path: &Path, ways: &[Way<'_>]) -> Result<()> {
     for line in draw::write(path, ways)? {
         eprintln!("{line}");
     }
@@ -126,6 +153,6 @@ fn draw(path: &std::path::Path, ways: &[Way<'_>]) -> Result<()> {
 }
 
 #[cfg(not(feature = "plots"))]
-fn draw(_: &std::path::Path, _: &[Way<'_>]) -> Result<()> {
+fn draw(_: &Path, _: &[Way<'_>]) -> Result<()> {
     anyhow::bail!("--svg: falaj was built without `plots`")
 }

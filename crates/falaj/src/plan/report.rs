@@ -5,11 +5,12 @@ use crate::impairments;
 use crate::show::{self, say};
 use falaj_plan::Way;
 use falaj_plan::bounds::{Envelope, Outlook, sources_named};
+use falaj_plan::network::Routes;
 use falaj_scenario::Direction;
 use falaj_sched::promise::{Deadlines, NoPromise};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
-use falaj_theory::float;
+use falaj_theory::{Exact, float};
 
 pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     let direction = way.direction;
@@ -85,6 +86,39 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
         say!("  REFUSED {}: {}; {}", way.flows[u.flow].name, u.what, u.help);
     }
     say!("");
+}
+
+/// What packets wait at most over all links that they pass, where some pass several.
+pub(super) fn end_to_end(routes: &Result<Routes, String>) {
+    let routes = match routes {
+        Ok(routes) if routes.is_network() => routes,
+        Ok(_) => return,
+        Err(why) => {
+            say!("from end to end: nothing is known, as {why}");
+            return;
+        }
+    };
+    let rows = routes.outlooks().into_iter().map(|outlook| {
+        let ns = |of: &Option<Exact>| of.as_ref().map_or(show::DASH.into(), |ns| show::nanos(float(ns)));
+        let (delay, by) = match (outlook.delay, &outlook.none) {
+            (Some(delay), _) => (show::span(Some(delay)), outlook.method().to_owned()),
+            (None, why) => (show::DASH.into(), why.clone().unwrap_or_default()),
+        };
+        vec![
+            outlook.route.traffic.clone(),
+            outlook.route.links.join(", "),
+            ns(&outlook.bounds.total),
+            ns(&outlook.bounds.separated),
+            show::span(Some(outlook.route.propagation)),
+            delay,
+            by,
+        ]
+    });
+    let header = ["from end to end", "links", "sum of queues", "queues as one", "on the way", "delay <=", "by"];
+    say!("{}", show::table(&header, rows));
+    say!(
+        "  delay <= is from last bit in at the first link to last bit at the far end, if sources send no more than they do here"
+    );
 }
 
 fn rate_of(flow: &Outlook) -> String {

@@ -1,0 +1,373 @@
+//! What packets wait at most over all links that they pass: each flow of a link, or the queue that several share, is a server; each
+//! source is a flow that passes some of them.
+
+use crate::Way;
+use crate::bounds::{Envelope, sent_by};
+use falaj_engine::key::Key;
+use falaj_engine::rules::{Rule, sure_way};
+use falaj_scenario::{Direction, Scenario, Source, Towards};
+use falaj_sched::promise::NoPromise;
+use falaj_sched::queue::FlowId;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use falaj_theory::network::{Circle, EndToEnd, Flow, Network, Order, Server};
+use falaj_theory::{Curve, whole};
+use serde_json::{Value as Json, json};
+use std::collections::BTreeMap;
+
+/// A scenario as servers and flows.
+pub struct Routes {
+    /// These.
+    pub network: Network,
+    /// By server, its link's rate.
+    pub capacity: Vec<Rate>,
+    /// By flow, whose it is.
+    pub routes: Vec<Route>,
+}
+
+/// Where the packets of a source go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Route {
+    /// The source's name.
+    pub traffic: String,
+    /// So many sources alike go there.
+    pub sources: u32,
+    /// The names of the links.
+    pub links: Vec<String>,
+    /// How long packets are on their way between queues.
+    pub propagation: Span,
+    /// Bytes of its largest packet.
+    pub largest: u32,
+    /// Why nothing is known of it.
+    pub none: Option<String>,
+}
+
+/// What is known of a route.
+pub struct Outlook<'a> {
+    /// It.
+    pub route: &'a Route,
+    /// Of queues alone.
+    pub bounds: EndToEnd,
+    /// With the way between: from last bit in at the first link to last bit at the far end.
+    pub delay: Option<Span>,
+    /// Why that is not known.
+    pub none: Option<String>,
+}
+
+impl Outlook<'_> {
+    /// By which method.
+    pub fn method(&self) -> &'static str {
+        match (&self.bounds.total, &self.bounds.separated) {
+            (Some(total), Some(separated)) if separated < total => "its links as one",
+            (None, Some(_)) => "its links as one",
+            _ => "sum of its links",
+        }
+    }
+}
+
+impl Routes {
+    /// Those of a scenario, which was planned.
+    ///
+    /// # Errors
+    /// Rules leave a way to chance: then nothing is known of what meets where.
+    pub fn of(scenario: &Scenario, ways: &[Way<'_>]) -> Result<Routes, String> {
+        let rules: Vec<Rule> = scenario.rules.iter().map(|rule| rule.rule.clone()).collect();
+        let mut made = Routes {
+            network: Network { servers: Vec::new(), flows: Vec::new(), order: Order::Fifo },
+            capacity: Vec::new(),
+            routes: Vec::new(),
+        };
+        let mut known: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+        for source in &scenario.traffic {
+            for (steps, sources) in steps(scenario, &rules, source)? {
+                made.add(scenario, ways, source, (&steps, sources), &mut known);
+            }
+        }
+        Ok(made)
+    }
+
+    fn add(
+        &mut self,
+        scenario: &Scenario,
+        ways: &[Way<'_>],
+        source: &Source,
+        (steps, sources): (&[(usize, usize)], u32),
+        known: &mut BTreeMap<(usize, usize), usize>,
+    ) {
+        let mut none = None;
+        let mut says = |why: String| none = none.take().or(Some(why));
+        let first = scenario.links[source.link].direction(source.towards);
+        let mut path = Vec::new();
+        let mut propagation = Span::ZERO;
+        for (hop, &(link, flow)) in steps.iter().enumerate() {
+            let way = &ways[2 * link + usize::from(source.towards == Towards::Down)];
+            let outlook = &way.flows[flow];
+            if let Some(why) = irregular(way.direction) {
+                says(format!("link {} {why}", way.link));
+            }
+            if hop > 0 && costs(first, source) != costs(way.direction, source) {
+                says(format!("link {} counts other bytes than {}", way.link, scenario.links[source.link].name));
+            }
+            if hop > 0 && outlook.jitter.is_some() {
+                says(format!("link {} holds packets for as long as they were early before", way.link));
+            }
+            if outlook.many.is_some() {
+                says(format!("on link {} a mask makes many of flow {}", way.link, outlook.name));
+            }
+            propagation += way.direction.delay;
+            let Some((_, _, service)) = &outlook.service else {
+                let why = match &outlook.promise {
+                    Err(NoPromise(why)) => why.clone(),
+                    Ok(_) => "no rate is promised".to_owned(),
+                };
+                says(format!("on link {}: {why}", way.link));
+                continue;
+            };
+            // Where several flows share a queue it is the server.
+            let place =
+                (2 * link + usize::from(source.towards == Towards::Down), if outlook.together { 0 } else { flow });
+            let server = *known.entry(place).or_insert_with(|| {
+                let both = scenario.traffic.iter().any(|s| s.towards != source.towards);
+                let name = [Some(way.link), both.then(|| way.name()), (!outlook.together).then_some(&outlook.name)];
+                let name = name.into_iter().flatten().collect::<Vec<_>>().join(".");
+                self.network.servers.push(Server { name, service: service.clone() });
+                self.capacity.push(way.direction.setup.rate);
+                self.network.servers.len() - 1
+            });
+            path.push(server);
+        }
+        let sent = sent(scenario, source, sources).map_err(&mut says).ok();
+        // What nothing is known of still stands in others' way.
+        let sent = sent.filter(|_| none.is_none());
+        let alike = self.routes.iter().filter(|route| route.traffic == source.name).count();
+        let name = if alike == 0 { source.name.clone() } else { format!("{}#{}", source.name, alike + 1) };
+        self.network.flows.push(Flow { name, sent, path });
+        self.routes.push(Route {
+            traffic: source.name.clone(),
+            sources,
+            links: steps.iter().map(|(link, _)| scenario.links[*link].name.clone()).collect(),
+            propagation,
+            largest: first.cost(source.spec().largest()),
+            none,
+        });
+    }
+
+    /// Does any of them pass more than one link?
+    pub fn is_network(&self) -> bool {
+        self.routes.iter().any(|route| route.links.len() > 1)
+    }
+
+    /// What is known of each.
+    pub fn outlooks(&self) -> Vec<Outlook<'_>> {
+        let bounds = self.network.bounds();
+        let circle = bounds.as_ref().err().map(|Circle(servers)| {
+            let names: Vec<&str> = servers.iter().map(|s| &*self.network.servers[*s].name).collect();
+            format!("flows lead in a circle through {}", names.join(", "))
+        });
+        let all = self.routes.iter().enumerate().map(|(n, route)| {
+            let bounds = bounds.as_ref().map_or_else(|_| EndToEnd::default(), |bounds| bounds.flows[n].clone());
+            let none = route.none.clone().or(circle.clone()).or_else(|| self.why(n, &bounds));
+            let best = bounds.best().filter(|_| none.is_none());
+            Outlook { route, delay: best.map(|delay| Span(whole(delay)) + route.propagation), bounds, none }
+        });
+        all.collect()
+    }
+
+    /// Why there is no bound, though all is known of the flow itself.
+    fn why(&self, flow: usize, bounds: &EndToEnd) -> Option<String> {
+        if bounds.best().is_some() {
+            return None;
+        }
+        let path = &self.network.flows[flow].path;
+        let unknown = |other: &&Flow| other.sent.is_none();
+        let here = |other: &&Flow| other.path.iter().any(|server| path.contains(server));
+        let (mut all, flows) = (self.network.flows.iter().filter(unknown), &self.network.flows);
+        Some(match (flows.iter().filter(unknown).find(here), all.next()) {
+            (Some(other), _) => format!("it shares a queue with {}, of which nothing is known", other.name),
+            (None, Some(other)) => {
+                format!("it meets what may have shared a queue with {}, of which nothing is known", other.name)
+            }
+            (None, None) => "more may be sent than is served".to_owned(),
+        })
+    }
+
+    /// What is known of each, as JSON.
+    pub fn json(&self) -> Json {
+        let ns = |of: &Option<falaj_theory::Exact>| of.as_ref().map(whole);
+        let one = |outlook: &Outlook<'_>| {
+            json!({
+                "traffic": outlook.route.traffic, "sources": outlook.route.sources, "links": outlook.route.links,
+                "delay_ns": outlook.delay.map(|d| d.0), "none": outlook.none,
+                "sum_ns": ns(&outlook.bounds.total), "as_one_ns": ns(&outlook.bounds.separated),
+                "propagation_ns": outlook.route.propagation.0,
+            })
+        };
+        self.outlooks().iter().map(one).collect()
+    }
+}
+
+/// Links, and in each the flow.
+type Steps = Vec<(usize, usize)>;
+
+/// What makes packets come otherwise than they left.
+fn irregular(direction: &Direction) -> Option<&'static str> {
+    let i = &direction.impairments;
+    match () {
+        () if i.jitter.is_some() || i.reorder.is_some() => Some("lets some packets be longer on their way than others"),
+        () if i.slots.is_some() || i.profile.is_some() => Some("delivers packets at its own instants"),
+        () if i.duplicate.is_some() => Some("delivers some packets twice"),
+        () => None,
+    }
+}
+
+/// What the least and the largest of its packets cost there.
+fn costs(direction: &Direction, source: &Source) -> [u32; 2] {
+    let spec = source.spec();
+    [spec.smallest(), spec.largest()].map(|bytes| direction.account.to_ip(direction.cost(bytes)))
+}
+
+fn sent(scenario: &Scenario, source: &Source, sources: u32) -> Result<Curve, String> {
+    let derived = sent_by(scenario, &Source { sources, ..source.clone() });
+    let place = |s: &Source| (s.link, s.towards, s.flow);
+    let alone = source.sources == sources && scenario.traffic.iter().filter(|s| place(s) == place(source)).count() == 1;
+    let flow = &scenario.links[source.link].direction(source.towards).flows[source.flow];
+    let declared = Envelope::declared(flow).filter(|_| alone);
+    match (derived, declared) {
+        (Ok(derived), Some(declared)) => Ok(derived.curve.min(&declared.curve)),
+        (Ok(derived), None) => Ok(derived.curve),
+        (Err(_), Some(declared)) => Ok(declared.curve),
+        (Err(why), None) => Err(why.trim_start_matches("none: ").to_owned()),
+    }
+}
+
+/// Links and flows that the packets of a source pass, and how many of its sources do; those that go the same way together.
+fn steps(scenario: &Scenario, rules: &[Rule], source: &Source) -> Result<Vec<(Steps, u32)>, String> {
+    let Some(key) = source.key.filter(|_| !rules.is_empty()) else {
+        return Ok(vec![(vec![(source.link, source.flow)], source.sources)]);
+    };
+    let mut all: BTreeMap<Steps, u32> = BTreeMap::new();
+    for n in 0..source.sources {
+        let key: Key = source.following(&key, n);
+        let links = sure_way(rules, &key, usize::from(source.towards == Towards::Down));
+        let links =
+            links.ok_or_else(|| format!("rules leave to chance where traffic {} goes, or drop it", source.name))?;
+        let step = |link: u32| {
+            let direction = scenario.links[link as usize].direction(source.towards);
+            direction.classifier().flow_of(&key).map(|FlowId(flow)| (link as usize, flow as usize))
+        };
+        let steps: Option<Steps> = links.into_iter().map(step).collect();
+        let steps = steps.ok_or_else(|| format!("no flow of a link takes traffic {}", source.name))?;
+        *all.entry(steps).or_default() += 1;
+    }
+    Ok(all.into_iter().filter(|(steps, _)| !steps.is_empty()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{plan, saihu};
+
+    const CHAIN: &str = r#"
+        [link.a]
+        rate = "10mbit"
+        delay = "5ms"
+        [link.b]
+        rate = "20mbit"
+        delay = "7ms"
+        scheduler = { kind = "drr" }
+        [link.b.flow.calls]
+        match = "udp dport 5004"
+        [link.b.flow.rest]
+        match = "any"
+        [[rule]]
+        to = ["a", "b"]
+        match = "dst 10.1.0.0/16"
+        [[rule]]
+        to = "b"
+        [traffic.calls]
+        headers = "udp dst 10.1.0.1 dport 5004"
+        model = "cbr"
+        rate = "1mbit"
+        size = "1000B"
+        [traffic.files]
+        headers = "udp dst 10.2.0.1 dport 80"
+        model = "on-off"
+        on = "1ms"
+        off = "1ms"
+        rate = "4mbit"
+        size = "1500B"
+        [traffic.more]
+        headers = "udp dst 10.1.0.2 dport 80"
+        model = "greedy"
+        allowed = { rate = "2mbit", burst = "6kB" }
+        size = "1500B"
+    "#;
+
+    fn routes(text: &str) -> Result<Routes, String> {
+        let (scenario, _) = falaj_scenario::parse(text, "x").unwrap_or_else(|why| panic!("{}", why.render(false)));
+        let ways = plan(&scenario).unwrap();
+        Routes::of(&scenario, &ways)
+    }
+
+    /// The first link has one queue for both that pass it, the second one for each flow.
+    #[test]
+    fn queues_are_servers_and_sources_are_flows() {
+        let routes = routes(CHAIN).unwrap();
+        let names: Vec<&str> = routes.network.servers.iter().map(|s| &*s.name).collect();
+        assert_eq!(names, ["a.all", "b.calls", "b.rest"]);
+        let paths: Vec<&[usize]> = routes.network.flows.iter().map(|f| &f.path[..]).collect();
+        assert_eq!(paths, [&[0, 1][..], &[2], &[0, 2]]);
+        assert_eq!(routes.routes[0].propagation, Span::from_millis(12));
+        assert!(routes.is_network());
+        let all = routes.outlooks();
+        // 1514 B and both bursts at 10 Mbit/s: 1.2112 + 5.6 ms.
+        let first = routes.network.bounds().unwrap().servers[0].clone().unwrap();
+        assert_eq!(whole(&first), 6_811_200);
+        for outlook in &all {
+            assert_eq!(outlook.none, None);
+            let best = Span(whole(outlook.bounds.best().unwrap()));
+            assert_eq!(outlook.delay, Some(best + outlook.route.propagation));
+        }
+    }
+
+    /// What is written is read as it was.
+    #[test]
+    fn saihu_tells_the_same() {
+        let routes = routes(CHAIN).unwrap();
+        let text = saihu::write("chain", &routes).unwrap().to_string();
+        let read = saihu::read(&text).unwrap();
+        let (ours, theirs) = (routes.network.bounds().unwrap(), read.network.bounds().unwrap());
+        for (a, b) in ours.flows.iter().zip(&theirs.flows) {
+            for (a, b) in [(&a.total, &b.total), (&a.separated, &b.separated)] {
+                let [a, b] = [a, b].map(|of| falaj_theory::float(of.as_ref().unwrap()));
+                assert!((a - b).abs() < 0.001, "{a} and {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn why_nothing_is_known() {
+        let why = |from: &str, to: &str, n: usize| {
+            assert!(CHAIN.contains(from), "{from}");
+            let routes = routes(&CHAIN.replacen(from, to, 1)).unwrap();
+            let why = routes.outlooks()[n].none.clone().unwrap_or_default();
+            (why, saihu::write("x", &routes).err().unwrap_or_default())
+        };
+        let (poisson, file) = why("model = \"cbr\"", "model = \"poisson\"", 0);
+        assert!(
+            poisson.contains("Poisson") && file.contains("nothing is known of calls: ") && file.contains("envelope"),
+            "{file}"
+        );
+        // It stands in the way of the others on the first link.
+        let (other, _) = why("model = \"cbr\"", "model = \"poisson\"", 2);
+        assert_eq!(other, "it shares a queue with calls, of which nothing is known");
+        let (files, _) = why("model = \"cbr\"", "model = \"poisson\"", 1);
+        assert_eq!(files, "it meets what may have shared a queue with calls, of which nothing is known");
+        let (late, _) = why("delay = \"5ms\"", "delay = \"5ms\"\njitter = \"1ms\"", 0);
+        assert_eq!(late, "link a lets some packets be longer on their way than others");
+        let (much, _) = why("rate = \"2mbit\", burst", "rate = \"20mbit\", burst", 2);
+        assert_eq!(much, "more may be sent than is served");
+        let chance = CHAIN.replace("to = \"b\"", "to = \"b\"\nprobability = \"50%\"");
+        assert!(self::routes(&chance).err().unwrap().contains("leave to chance where traffic files goes"));
+    }
+}

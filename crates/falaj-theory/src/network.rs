@@ -1,0 +1,271 @@
+//! Networks of servers: bounds from end to end.
+//!
+//! | method | what it does |
+//! |---|---|
+//! | total | all flows of a server are one, which is delayed by so much at most; delays on the way are added (Schmitt and Zdarsky 2006) |
+//! | separated | of each server a flow gets what the others leave over, and these together are one server: its burst is paid for once (Le Boudec and Thiran, 1.4.3) |
+//!
+//! What leaves a server is bounded by what came and its delay there, and by what it was left (ibid., 1.4.3), and comes to the next. So flows may not
+//! lead in a circle.
+
+use crate::curve::{Curve, Exact};
+use num_traits::Zero;
+
+/// A server, which serves all flows that pass it together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// Its name.
+    pub name: String,
+    /// What they are served at least; where the order is [`Order::Any`] in any time in which there is a backlog.
+    pub service: Curve,
+}
+
+/// A flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Its name.
+    pub name: String,
+    /// What it sends at most; `None`: nothing limits that.
+    pub sent: Option<Curve>,
+    /// The servers that it passes, each once, by index.
+    pub path: Vec<usize>,
+}
+
+/// In which order a server serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// As it comes.
+    Fifo,
+    /// Nobody knows: others may be first always.
+    Any,
+}
+
+/// Servers and flows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// All servers.
+    pub servers: Vec<Server>,
+    /// All flows.
+    pub flows: Vec<Flow>,
+    /// In which order each of them serves.
+    pub order: Order,
+}
+
+/// Bounds on the delay of a flow; `None`: that method knows none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EndToEnd {
+    /// The delays at its servers, added.
+    pub total: Option<Exact>,
+    /// Of all its servers as one.
+    pub separated: Option<Exact>,
+}
+
+impl EndToEnd {
+    /// The lower one.
+    pub fn best(&self) -> Option<&Exact> {
+        [&self.total, &self.separated].into_iter().flatten().min()
+    }
+}
+
+/// What is known of a network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// By server, of any flow; `None`: more may be sent than is served, or nobody knows how much, or not in which order.
+    pub servers: Vec<Option<Exact>>,
+    /// By flow.
+    pub flows: Vec<EndToEnd>,
+}
+
+/// Flows lead in a circle through these servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circle(pub Vec<usize>);
+
+impl Network {
+    /// Which flows pass a server, and as which of their own.
+    fn through(&self, server: usize) -> impl Iterator<Item = (usize, usize)> {
+        self.flows
+            .iter()
+            .enumerate()
+            .filter_map(move |(f, flow)| Some((f, flow.path.iter().position(|s| *s == server)?)))
+    }
+
+    /// Servers, each behind all from which flows come to it.
+    fn sorted(&self) -> Result<Vec<usize>, Circle> {
+        let mut left: Vec<usize> = (0..self.servers.len()).collect();
+        let mut sorted: Vec<usize> = Vec::new();
+        while !left.is_empty() {
+            let waits = |server: &usize| {
+                self.through(*server).any(|(f, hop)| hop > 0 && left.contains(&self.flows[f].path[hop - 1]))
+            };
+            let (still, free): (Vec<usize>, Vec<usize>) = left.iter().partition(|server| waits(server));
+            if free.is_empty() {
+                return Err(Circle(still));
+            }
+            sorted.extend(free);
+            left = still;
+        }
+        Ok(sorted)
+    }
+
+    /// Bounds on the delays of all flows.
+    ///
+    /// # Errors
+    /// They lead in a circle.
+    pub fn bounds(&self) -> Result<Bounds, Circle> {
+        let mut comes: Vec<Vec<Option<Curve>>> =
+            self.flows.iter().map(|flow| vec![None; flow.path.len() + 1]).collect();
+        for (curves, flow) in comes.iter_mut().zip(&self.flows) {
+            curves[0].clone_from(&flow.sent);
+        }
+        let mut servers: Vec<Option<Exact>> = vec![None; self.servers.len()];
+        // By flow and hop, what others leave over.
+        let mut left: Vec<Vec<Option<Curve>>> = self.flows.iter().map(|flow| vec![None; flow.path.len()]).collect();
+        for s in self.sorted()? {
+            let here: Vec<(usize, usize)> = self.through(s).collect();
+            let service = &self.servers[s].service;
+            let sum = |but: Option<usize>| {
+                let others = here.iter().filter(|(f, _)| Some(*f) != but);
+                others.map(|&(f, hop)| comes[f][hop].as_ref()).try_fold(Curve::zero(), |all, c| Some(all.sum(c?)))
+            };
+            if self.order == Order::Fifo {
+                servers[s] = sum(None).and_then(|all| Some(all.delay(service)?.length));
+            }
+            for &(f, hop) in &here {
+                left[f][hop] = sum(Some(f)).and_then(|others| match self.order {
+                    Order::Fifo => service.left_over_in_order(&others),
+                    Order::Any => Some(service.left_over(&others)),
+                });
+            }
+            for &(f, hop) in &here {
+                let came = comes[f][hop].as_ref();
+                let served = came.and_then(|came| came.deconvolve(left[f][hop].as_ref()?));
+                let delayed = came.and_then(|came| Some(came.earlier(servers[s].as_ref()?)));
+                comes[f][hop + 1] = match (served, delayed) {
+                    (Some(a), Some(b)) => Some(a.min(&b)),
+                    (a, b) => a.or(b),
+                };
+            }
+        }
+        let total = |flow: &Flow| {
+            flow.path.iter().map(|s| servers[*s].as_ref()).try_fold(Exact::zero(), |all, delay| Some(all + delay?))
+        };
+        let separated = |(flow, left): (&Flow, &Vec<Option<Curve>>)| {
+            let whole = left.iter().cloned().reduce(|a, b| Some(a?.convolve(&b?)))??;
+            Some(flow.sent.as_ref()?.delay(&whole)?.length)
+        };
+        let flows = self.flows.iter().zip(&left);
+        let flows = flows.map(|of| EndToEnd { total: total(of.0), separated: separated(of) }).collect();
+        Ok(Bounds { servers, flows })
+    }
+}
+
+impl Curve {
+    /// What this arrival curve is behind a server that delays by so much at most, in nanoseconds: it comes closer together.
+    pub fn earlier(&self, by: &Exact) -> Curve {
+        let first = crate::Piece {
+            at: Exact::zero(),
+            value: self.at(by),
+            after: self.after(by),
+            slope: self.pieces().iter().rev().find(|p| p.at <= *by).map_or_else(Exact::zero, |p| p.slope.clone()),
+        };
+        let later = self.pieces().iter().filter(|p| p.at > *by);
+        let later = later.map(|p| crate::Piece { at: &p.at - by, ..p.clone() });
+        Curve::joined(std::iter::once(first).chain(later).collect())
+    }
+
+    /// Of a server that serves in the order of arrival, what it leaves over to one flow where `others` send so much at most: with the long-term
+    /// rates R and r, the latency T and the burst b of the others it is R - r, after T + b / R (Le Boudec and Thiran, chapter 6: of the family of FIFO
+    /// the curve without a jump). `None`: nothing is left over.
+    pub fn left_over_in_order(&self, others: &Curve) -> Option<Curve> {
+        let (most, taken) = (self.last_slope(), others.last_slope());
+        if taken >= most {
+            return None;
+        }
+        // The line below the one, and the line above the other.
+        let latency = self.pieces().iter().map(|p| &p.at - &p.value / most).max()?;
+        let burst = others.pieces().iter().map(|p| &p.after - taken * &p.at).max()?;
+        Some(Curve::served(most - taken, latency + burst / most))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exact;
+    use falaj_sched::rate::Rate;
+    use falaj_sched::time::Span;
+
+    fn network(order: Order, flows: &[(u64, u64, &[usize])]) -> Network {
+        // Two servers of 10 Mbit/s: 1.25 B a microsecond, and 1 ms.
+        let service = Curve::rate_latency(Rate::from_mbit(10), Span::from_millis(1));
+        let server = |name: &str| Server { name: name.into(), service: service.clone() };
+        let flow = |(n, &(mbit, burst, path)): (usize, &(u64, u64, &[usize]))| Flow {
+            name: n.to_string(),
+            sent: Some(Curve::token_bucket(Rate::from_mbit(mbit), burst)),
+            path: path.to_vec(),
+        };
+        Network { servers: vec![server("a"), server("b")], flows: flows.iter().enumerate().map(flow).collect(), order }
+    }
+
+    /// One flow of 1 Mbit/s and 1000 B through both: at the first 1 ms and 800 us; within that millisecond it becomes 1125 B, which take 1 ms and
+    /// 900 us. Together they are one server of 2 ms, and its burst is paid for once.
+    #[test]
+    fn a_burst_is_paid_for_once() {
+        let bounds = network(Order::Fifo, &[(1, 1000, &[0, 1])]).bounds().unwrap();
+        assert_eq!(bounds.servers, [Some(exact(1_800_000)), Some(exact(1_900_000))]);
+        assert_eq!(bounds.flows[0].total, Some(exact(3_700_000)));
+        assert_eq!(bounds.flows[0].separated, Some(exact(2_800_000)));
+        assert_eq!(bounds.flows[0].best(), Some(&exact(2_800_000)));
+    }
+
+    /// Beside another of 2 Mbit/s and 500 B at the second one. In order: 8 Mbit/s are left after 1 ms + 500 B / 10 Mbit/s. In any order: where
+    /// 10 (t - 1 ms) overtakes 500 B + 2 t, after 1.75 ms.
+    #[test]
+    fn what_others_leave_over() {
+        let flows: [(u64, u64, &[usize]); 2] = [(1, 1000, &[0, 1]), (2, 500, &[1])];
+        let in_order = network(Order::Fifo, &flows).bounds().unwrap();
+        // The first 1 ms; then 1.4 ms; then 1000 B at 8 Mbit/s.
+        assert_eq!(in_order.flows[0].separated, Some(exact(3_400_000)));
+        // 1125 B and 500 B at the second.
+        assert_eq!(in_order.servers[1], Some(exact(2_300_000)));
+        let any = network(Order::Any, &flows).bounds().unwrap();
+        assert_eq!(any.flows[0], EndToEnd { total: None, separated: Some(exact(1_000_000 + 1_750_000 + 1_000_000)) });
+        assert_eq!(any.servers, [None, None]);
+    }
+
+    #[test]
+    fn where_nothing_is_known() {
+        // 6 and 5 Mbit/s are too much for the second server, and the first is as well off as before.
+        let bounds = network(Order::Fifo, &[(6, 1000, &[0, 1]), (5, 500, &[1])]).bounds().unwrap();
+        assert!(bounds.servers[0].is_some() && bounds.servers[1].is_none());
+        assert!(bounds.flows.iter().all(|flow| flow.total.is_none()));
+        // 10 - 5 Mbit/s are not enough for 6.
+        assert_eq!(bounds.flows[0].separated, None);
+        let mut unknown = network(Order::Fifo, &[(1, 1000, &[0, 1]), (5, 500, &[1])]);
+        unknown.flows[1].sent = None;
+        let bounds = unknown.bounds().unwrap();
+        assert_eq!((&bounds.flows[0], &bounds.servers[1]), (&EndToEnd::default(), &None));
+        let circle = network(Order::Fifo, &[(1, 1000, &[0, 1]), (1, 500, &[1, 0])]).bounds();
+        assert_eq!(circle, Err(Circle(vec![0, 1])));
+    }
+
+    #[test]
+    fn earlier_by_a_bend() {
+        let curve = Curve::token_bucket(Rate::from_mbit(80), 100).min(&Curve::token_bucket(Rate::from_mbit(8), 1090));
+        // 10 B/us up to 110 us, where both are 1200 B, then 1 B/us.
+        let sooner = curve.earlier(&exact(100_000));
+        assert_eq!(sooner.after(&exact(0)), exact(1100));
+        assert_eq!((sooner.at(&exact(10_000)), sooner.at(&exact(11_000))), (exact(1200), exact(1201)));
+        assert_eq!(curve.earlier(&exact(0)).after(&exact(5)), curve.after(&exact(5)));
+        assert_eq!(
+            curve.earlier(&exact(200_000)),
+            Curve::new(vec![crate::Piece {
+                at: exact(0),
+                value: exact(1290),
+                after: exact(1290),
+                slope: crate::slope(Rate::from_mbit(8)),
+            }])
+            .unwrap()
+        );
+    }
+}
