@@ -4,6 +4,7 @@ mod adaptive;
 mod bench;
 mod consumer;
 mod producer;
+pub(crate) mod streams;
 mod tune;
 
 use adaptive::Watched;
