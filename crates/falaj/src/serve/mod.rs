@@ -6,7 +6,7 @@
 //! | [`watch`] | each second: what was promised beside what is |
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
-//! | [`bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
+//! | [`mod@bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
 //! | [`metrics`] | the same as OpenMetrics |
 //! | [`rights`] | what the process may no longer do once all is open |
 //! | [`manager`] | what a service manager is told |
