@@ -236,6 +236,7 @@ fn divide_to(dice: &mut Dice, spec: &mut PipeSpec, levels: u64) {
 pub fn become_kind(dice: &mut Dice, spec: &mut PipeSpec, entry: &'static Entry) {
     for _ in 0..1_000 {
         draw_values(dice, spec, entry);
+        accepted(spec);
         if Engine::new(std::slice::from_ref(spec)).is_ok() {
             return;
         }
