@@ -29,8 +29,7 @@ pub(super) struct Measured {
 impl Live {
     /// As it is asked for, if it is.
     pub(super) fn asked(args: &Args) -> Option<Live> {
-        let (long, turns) =
-            if args.quick { (Span::from_millis(200), 1) } else { (args.duration.unwrap_or(Span::from_secs(2)), TURNS) };
+        let (long, turns) = if args.quick { (Span::from_millis(200), 1) } else { (args.duration, TURNS) };
         args.live.then_some(Live { long, turns })
     }
 
