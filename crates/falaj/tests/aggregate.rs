@@ -110,16 +110,6 @@ fn figure_four_is_reproduced() {
     let json = ran.json();
     assert_eq!(json["summary"]["missed"], 0);
     assert_eq!(json["figures"][0]["curves"].as_array().expect("curves").len(), 3);
-    let ran = falaj(&["reproduce", "aggregation", "--figure", "4", "--live", "--quick", "--json"]);
-    let json = ran.json();
-    let curves = json["figures"][0]["curves"].as_array().expect("curves").clone();
-    assert_eq!((ran.status, &curves[3]["name"]), (Some(0), &"live (us)".into()), "{json}");
-    let points = curves[3]["points"].as_array().expect("points");
-    assert_eq!(points.len(), 3);
-    // No faster than a container's service takes.
-    assert!(points.iter().all(|point| number(&point["y"]) > 70.0), "{json}");
-    let no = falaj(&["reproduce", "aggregation", "--figure", "2", "--live"]);
-    assert!(no.status == Some(2) && no.err.contains("--live is for Figures 3 and 4"), "{no:?}");
     let no = falaj(&["reproduce", "aggregation", "--figure", "5"]);
     assert_eq!(no.status, Some(2));
     assert!(no.err.contains("there is no figure 5: 1 to 4"), "{no:?}");

@@ -1,7 +1,7 @@
 //! `falaj aggregate bench`: the ways in which packets cross from one process to
 //! another, in turns within one run, so that a busy machine slows all.
 
-use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
+use super::producer::{Load, Outcome, Way, apart, run};
 use super::{Cost, cost};
 use crate::bench::median;
 use crate::show::{self, say};
@@ -111,20 +111,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         for ((rate, way), outcomes) in all.zip(&mut turns) {
             let size = args.size as usize;
             let (long, cost) = (args.each, args.cost);
-            let load = Load {
-                rate,
-                streams: ONE,
-                step: None,
-                size,
-                long,
-                skip: Span::ZERO,
-                part: 0.99,
-                cost,
-                exponential: false,
-                ring: RING,
-                seed: turn,
-                apart,
-            };
+            let load = Load { rate, step: None, size, long, skip: Span::ZERO, part: 0.99, cost, seed: turn, apart };
             outcomes.push(run(way, &load)?);
             // Whoever else is there gets something too, before the kernel makes sure of it.
             sleep(Duration::from_nanos(args.each.0 / 8));

@@ -3,7 +3,6 @@
 use super::{Cost, cost};
 use anyhow::{Context, Result};
 use falaj_aggregate::endpoint::Endpoint;
-use falaj_engine::chance::Chance;
 use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority::{self, Rank};
@@ -23,9 +22,6 @@ pub(crate) struct Args {
     /// What a crossing costs.
     #[arg(long, value_parser = cost, default_value = "0s,0s")]
     cost: Cost,
-    /// That is the mean of an exponential distribution, drawn by this seed.
-    #[arg(long, value_name = "SEED")]
-    exponential: Option<u64>,
     /// Packets tell when they were given away.
     #[arg(long)]
     stamped: bool,
@@ -70,56 +66,6 @@ pub(super) struct Report {
     pub(super) delay: Option<(f64, u64)>,
     /// Where packets tell when they were given away: all of the time, one piece after another.
     pub(super) pieces: Vec<Piece>,
-    /// The same by the last byte of their destination, which numbers a stream.
-    pub(super) streams: Vec<Piece>,
-}
-
-impl Piece {
-    fn add(&mut self, delay: u64) {
-        self.packets += 1;
-        self.delay += delay;
-    }
-}
-
-/// The place of this number, which is made if there is none.
-fn place<T: Clone + Default>(all: &mut Vec<T>, number: usize) -> &mut T {
-    if number >= all.len() {
-        all.resize(number + 1, T::default());
-    }
-    &mut all[number]
-}
-
-/// A server that is as slow as it is declared to be: all that a container needs here is a part of it.
-struct Server<'a> {
-    args: &'a Args,
-    /// When it was done with the last one; none if it has slept since.
-    done: Option<u64>,
-    served: u64,
-}
-
-impl Server<'_> {
-    /// From when on a container is served.
-    fn begin(&self) -> u64 {
-        if self.args.cost == Cost::default() { 0 } else { self.done.unwrap_or_else(monotonic) }
-    }
-
-    /// Waits until that is over.
-    fn end(&mut self, began: u64, packets: u32) {
-        if self.args.cost == Cost::default() {
-            return;
-        }
-        let mut cost = self.args.cost.of(packets).0;
-        if let Some(seed) = self.args.exponential {
-            let chance = Chance::new(seed, 0, 0).draw(self.served);
-            cost = (cost as f64 * -((chance as f64 + 1.0) / (u64::MAX as f64 + 2.0)).ln()) as u64;
-        }
-        self.served += 1;
-        let ends = began + cost;
-        while monotonic() < ends {
-            std::hint::spin_loop();
-        }
-        self.done = Some(ends);
-    }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -142,13 +88,11 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
     let first = monotonic();
     let (mut began, mut cpu, mut skips) = (first, thread_cpu(), args.skip != Span::ZERO);
     let mut ended = began;
-    let mut server = Server { args, done: None, served: 0 };
     loop {
         let before = report.containers;
         while endpoint.receive(&mut bytes)? {
-            take(&bytes, &mut server, first, &mut report, &mut delays);
+            take(&bytes, args, first, &mut report, &mut delays);
         }
-        server.done = None;
         if skips && monotonic() >= first + args.skip.0 {
             skips = false;
             (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
@@ -173,8 +117,8 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
 }
 
 /// Takes a container apart, after what it is declared to cost.
-fn take(bytes: &[u8], server: &mut Server<'_>, first: u64, report: &mut Report, delays: &mut Meter) {
-    let began = server.begin();
+fn take(bytes: &[u8], args: &Args, first: u64, report: &mut Report, delays: &mut Meter) {
+    let began = monotonic_if(args.cost != Cost::default());
     report.containers += 1;
     let Ok(packets) = container::unload(bytes) else {
         report.malformed += 1;
@@ -191,19 +135,30 @@ fn take(bytes: &[u8], server: &mut Server<'_>, first: u64, report: &mut Report, 
         }
     }
     report.packets += u64::from(count);
-    server.end(began, count);
-    if server.args.stamped {
+    let ends = began + args.cost.of(count).0;
+    while began < ends && monotonic() < ends {
+        std::hint::spin_loop();
+    }
+    if args.stamped {
         let now = monotonic();
         for packet in packets.flatten() {
             if let Some(stamp) = stamp(&packet) {
                 let delay = now.saturating_sub(stamp);
                 delays.record(Span(delay));
                 let piece = (stamp.saturating_sub(first) / PIECE.0) as usize;
-                place(&mut report.pieces, piece).add(delay);
-                place(&mut report.streams, usize::from(packet.to[container::ADDRESS - 1])).add(delay);
+                if piece >= report.pieces.len() {
+                    report.pieces.resize(piece + 1, Piece::default());
+                }
+                report.pieces[piece].packets += 1;
+                report.pieces[piece].delay += delay;
             }
         }
     }
+}
+
+/// The clock, where it is needed.
+fn monotonic_if(needed: bool) -> u64 {
+    if needed { monotonic() } else { 0 }
 }
 
 /// When a packet was given away; the address that it stands behind is not in it any more.

@@ -4,7 +4,6 @@ mod adaptive;
 mod bench;
 mod consumer;
 mod producer;
-pub(crate) mod streams;
 mod tune;
 
 use adaptive::Watched;

@@ -14,12 +14,10 @@ use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Model, Packet, Source, SourceSpec};
+use falaj_traffic::source::{Model, Source, SourceSpec};
 use std::io;
 use std::process::{Child, Command, Stdio};
 
-/// One stream of packets.
-pub(super) const ONE: &[f64] = &[1.0];
 /// Bytes of a ring each way.
 pub(super) const RING: usize = 1 << 18;
 
@@ -38,8 +36,6 @@ pub(super) struct Way {
 pub(super) struct Load {
     /// Packets a second; `None`: as many as go.
     pub(super) rate: Option<f64>,
-    /// Streams of packets to a destination each, and how many times that rate they have.
-    pub(super) streams: &'static [f64],
     /// In the middle third of the time it is so many times as much.
     pub(super) step: Option<f64>,
     pub(super) size: usize,
@@ -49,10 +45,6 @@ pub(super) struct Load {
     /// The part of the packets whose longest delay it tells.
     pub(super) part: f64,
     pub(super) cost: Cost,
-    /// The cost is the mean of an exponential distribution.
-    pub(super) exponential: bool,
-    /// Bytes of the ring.
-    pub(super) ring: usize,
     pub(super) seed: u64,
     /// Where the reader is to run.
     pub(super) apart: Option<usize>,
@@ -145,16 +137,13 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     if load.rate.is_some() {
         command.arg("--stamped").args(["--skip", &load.skip.to_string(), "--part", &load.part.to_string()]);
     }
-    if load.exponential {
-        command.args(["--exponential", &load.seed.to_string()]);
-    }
     if let Some(processor) = load.apart {
         command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;
     // With it the descriptor of the other side, so that its end is seen.
     drop(command);
-    let mut endpoint = Endpoint::create(ours, load.ring, &[])?;
+    let mut endpoint = Endpoint::create(ours, RING, &[])?;
     if way.always_ring {
         endpoint.always_ring();
     }
@@ -191,10 +180,10 @@ fn report(child: Child) -> Result<Report> {
     serde_json::from_slice(&output.stdout).context("the reading process told nothing")
 }
 
-/// A packet of so many bytes to the destination of this stream.
-fn packet(size: usize, stream: u8) -> Vec<u8> {
+/// A packet of so many bytes to the one destination of this measurement.
+fn packet(size: usize) -> Vec<u8> {
     let mut packet = vec![0; size];
-    packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, stream, 2, 0, 0, 0, 1, 1]);
+    packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
     // For experiments in one network (IEEE 802).
     packet[12..STAMP].copy_from_slice(&[0x88, 0xb5]);
     packet
@@ -203,7 +192,7 @@ fn packet(size: usize, stream: u8) -> Vec<u8> {
 fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
     /// Packets between two looks at the clock.
     const STEP: u64 = 64;
-    let mut packet = packet(load.size, 0);
+    let mut packet = packet(load.size);
     let (began, mut sent) = (monotonic(), 0);
     let mut now = began;
     while now - began < load.long.0 && sender.failed.is_none() {
@@ -229,41 +218,24 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
     let mut sent = 0;
     for (i, rate) in pieces.iter().enumerate() {
         let at = |i: usize| began + Span((load.long.0 as u128 * i as u128 / pieces.len() as u128) as u64);
-        let stream = |(number, part): (usize, &f64)| {
-            let bits = load.size as f64 * 8.0 * rate * part;
-            let spec = SourceSpec {
-                model: Model::Poisson,
-                rate: Rate(bits.round() as u64),
-                sizes: Sizes::Fixed(load.size as u32),
-                limit: None,
-                start: at(i),
-                stop: at(i + 1),
-            };
-            let mut source = Source::new(spec, load.seed, (i * load.streams.len() + number) as u64);
-            let next = source.next();
-            Stream { packet: packet(load.size, number as u8), source, next }
+        let bits = load.size as f64 * 8.0 * rate;
+        let spec = SourceSpec {
+            model: Model::Poisson,
+            rate: Rate(bits.round() as u64),
+            sizes: Sizes::Fixed(load.size as u32),
+            limit: None,
+            start: at(i),
+            stop: at(i + 1),
         };
-        let mut streams: Vec<Stream> = load.streams.iter().enumerate().map(stream).collect();
-        sent += piece(sender, packer, at(i + 1), &mut streams);
+        sent += piece(sender, packer, load.size, at(i + 1), Source::new(spec, load.seed, i as u64));
     }
     packer.flush(Time(monotonic()), &mut |c| sender.send(c));
     Ok(sent)
 }
 
-/// Packets to one destination.
-struct Stream {
-    packet: Vec<u8>,
-    source: Source,
-    next: Option<Packet>,
-}
-
-impl Stream {
-    fn due(&self) -> Time {
-        self.next.as_ref().map_or(Time::NEVER, |next| next.at)
-    }
-}
-
-fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [Stream]) -> u64 {
+fn piece(sender: &mut Sender, packer: &mut Packer, size: usize, stop: Time, mut source: Source) -> u64 {
+    let mut packet = packet(size);
+    let mut next = source.next();
     let mut sent = 0;
     while sender.failed.is_none() {
         let now = monotonic();
@@ -272,11 +244,11 @@ fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [St
             break;
         }
         packer.poll(Time(now), &mut |c| sender.send(c));
-        if let Some(stream) = streams.iter_mut().min_by_key(|stream| stream.due()).filter(|s| s.due() <= Time(now)) {
-            stream.packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
-            let _ = packer.offer(&stream.packet, Time(now), &mut |c| sender.send(c));
+        if next.is_some_and(|next| next.at <= Time(now)) {
+            packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
+            let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
             sent += 1;
-            stream.next = stream.source.next();
+            next = source.next();
             // Not at each turn: the other side writes these words.
             if sender.tuned
                 && let Some(crossed) = sender.endpoint.crossed()

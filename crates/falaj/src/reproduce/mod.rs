@@ -34,7 +34,6 @@ Examples:
   falaj reproduce rizzo --out report
   falaj reproduce rizzo --live --figure 11
   falaj reproduce aggregation --figure 4 --out report
-  falaj reproduce aggregation --live --quick
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
     /// Which paper.
@@ -53,8 +52,8 @@ pub(crate) struct Args {
     beyond: bool,
     /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how long it spins, what it costs,
     /// phase-wise and packet-wise, beside what simulation says of rates and delays. Of `zhang`, its flows sent through a gateway, beside
-    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and how the load of the machine shows. Of `aggregation`,
-    /// Figures 3 and 4 measured between two processes, too.
+    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and
+    /// how the load of the machine shows.
     #[arg(long)]
     live: bool,
     /// What is sent, live; more than one with a comma between.
@@ -67,7 +66,7 @@ pub(crate) struct Args {
     #[arg(long, requires = "live", value_parser = file::parse_duration)]
     duration: Option<Span>,
     /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form. Of `rizzo` with --live: the
-    /// same figures, measured for a shorter time; of `aggregation`, a third of the points, once each.
+    /// same figures, measured for a shorter time.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)

@@ -1,13 +1,10 @@
 //! The curves of each figure, and what is told beside them.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
-use super::live::Live;
-use crate::aggregate::Cost;
 use anyhow::{Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System, forward,
 };
-use falaj_sched::time::Span;
 
 /// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
@@ -17,7 +14,7 @@ const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
 
-pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
+pub(super) fn of(label: &str) -> Result<Figure> {
     match label {
         "Figure 1" => {
             forwarded(1, "native: every packet by itself", &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120])
@@ -27,16 +24,10 @@ pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
             "containers of 62 packets, timeout 200 us",
             &[10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900, 1000],
         ),
-        "Figure 3" => sojourn(live),
-        "Figure 4" => size_for_a_delay(live),
+        "Figure 3" => sojourn(),
+        "Figure 4" => size_for_a_delay(),
         _ => bail!("there is no {label}: Figures 1 to 4"),
     }
-}
-
-/// As the reader of a ring is told it.
-fn declared(cost: Service) -> Cost {
-    let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
-    Cost { container: span(cost.per_container), packet: span(cost.per_packet) }
 }
 
 fn point(x: f64, y: f64, off: Option<f64>) -> Point {
@@ -101,15 +92,14 @@ fn ask() -> Ask {
 }
 
 /// Figure 3: four virtual machines, containers of 200, sojourn there and back by input rate.
-fn sojourn(live: Option<Live>) -> Result<Figure> {
+fn sojourn() -> Result<Figure> {
     const SIZE: usize = 200;
     const GUESTS: usize = 4;
     let service = COST.mean(SIZE as f64);
     let exponential = Service { shape: Shape::Exponential, ..COST };
     let [mut printed, mut exact, mut simulated, mut timeouts] = [const { Vec::new() }; 4];
-    let rates = [100e3, 200e3, 300e3, 400e3, 500e3, 600e3, 700e3, 800e3, 850e3];
-    for rate in rates {
-        let x = rate / 1e3;
+    for rate in [100, 200, 300, 400, 500, 600, 700, 800, 850] {
+        let (x, rate) = (f64::from(rate), f64::from(rate) * 1e3);
         let streams = [Stream { count: 1, rate }, Stream { count: GUESTS, rate: rate / GUESTS as f64 }];
         let model = Superposed::new(&streams, SIZE, service)?;
         let filled = |rate: f64| (SIZE as f64 - 1.0) / (2.0 * rate);
@@ -136,23 +126,18 @@ fn sojourn(live: Option<Live>) -> Result<Figure> {
         ("the model is above the measured up to", if over { 600.0 } else { 0.0 }),
         ("measured over modelled at 800 Kp/s", at(&timeouts, 800.0) / at(&exact, 800.0)),
     ];
-    let mut notes = vec![
+    let notes = vec![
         format!("A container of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.", service * 1e6, 2.0 * 800e3 / SIZE as f64 * service),
         "As printed, exact and simulated: full containers alone and exponential services, there and back. With timeouts: \
          deterministic services, a whole container at once into the machine; what stands for the measured curve."
             .into(),
     ];
-    let mut curves = vec![
+    let curves = vec![
         Curve { name: "as printed (us)", points: printed },
         Curve { name: "exact (us)", points: exact },
         Curve { name: "simulated (us)", points: simulated },
         Curve { name: "with timeouts (us)", points: timeouts },
     ];
-    if let Some(live) = live {
-        let measured = live.there_and_back(&rates, SIZE as u32, declared(COST))?;
-        curves.push(measured.curve);
-        notes.push(measured.note);
-    }
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
     Ok(Figure { label: "Figure 3".into(), title, axes: Axes::Plain, x: "input (Kp/s)", y: "us", curves, notes, found })
 }
@@ -185,7 +170,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
 }
 
 /// Figure 4: the size of containers for a delay, at 800 Kp/s.
-fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
+fn size_for_a_delay() -> Result<Figure> {
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
     let one = [Stream { count: 2, rate: RATE }];
     let four = [Stream { count: 1, rate: RATE }, Stream { count: 4, rate: RATE / 4.0 }];
@@ -236,17 +221,11 @@ fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
             dimensions.stable.0
         ));
     }
-    let mut curves = vec![
+    let curves = vec![
         Curve { name: "as printed (us)", points: printed },
         Curve { name: "exact (us)", points: exact },
         Curve { name: "simulated (us)", points: simulated },
     ];
-    if let Some(live) = live {
-        let sizes = [140, 150, 160, 180, 200, 240, 280, 325, 400];
-        let measured = live.one_way(&sizes, RATE, declared(system.service))?;
-        curves.push(measured.curve);
-        notes.push(measured.note);
-    }
     let title = "size of containers for a delay, 800 Kp/s both ways".into();
     Ok(Figure {
         label: "Figure 4".into(),
