@@ -7,7 +7,7 @@
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
 //! | [`calendar`] | of many things, which is due first |
 //! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
-//! | [`change`] | changes of pipes while packets wait, all or nothing |
+//! | [`change`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
 //! | [`term`], [`table`], [`lookup`] | what rules look at, and how the first of many is found |
 //! | [`each`] | masks: a queue or a link of its own for each value |
@@ -42,6 +42,7 @@ pub mod pipe;
 pub mod rules;
 pub mod table;
 pub mod term;
+pub mod transaction;
 pub mod tuning;
 
 pub use change::Prepared;

@@ -21,7 +21,7 @@ mod figures;
 mod snapshot;
 mod turns;
 
-pub use change::{Change, Changed, Flows};
+pub use change::Changed;
 pub use contract::{Cause, Kept, Late, REMEMBERED, Terms};
 pub use figures::{Awake, LiveFlow, Losses};
 pub use snapshot::{Counted, Snapshot};
@@ -691,6 +691,6 @@ fn record(
         ecn.into_iter().for_each(|before| ecn::mark_ethernet(&mut whole, before));
         frame = &whole;
     }
-    let routed = rules.then(|| capture::Routed { length: port::length(frame), part: index });
-    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, routed, arrival, verdict }, frame);
+    let (length, part) = (Some(port::length(frame)), rules.then_some(index));
+    recorder.take(&capture::Taken { number, way, flow: flow.0, bytes, length, part, arrival, verdict }, frame);
 }

@@ -3,11 +3,12 @@
 //! capture, never of the link.
 
 use crate::clock::Clock;
-use falaj_traffic::capture::{Taken, Writer};
+use falaj_sched::time::Time;
+use falaj_traffic::capture::{Change, Taken, Wanted, Writer};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -25,6 +26,9 @@ pub struct Recorder {
     /// Packets in the piece that is being filled.
     filling: u64,
     taken: u64,
+    /// The changes in that piece once more.
+    changes: Vec<u8>,
+    changed: u64,
 }
 
 /// A part of the file, and how many packets are in it.
@@ -54,7 +58,7 @@ impl Recorder {
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
         let (to_file, pieces) = sync_channel(PIECES);
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || write(file, &pieces))?;
-        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0 })
+        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0, changes: Vec::new(), changed: 0 })
     }
 
     /// A packet's frame, and what became of it.
@@ -67,11 +71,25 @@ impl Recorder {
         }
     }
 
+    /// The link is so from now on, behind so many packets.
+    pub(crate) fn changed(&mut self, wanted: Wanted, at: Time, behind: u64) {
+        let change = Change { number: self.changed, at, behind, wanted };
+        self.changed += 1;
+        let before = self.writer.sink().len();
+        // Memory takes everything.
+        let _ = self.writer.change(&change);
+        self.changes.extend_from_slice(&self.writer.sink()[before..]);
+    }
+
     /// The piece goes to the file, if that keeps up.
     fn hand_over(&mut self) {
         let bytes = std::mem::replace(self.writer.sink(), Vec::with_capacity(2 * PIECE));
-        // What finds no way is missing.
-        let _ = self.to_file.try_send(Piece { bytes, packets: std::mem::take(&mut self.filling) });
+        let packets = std::mem::take(&mut self.filling);
+        match self.to_file.try_send(Piece { bytes, packets }) {
+            // Packets that find no way are missing; without a change all behind it would be decided otherwise.
+            Err(TrySendError::Full(_)) => self.writer.sink().extend_from_slice(&self.changes),
+            _ => self.changes.clear(),
+        }
     }
 
     /// Ends the capture: what is in the file, and why that is not all if the file could not be written to its end.

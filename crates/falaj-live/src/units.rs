@@ -17,8 +17,9 @@ pub(crate) struct Packet {
     pub(crate) number: u64,
     /// When it came.
     pub(crate) arrival: Time,
+    /// As flows were numbered then.
     pub(crate) flow: FlowId,
-    /// As the link accounts it.
+    /// As the link accounted it.
     pub(crate) bytes: u32,
 }
 
@@ -110,15 +111,6 @@ impl Units {
     /// One of these.
     pub(crate) fn packet_of(&self, handle: u32) -> Option<Packet> {
         self.packets.get(handle as usize).copied().filter(|packet| packet.number != DECIDED)
-    }
-
-    /// Flows of units that came in at some ports are others from now on.
-    pub(crate) fn flows_become(&mut self, came_at: impl Fn(usize) -> bool, become_other: impl Fn(FlowId) -> FlowId) {
-        for packet in self.packets.iter_mut().filter(|packet| packet.number != DECIDED) {
-            if came_at(self.about[packet.unit as usize].port as usize) {
-                packet.flow = become_other(packet.flow);
-            }
-        }
     }
 
     /// May more of its packets be emitted?

@@ -9,9 +9,10 @@ use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
 use falaj_engine::key::Key;
 use falaj_engine::pipe::{Counters, PipeSpec};
+use falaj_engine::transaction::{Flows, Transaction};
 use falaj_engine::{Engine, Output, PipeId, Prepared};
 use falaj_live::clock::{Clock, monotonic, thread_cpu};
-use falaj_live::forward::{Attached, Change, Flows, Forwarder, Losses, Options, WhenFull, Woken};
+use falaj_live::forward::{Attached, Forwarder, Losses, Options, WhenFull, Woken};
 use falaj_live::port::{Port, Received};
 use falaj_live::relay::{RelayPort, Sorted};
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -454,7 +455,7 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
         let engine = Prepared::new(&[change]).unwrap_or_else(|(_, unfit)| panic!("{unfit}"));
         let flows = vec![Flows { pipe: PipeId(0), fates, number }];
         forwarder
-            .change(Change { engine, flows, sorted: Vec::new(), rules: None, order: vec![PipeId(0), PipeId(1)] })
+            .change(Transaction { engine, flows, sorted: Vec::new(), rules: None, order: vec![PipeId(0), PipeId(1)] })
             .unwrap_or_else(|unfit| panic!("{unfit}"))
     };
     assert_eq!(change(&mut forwarder, vec![Fate::Is(FlowId(1))], 2).dropped, 0);

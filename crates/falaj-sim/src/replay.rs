@@ -1,12 +1,15 @@
 //! Replaying what entered a live link: the same engine, the same instants, the
 //! same decisions.
 
+use falaj_engine::change::Fate;
 use falaj_engine::ecn;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Network, NetworkSpec, Packet, Refused};
+use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Places, Refused};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules;
-use falaj_engine::{Output, PipeId, Why};
+use falaj_engine::transaction::{Flows, Transaction};
+use falaj_engine::{Output, PipeId, Unfit, Why};
+use falaj_sched::label::Label;
 use falaj_sched::params::Refusals;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
@@ -32,7 +35,7 @@ pub struct Arrival {
 pub struct Replayed {
     /// What became of each packet, in order of arrival.
     pub verdicts: Vec<Verdict>,
-    /// By pipe and flow: what was counted, and the delays of what was sent.
+    /// By pipe, as links are at the end, and flow: what was counted, and the delays of what was sent.
     pub flows: Vec<Vec<(Counters, Meter)>>,
     /// What each rule has taken.
     pub taken: Vec<rules::Taken>,
@@ -48,55 +51,148 @@ pub struct Replayed {
 /// # Panics
 /// Instants that go back; a pipe or flow that is not there.
 pub fn replay(spec: &NetworkSpec, arrivals: &[Arrival], until: Option<Time>) -> Result<Replayed, (PipeId, Refusals)> {
-    let mut network = Network::new(spec)?;
-    let mut verdicts = vec![Verdict::Waiting; arrivals.len()];
-    let mut delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
-    let mut out = Vec::new();
-    let mut unmatched = 0;
-    let mut note = |network: &mut Network, out: &mut Vec<Output>, verdicts: &mut Vec<Verdict>| {
-        for output in out.drain(..) {
+    let mut replay = Replay::new(spec, arrivals)?;
+    replay.enter(arrivals.len());
+    Ok(replay.end(until))
+}
+
+/// Arrivals on their way into a network, which may be changed between them.
+pub struct Replay<'a> {
+    network: Network,
+    arrivals: &'a [Arrival],
+    /// So many have entered, or were not let in.
+    entered: usize,
+    verdicts: Vec<Verdict>,
+    /// By pipe and flow.
+    delays: Vec<Vec<Meter>>,
+    unmatched: u64,
+    out: Vec<Output>,
+    /// The pipes that it tells of.
+    order: Vec<PipeId>,
+}
+
+impl<'a> Replay<'a> {
+    /// Nothing has entered yet.
+    ///
+    /// # Errors
+    /// A discipline refuses its setup.
+    pub fn new(spec: &NetworkSpec, arrivals: &'a [Arrival]) -> Result<Replay<'a>, (PipeId, Refusals)> {
+        let network = Network::new(spec)?;
+        let delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
+        Ok(Replay {
+            order: (0..delays.len() as u32).map(PipeId).collect(),
+            verdicts: vec![Verdict::Waiting; arrivals.len()],
+            network,
+            arrivals,
+            entered: 0,
+            delays,
+            unmatched: 0,
+            out: Vec::new(),
+        })
+    }
+
+    /// Takes note of what the network decided.
+    fn note(&mut self) {
+        for output in self.out.drain(..) {
             match output {
                 Output::Emit(e) => {
-                    verdicts[e.handle as usize] = Verdict::Sent { start: e.start, end: e.end, due: e.due };
-                    delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
+                    self.verdicts[e.handle as usize] = Verdict::Sent { start: e.start, end: e.end, due: e.due };
+                    self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
                 }
-                Output::Drop(d) => verdicts[d.handle as usize] = Verdict::Dropped(d.why),
+                Output::Drop(d) => self.verdicts[d.handle as usize] = Verdict::Dropped(d.why),
                 // They follow from the same draws, and no capture has them.
                 Output::Copy(_) | Output::Corrupt(_) | Output::Mark(_) | Output::Early(_) => {}
             }
         }
-        for e in network.passed() {
-            delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
-        }
-    };
-    for (handle, arrival) in arrivals.iter().enumerate() {
-        let Arrival { way, flow, key, length, at } = *arrival;
-        let entry = match flow {
-            Some(flow) => Ok(network.straight(PipeId(way), flow)),
-            None => network.route(&key, way as usize, length, at),
-        };
-        match entry {
-            Ok(entry) => {
-                let packet = Packet { handle: handle as u32, length, label: ecn::label(&key) };
-                network.enter(entry, &key, packet, at, &mut out);
-                note(&mut network, &mut out, &mut verdicts);
-            }
-            Err(Refused::Dropped) => verdicts[handle] = Verdict::Dropped(Why::Rule),
-            Err(Refused::Unmatched) => {
-                verdicts[handle] = Verdict::Dropped(Why::Unmatched);
-                unmatched += 1;
-            }
+        for e in self.network.passed() {
+            self.delays[e.pipe.0 as usize][e.flow.index()].record(e.end - e.arrival);
         }
     }
-    network.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut out);
-    note(&mut network, &mut out, &mut verdicts);
-    let with_counters = |(p, flows): (usize, Vec<Meter>)| {
-        let of = |(f, delay)| (network.counters(PipeId(p as u32), FlowId(f as u32)), delay);
-        flows.into_iter().enumerate().map(of).collect()
-    };
-    let flows = delays.into_iter().enumerate().map(with_counters).collect();
-    let unmatched = unmatched + network.unmatched();
-    Ok(Replayed { verdicts, flows, taken: network.taken().to_vec(), unmatched })
+
+    /// Arrivals enter until so many have.
+    ///
+    /// # Panics
+    /// Instants that go back; a pipe or flow that is not there.
+    pub fn enter(&mut self, number: usize) {
+        for handle in self.entered..number.min(self.arrivals.len()) {
+            let Arrival { way, flow, key, length, at } = self.arrivals[handle];
+            let entry = match flow {
+                Some(flow) => Ok(self.network.straight(PipeId(way), flow)),
+                None => self.network.route(&key, way as usize, length, at),
+            };
+            match entry {
+                Ok(entry) => {
+                    let packet = Packet { handle: handle as u32, length, label: ecn::label(&key) };
+                    self.network.enter(entry, &key, packet, at, &mut self.out);
+                    self.note();
+                }
+                Err(Refused::Dropped) => self.verdicts[handle] = Verdict::Dropped(Why::Rule),
+                Err(Refused::Unmatched) => {
+                    self.verdicts[handle] = Verdict::Dropped(Why::Unmatched);
+                    self.unmatched += 1;
+                }
+            }
+            self.entered = handle + 1;
+        }
+    }
+
+    /// How many flows a pipe has now; none where there is no such pipe.
+    pub fn flows(&self, pipe: PipeId) -> usize {
+        self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
+    }
+
+    /// Where links are, and where others may begin.
+    pub fn places(&self) -> Places {
+        self.network.places()
+    }
+
+    /// Makes a change, behind the arrivals that have entered and not before the last of them.
+    ///
+    /// # Errors
+    /// Packets wait that would be too large, or it is a change of another network.
+    pub fn change(&mut self, change: Transaction, now: Time) -> Result<(), Unfit> {
+        let Transaction { engine, flows, sorted, rules, order } = change;
+        // What was decided before names flows as they were.
+        self.network.poll(now, &mut self.out);
+        self.note();
+        let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
+        let begin: Vec<PipeId> = engine.begins().collect();
+        let arrivals = self.arrivals;
+        let known = |handle: u32| arrivals.get(handle as usize).map_or(Label::default(), |a| ecn::label(&a.key));
+        self.network.apply(engine, Around { flows: &fates, sorted, rules }, &known, now, &mut self.out)?;
+        for Flows { pipe, fates, number } in flows {
+            let old = std::mem::replace(&mut self.delays[pipe.0 as usize], vec![Meter::new(); number]);
+            for (f, delays) in old.into_iter().enumerate() {
+                match fates.get(f) {
+                    Some(Fate::Is(is)) => self.delays[pipe.0 as usize][is.index()] = delays,
+                    Some(_) => {}
+                    None => self.delays[pipe.0 as usize][f] = delays,
+                }
+            }
+        }
+        let all = self.network.flows();
+        self.delays.resize(all.len(), Vec::new());
+        for p in begin.iter().map(|pipe| pipe.0 as usize) {
+            self.delays[p] = vec![Meter::new(); all[p]];
+        }
+        self.order = order;
+        self.note();
+        Ok(())
+    }
+
+    /// What came of it, when what is queued has been sent, or until then.
+    pub fn end(mut self, until: Option<Time>) -> Replayed {
+        self.network.poll(until.unwrap_or(Time(Time::NEVER.0 - 1)), &mut self.out);
+        self.note();
+        let Replay { network, verdicts, mut delays, unmatched, order, .. } = self;
+        let with_counters = |pipe: &PipeId| {
+            let of = |(f, delay)| (network.counters(*pipe, FlowId(f as u32)), delay);
+            std::mem::take(&mut delays[pipe.0 as usize]).into_iter().enumerate().map(of).collect()
+        };
+        let flows = order.iter().map(with_counters).collect();
+        let unmatched = unmatched + network.unmatched();
+        Replayed { verdicts, flows, taken: network.taken().to_vec(), unmatched }
+    }
 }
 
 /// The first packet on which a replay decided otherwise than the live engine. One that was

@@ -5,25 +5,34 @@
 //! says, exactly, what the engine was told and what it decided:
 //!
 //! ```text
-//! number=17 flow=0 bytes=1514 in=123456789 start=123500000 end=123621120 due=163621120 delay=164331ns
-//! number=18 flow=0 bytes=1514 in=123456789 dropped=queue-full
-//! number=19 flow=0 bytes=1514 in=123456800 waiting
+//! number=17 flow=0 bytes=1514 ip=1500 in=123456789 start=123500000 end=123621120 due=163621120 delay=164331ns
+//! number=18 flow=0 bytes=1514 ip=1500 in=123456789 dropped=queue-full
+//! number=19 flow=0 bytes=1514 ip=1500 in=123456800 waiting
 //! number=20 flow=0 bytes=1514 ip=1500 part=3 in=123456900 waiting
 //! ```
 //!
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of
 //! the section, in as many pieces as it takes. Where
-//! there are rules, `ip` and `part` are there for them, and packets that they do not let in too. Interfaces are the link's ways in: 0
+//! there are rules, `part` is there for them, and packets that they do not let in too. Changes of the link stand between, as
+//! entries of a log ([`Wanted`]). Interfaces are the link's ways in: 0
 //! at the near end, 1 at the far end. A capture of another program's, pcap or
 //! pcapng, has arrivals alone.
+//!
+//! The section names the program that wrote it: `falaj` alone in the first version of this format, which had no changes and `ip` with rules only;
+//! `falaj, journal 2` since.
+
+mod change;
+
+pub use change::{Change, Wanted};
 
 use falaj_engine::Why;
 use falaj_sched::time::Time;
-use pcap_file::pcap::PcapReader;
+use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::pcapng::{Block, PcapNgReader, PcapNgWriter};
+use pcap_file::pcapng::blocks::systemd_journal_export::SystemdJournalExportBlock;
+use pcap_file::pcapng::{Block, PcapNgParser, PcapNgWriter};
 use pcap_file::{DataLink, PcapError};
 use std::fmt;
 use std::io::{Read, Write};
@@ -36,25 +45,18 @@ pub struct Taken {
     pub number: u64,
     /// Which way in, and so which pipe.
     pub way: u32,
-    /// The flow.
+    /// The flow, as flows were numbered when it came.
     pub flow: u32,
     /// Length as the link accounts it.
     pub bytes: u32,
-    /// What rules ask about it, where there are any.
-    pub routed: Option<Routed>,
+    /// Length of the IP packet, where it is known.
+    pub length: Option<u32>,
+    /// Where there are rules: of several that came in one piece, which one; the headers of the first count for all.
+    pub part: Option<u32>,
     /// When it arrived.
     pub arrival: Time,
     /// What became of it.
     pub verdict: Verdict,
-}
-
-/// What rules ask about a packet beside its headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Routed {
-    /// Length of the IP packet.
-    pub length: u32,
-    /// Of several that came in one piece, which one; the headers of the first count for all.
-    pub part: u32,
 }
 
 /// What became of a packet.
@@ -103,10 +105,13 @@ impl fmt::Display for Verdict {
 
 impl fmt::Display for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Taken { number, flow, bytes, routed, arrival, verdict, .. } = self;
+        let Taken { number, flow, bytes, length, part, arrival, verdict, .. } = self;
         write!(f, "number={number} flow={flow} bytes={bytes} ")?;
-        if let Some(Routed { length, part }) = routed {
-            write!(f, "ip={length} part={part} ")?;
+        if let Some(length) = length {
+            write!(f, "ip={length} ")?;
+        }
+        if let Some(part) = part {
+            write!(f, "part={part} ")?;
         }
         write!(f, "in={} {verdict}", arrival.0)?;
         match verdict {
@@ -138,7 +143,8 @@ impl Taken {
             way,
             flow: short("flow")?,
             bytes: short("bytes")?.max(1),
-            routed: short("ip").zip(short("part")).map(|(length, part)| Routed { length, part }),
+            length: short("ip"),
+            part: short("part"),
             arrival: Time(number("in")?),
             verdict,
         })
@@ -147,6 +153,11 @@ impl Taken {
 
 /// An option's length is a 16-bit number.
 const LONGEST_COMMENT: usize = 60_000;
+/// What the section says of who wrote it: this, and the version of the format.
+const OURS: &str = "falaj, journal ";
+const VERSION: u32 = 2;
+/// Before there were versions.
+const FIRST: &str = "falaj";
 /// Of each packet so many bytes are kept: all headers.
 const KEPT: usize = 128;
 
@@ -163,7 +174,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the file says.
     pub fn new(to: W, scenario: &str, ways: &[&str], zero: Duration) -> std::io::Result<Writer<W>> {
-        let mut options = vec![SectionHeaderOption::UserApplication("falaj".into())];
+        let mut options = vec![SectionHeaderOption::UserApplication(format!("{OURS}{VERSION}").into())];
         options.extend(pieces(scenario).map(|piece| SectionHeaderOption::Comment(piece.to_owned().into())));
         let section = SectionHeaderBlock { options, ..SectionHeaderBlock::default() };
         let mut file = PcapNgWriter::with_section_header(to, section).map_err(io)?;
@@ -189,6 +200,16 @@ impl<W: Write> Writer<W> {
             options: vec![EnhancedPacketOption::Comment(taken.to_string().into())],
         };
         self.file.write_pcapng_block(block).map_err(io)?;
+        Ok(())
+    }
+
+    /// Writes a change of the link.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn change(&mut self, change: &Change) -> std::io::Result<()> {
+        let journal_entry = change.entry(self.zero + Duration::from_nanos(change.at.0)).into();
+        self.file.write_pcapng_block(SystemdJournalExportBlock { journal_entry }).map_err(io)?;
         Ok(())
     }
 
@@ -223,8 +244,31 @@ pub struct Capture {
     pub scenario: Option<String>,
     /// Its packets in order of arrival.
     pub packets: Vec<Packet>,
-    /// Does it break off, as where its writer was killed?
-    pub broken: bool,
+    /// Changes of the link between them, in order.
+    pub changes: Vec<Change>,
+    /// Where it breaks off, if it does, as where its writer was killed.
+    pub broken: Option<Broken>,
+}
+
+/// The end of what can be read of a capture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// The byte from which on nothing can be read, of so many.
+    pub at: usize,
+    /// Of so many.
+    pub of: usize,
+    /// What is wrong there; `None` if it is cut off there.
+    pub why: Option<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Broken { at, of, why } = self;
+        match why {
+            None => write!(f, "it was cut off: what begins at byte {at} is not whole, and the file ends at byte {of}"),
+            Some(why) => write!(f, "what stands at byte {at} of {of} cannot be read: {why}"),
+        }
+    }
 }
 
 /// A packet of a capture.
@@ -249,7 +293,16 @@ pub enum Unreadable {
     Malformed(PcapError),
     /// Its packets are no Ethernet frames.
     NotEthernet(DataLink),
+    /// It is cut off before anything can be read of it.
+    CutOff(usize),
+    /// It has more bytes than [`LARGEST`].
+    TooLarge,
+    /// A later falaj wrote it, with this version of the format.
+    Later(u32),
 }
+
+/// A capture of more bytes is not read: its packets are kept in memory, and what is known of each takes several times as much.
+pub const LARGEST: u64 = 4 << 30;
 
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,6 +311,20 @@ impl fmt::Display for Unreadable {
             Unreadable::NotEthernet(kind) => {
                 write!(f, "its packets are of link type {kind:?}; what can be read are Ethernet frames")
             }
+            Unreadable::CutOff(length) => {
+                write!(f, "it was cut off within its header, at byte {length}; copy it anew, or capture once more")
+            }
+            Unreadable::TooLarge => {
+                let most = LARGEST >> 30;
+                write!(
+                    f,
+                    "it has more than {most} GiB, which are read at most; take a part: `editcap -r FILE PART 1-5000000`"
+                )
+            }
+            Unreadable::Later(version) => write!(
+                f,
+                "it was written by a later falaj, as a journal of version {version}; this one reads up to {VERSION}: take the falaj that wrote it"
+            ),
         }
     }
 }
@@ -267,28 +334,58 @@ impl std::error::Error for Unreadable {}
 ///
 /// # Errors
 /// It is no capture of Ethernet frames.
-pub fn read(mut from: impl Read) -> Result<Capture, Unreadable> {
+pub fn read(from: impl Read) -> Result<Capture, Unreadable> {
+    of_at_most(from, LARGEST)
+}
+
+fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unreadable> {
     let mut bytes = Vec::new();
-    from.read_to_end(&mut bytes).map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
+    from.take(largest + 1).read_to_end(&mut bytes).map_err(|e| Unreadable::Malformed(PcapError::IoError(e)))?;
+    if bytes.len() as u64 > largest {
+        return Err(Unreadable::TooLarge);
+    }
     let mut capture = Capture::default();
     let read = if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) { pcapng } else { pcap };
     read(&bytes, &mut capture)?;
     // Ours are written when they are decided; what counts is when they came.
     capture.packets.sort_by_key(|p| (p.taken.map_or(u64::MAX, |t| t.number), p.at));
+    capture.changes.sort_by_key(|change| change.number);
     Ok(capture)
 }
 
+/// The file's header could not be read.
+fn beginning(error: PcapError, length: usize) -> Unreadable {
+    match error {
+        PcapError::IncompleteBuffer if length > 0 => Unreadable::CutOff(length),
+        error => Unreadable::Malformed(error),
+    }
+}
+
+/// Nothing more can be read.
+fn broken(error: &PcapError, rest: &[u8], of: usize) -> Option<Broken> {
+    let why = (!matches!(error, PcapError::IncompleteBuffer)).then(|| error.to_string());
+    Some(Broken { at: of - rest.len(), of, why })
+}
+
 fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
-    let mut file = PcapNgReader::new(bytes).map_err(Unreadable::Malformed)?;
+    let (mut rest, mut file) = PcapNgParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
     let scenario: String = file.section().options.iter().filter_map(comment).collect();
-    capture.scenario = Some(scenario).filter(|text| !text.is_empty() && file.section().options.iter().any(is_ours));
+    let version = file.section().options.iter().find_map(version);
+    if let Some(later) = version.filter(|version| *version > VERSION) {
+        return Err(Unreadable::Later(later));
+    }
+    capture.scenario = Some(scenario).filter(|text| !text.is_empty() && version.is_some());
     // Of each interface, the power of ten of its clock.
     let mut clocks: Vec<u8> = Vec::new();
-    while let Some(block) = file.next_block() {
-        let Ok(block) = block else {
-            capture.broken = true;
-            break;
+    while !rest.is_empty() {
+        let (behind, block) = match file.next_block(rest) {
+            Ok(read) => read,
+            Err(error) => {
+                capture.broken = broken(&error, rest, bytes.len());
+                break;
+            }
         };
+        rest = behind;
         match block {
             Block::SectionHeader(_) => clocks.clear(),
             Block::InterfaceDescription(interface) => {
@@ -317,6 +414,9 @@ fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
                     taken: comment.and_then(|text| Taken::parse(text, packet.interface_id)),
                 });
             }
+            Block::SystemdJournalExport(entry) if version.is_some() => {
+                capture.changes.extend(Change::parse(&entry.journal_entry));
+            }
             _ => {}
         }
     }
@@ -330,8 +430,13 @@ fn comment<'a>(option: &'a SectionHeaderOption<'_>) -> Option<&'a str> {
     }
 }
 
-fn is_ours(option: &SectionHeaderOption<'_>) -> bool {
-    matches!(option, SectionHeaderOption::UserApplication(name) if name == "falaj")
+/// Which version of the format, if falaj has written it.
+fn version(option: &SectionHeaderOption<'_>) -> Option<u32> {
+    match option {
+        SectionHeaderOption::UserApplication(name) if name == FIRST => Some(1),
+        SectionHeaderOption::UserApplication(name) => name.strip_prefix(OURS)?.parse().ok(),
+        _ => None,
+    }
 }
 
 /// Ticks of a clock of 10^-power seconds; or, with its highest bit, of 2^-power.
@@ -348,15 +453,19 @@ fn nanos(ticks: u64, power: u8) -> u64 {
 }
 
 fn pcap(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
-    let mut file = PcapReader::new(bytes).map_err(Unreadable::Malformed)?;
+    let (mut rest, file) = PcapParser::new(bytes).map_err(|error| beginning(error, bytes.len()))?;
     if file.header().datalink != DataLink::ETHERNET {
         return Err(Unreadable::NotEthernet(file.header().datalink));
     }
-    while let Some(packet) = file.next_packet() {
-        let Ok(packet) = packet else {
-            capture.broken = true;
-            break;
+    while !rest.is_empty() {
+        let (behind, packet) = match file.next_packet(rest) {
+            Ok(read) => read,
+            Err(error) => {
+                capture.broken = broken(&error, rest, bytes.len());
+                break;
+            }
         };
+        rest = behind;
         capture.packets.push(Packet {
             way: 0,
             at: u64::try_from(packet.timestamp.as_nanos()).unwrap_or(u64::MAX),
@@ -378,8 +487,17 @@ mod tests {
         let verdicts = [sent, Verdict::Waiting].into_iter().chain(dropped);
         let one = |(i, verdict): (usize, Verdict)| {
             let number = i as u64;
-            let routed = (i % 3 == 0).then_some(Routed { length: 1500, part: i as u32 });
-            Taken { number, way: i as u32 % 2, flow: 7, bytes: 1514, routed, arrival: Time(1000 + number), verdict }
+            let (length, part) = ((i % 3 < 2).then_some(1500), (i % 3 == 0).then_some(i as u32));
+            Taken {
+                number,
+                way: i as u32 % 2,
+                flow: 7,
+                bytes: 1514,
+                length,
+                part,
+                arrival: Time(1000 + number),
+                verdict,
+            }
         };
         verdicts.enumerate().map(one).collect()
     }
@@ -388,8 +506,14 @@ mod tests {
         let mut file = Vec::new();
         let zero = Duration::from_secs(1_800_000_000);
         let mut writer = Writer::new(&mut file, scenario, &["near", "far"], zero).expect("memory");
+        changes().iter().rev().for_each(|change| writer.change(change).expect("memory"));
         taken.iter().for_each(|t| writer.write(t, &[t.number as u8; 200]).expect("memory"));
         file
+    }
+
+    fn changes() -> Vec<Change> {
+        let wanted = |n: usize| Wanted { what: "x".repeat(n), scenario: "y".repeat(100_000 * n), ..Wanted::default() };
+        (0..4).map(|n| Change { number: n, at: Time(n), behind: n, wanted: wanted(n as usize) }).collect()
     }
 
     #[test]
@@ -399,7 +523,8 @@ mod tests {
             let mut out_of_order = taken();
             out_of_order.reverse();
             let capture = read(&written(scenario, &out_of_order)[..]).expect("what was just written");
-            assert_eq!((capture.scenario.as_deref().unwrap_or(""), capture.broken), (scenario, false));
+            assert_eq!((capture.scenario.as_deref().unwrap_or(""), capture.broken), (scenario, None));
+            assert_eq!(capture.changes, changes());
             let packets = capture.packets;
             assert_eq!(packets.iter().filter_map(|p| p.taken).collect::<Vec<_>>(), taken());
             assert!(packets.iter().all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT] && p.length == 200));
@@ -425,6 +550,50 @@ mod tests {
         assert_eq!(of(&capture.packets[2]), (10_000_002_000, 1500, vec![2; 4]));
         file[20] = 101;
         assert!(matches!(read(&file[..]), Err(Unreadable::NotEthernet(DataLink::RAW))));
+    }
+
+    #[test]
+    fn versions_are_told_apart() {
+        let text = "[link.l]\n";
+        let now = written(text, &taken());
+        let as_of = |version: &str| {
+            let mark = format!("{OURS}{VERSION}");
+            let at = now.windows(mark.len()).position(|w| w == mark.as_bytes()).expect("it is marked");
+            let mut other = now.clone();
+            // As long as it was, so that no length before it is wrong.
+            let version = format!("{version:\0<length$}", length = mark.len());
+            other[at..at + mark.len()].copy_from_slice(version.as_bytes());
+            read(&other[..])
+        };
+        assert!(matches!(as_of("falaj, journal 3"), Err(Unreadable::Later(3))));
+        let said = as_of("falaj, journal 9").expect_err("later").to_string();
+        assert!(said.contains("version 9") && said.contains("up to 2"), "{said}");
+        assert_eq!(as_of("another program!").expect("a capture").scenario, None);
+        assert_eq!([FIRST, "falaj, journal 2", "falaj 2"].map(|name| version(&of(name))), [Some(1), Some(2), None]);
+        fn of(name: &str) -> SectionHeaderOption<'_> {
+            SectionHeaderOption::UserApplication(name.into())
+        }
+    }
+
+    #[test]
+    fn what_is_cut_off_says_where() {
+        let good = written("[link.l]\n", &taken());
+        let at = |length: usize| {
+            read(&good[..length]).map(|capture| capture.broken.map(|broken| (broken.at, broken.of, broken.why)))
+        };
+        let last = good.len() - 1;
+        let (begin, end, why) = at(last).expect("its beginning is good").expect("it is cut off");
+        assert!(begin < last && end == last && why.is_none(), "{begin} {end} {why:?}");
+        assert!(matches!(at(20), Err(Unreadable::CutOff(20))));
+        let length = good.len() as u64;
+        assert!(of_at_most(&good[..], length).is_ok());
+        let said = of_at_most(&good[..], length - 1).expect_err("a byte too many").to_string();
+        assert!(said.contains("more than 4 GiB") && said.contains("editcap -r"), "{said}");
+        let mut bad = good.clone();
+        bad[begin + 4..begin + 8].copy_from_slice(&[13, 0, 0, 0]);
+        let broken = read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
+        assert_eq!((broken.at, broken.of), (begin, good.len()));
+        assert!(broken.to_string().starts_with(&format!("what stands at byte {begin} of {}", good.len())), "{broken}");
     }
 
     /// Whatever the file holds, reading it ends without a panic.

@@ -1,23 +1,27 @@
 //! `falaj sim --replay`: what entered a live link, once more, in simulated time.
 
+use crate::control::difference::difference;
 use crate::measure::live_links;
 use crate::show::{note, say};
 use crate::sim::name_of_flow;
 use crate::summary::{RULE_HEADER, rule_json, rule_row};
 use crate::{file, show};
 use anyhow::{Context, Result, anyhow, ensure};
+use falaj_engine::PipeId;
 use falaj_engine::account::Account;
 use falaj_engine::key::Key;
+use falaj_engine::network::Places;
 use falaj_engine::pipe::Counters;
 use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
-use falaj_sim::replay::{Arrival, Replayed, first_difference, replay};
-use falaj_traffic::capture::{self, Capture, Routed, Taken};
+use falaj_sim::replay::{Arrival, Replay, Replayed, first_difference};
+use falaj_traffic::capture::{self, Capture, Taken, Wanted};
 use falaj_traffic::meter::Meter;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -32,11 +36,13 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     let name = path.display();
     let from = File::open(path).with_context(|| format!("cannot read the capture {name}"))?;
     let capture = capture::read(from).map_err(|why| anyhow!("{name}: {why}"))?;
-    if capture.broken {
-        note!("warning: {name} breaks off; replayed is what can be read of it");
+    if let Some(broken) = &capture.broken {
+        note!(
+            "warning: {name} breaks off: {broken}. Replayed is what stands before: a capture is whole when its link has ended"
+        );
     }
     let own = scenario.is_none();
-    let scenario = match (scenario, &capture.scenario) {
+    let mut scenario = match (scenario, &capture.scenario) {
         (Some(path), _) => file::read(path)?,
         (None, Some(text)) => file::parse_quietly(text, &format!("{name} (its scenario)"))?,
         (None, None) => {
@@ -45,44 +51,95 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     };
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
-    let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64);
+    let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64)
+        || capture.changes.iter().enumerate().any(|(i, change)| change.number != i as u64);
+    let changes = if ours && own { &capture.changes[..] } else { &[] };
+    if changes.len() < capture.changes.len() {
+        note!("{} changes in {name} are left out: they are of its own scenario", capture.changes.len());
+    }
     let mut network = scenario.network();
     let arrivals = if ours && own {
-        if scenario.rules.is_empty() {
+        if scenario.rules.is_empty() && changes.is_empty() && taken.iter().all(|taken| taken.length.is_none()) {
             // What the engine was told of each is there: it counts as it is.
             network.places.iter_mut().for_each(|place| place.account = Account::Ip);
         } else {
-            let routed = taken.iter().all(|taken| taken.routed.is_some());
-            ensure!(routed, "{name} was written by an older falaj, which did not write down what rules ask about");
+            let known = taken.iter().all(|taken| taken.length.is_some());
+            ensure!(known, "{name} was written by an older falaj, which did not write down what rules ask about");
         }
         own_arrivals(&capture)
     } else {
         live_links(&scenario)?;
         foreign(&capture)
     };
-    for Arrival { way, flow, .. } in &arrivals {
-        let flows = network.places.get(*way as usize).map_or(0, |place| place.pipe.setup.leaves().len());
-        let known = flows > 0 && flow.is_none_or(|flow| flow.index() < flows);
-        ensure!(known, "{name}: a packet of a flow that its scenario does not have");
-    }
     ensure!(
         arrivals.windows(2).all(|w| w[0].at <= w[1].at),
         "{name}: packets that arrived before those that came first"
     );
-    let replayed = replay(&network, &arrivals, None).map_err(|(_, refused)| refused)?;
+    let mut replay = Replay::new(&network, &arrivals).map_err(|(_, refused)| refused)?;
+    let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
+    let mut entered = 0;
+    for change in changes {
+        let behind = taken.partition_point(|taken| taken.number < change.behind).max(entered);
+        enter(&mut replay, &arrivals, entered..behind).with_context(|| name.to_string())?;
+        entered = behind;
+        let around = [behind.checked_sub(1), Some(behind)].map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
+        let in_order =
+            around[0].is_none_or(|before| before <= change.at) && around[1].is_none_or(|then| change.at <= then);
+        ensure!(in_order, "{name}: change {} is not between the packets that it is said to be between", change.number);
+        (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
+            .with_context(|| format!("{name}: change {} ({})", change.number, change.wanted.what))?;
+    }
+    enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
+    let replayed = replay.end(None);
     let difference = if ours && own && !gaps { Some(first_difference(&taken, &replayed.verdicts)) } else { None };
     if as_json {
-        tell_json(&scenario, &replayed, difference, &taken)?;
+        tell_json(&scenario, &replayed, changes.len(), difference, &taken)?;
     } else {
-        tell(&scenario, &replayed);
+        tell(&scenario, &replayed, changes.len());
         match difference {
             Some(None) => say!("every packet decided as live, to the nanosecond"),
             Some(Some(i)) => say!("first difference: {}\n         replayed: {}", taken[i], replayed.verdicts[i]),
-            None if own && ours => say!("packets are missing in the capture: decisions were not compared"),
+            None if own && ours => say!("packets or changes are missing in the capture: decisions were not compared"),
             None => {}
         }
     }
     Ok(if matches!(difference, Some(Some(_))) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// These enter, the next that do.
+fn enter(replay: &mut Replay<'_>, arrivals: &[Arrival], these: Range<usize>) -> Result<()> {
+    for Arrival { way, flow, .. } in &arrivals[these.clone()] {
+        let flows = replay.flows(PipeId(*way));
+        let known = match flow {
+            Some(flow) => flow.index() < flows,
+            // Rules know two ways.
+            None => *way < 2 && flows > 0,
+        };
+        ensure!(known, "a packet of a flow that its scenario does not have");
+    }
+    replay.enter(these.end);
+    Ok(())
+}
+
+/// Makes the change; says what is running then, and where its links are.
+fn changed(
+    replay: &mut Replay<'_>,
+    (before, at): (&Scenario, &[u32]),
+    change: &capture::Change,
+    name: &str,
+) -> Result<(Scenario, Vec<u32>)> {
+    let Wanted { scenario, drop, vacant, .. } = &change.wanted;
+    let after = file::parse_quietly(scenario, &format!("{name} (its scenario from change {} on)", change.number))?;
+    let places = replay.places();
+    let free = vacant.iter().all(|place| places.vacant.contains(place));
+    ensure!(free, "links begin where others have not ended");
+    // Which of those that are free were known to be is not told by the network alone.
+    let places = Places { vacant: vacant.clone(), ..places };
+    let difference = difference(before, &after, (at, places), *drop).map_err(|why| anyhow!(why))?;
+    if let Some(change_of) = difference.change {
+        replay.change(change_of, change.at).map_err(|unfit| anyhow!("{unfit}"))?;
+    }
+    Ok((after, difference.at))
 }
 
 /// What a capture of ours says, with what rules and masks see in its frames.
@@ -90,13 +147,13 @@ fn own_arrivals(capture: &Capture) -> Vec<Arrival> {
     // Of what came in one piece, the headers of the first.
     let mut first: BTreeMap<u32, Key> = BTreeMap::new();
     let mut of = |taken: &Taken, frame: &[u8]| {
-        let key = match taken.routed {
-            Some(Routed { part: 1.., .. }) => first.get(&taken.way).copied().unwrap_or_default(),
+        let key = match taken.part {
+            Some(1..) => first.get(&taken.way).copied().unwrap_or_default(),
             _ => Key::of_ethernet(frame),
         };
         first.insert(taken.way, key);
-        let flow = taken.routed.is_none().then_some(FlowId(taken.flow));
-        let length = taken.routed.map_or(taken.bytes, |routed| routed.length).max(1);
+        let flow = taken.part.is_none().then_some(FlowId(taken.flow));
+        let length = taken.length.unwrap_or(taken.bytes);
         Arrival { way: taken.way, flow, key, length, at: taken.arrival }
     };
     capture.packets.iter().filter_map(|p| Some(of(p.taken.as_ref()?, &p.frame))).collect()
@@ -138,8 +195,11 @@ fn rows<'a>(scenario: &Scenario, replayed: &'a Replayed) -> Vec<(String, &'a Cou
     rows
 }
 
-fn tell(scenario: &Scenario, replayed: &Replayed) {
-    say!("replayed: {} packets", replayed.verdicts.len());
+fn tell(scenario: &Scenario, replayed: &Replayed, changes: usize) {
+    match changes {
+        0 => say!("replayed: {} packets", replayed.verdicts.len()),
+        _ => say!("replayed: {} packets, {changes} changes", replayed.verdicts.len()),
+    }
     if replayed.unmatched > 0 {
         say!("{} packets matched no rule", replayed.unmatched);
     }
@@ -168,6 +228,7 @@ fn tell(scenario: &Scenario, replayed: &Replayed) {
 fn tell_json(
     scenario: &Scenario,
     replayed: &Replayed,
+    changes: usize,
     difference: Option<Option<usize>>,
     taken: &[Taken],
 ) -> Result<()> {
@@ -183,7 +244,7 @@ fn tell_json(
         .flatten()
         .map(|i| json!({ "live": taken[i].to_string(), "replayed": replayed.verdicts[i].to_string() }));
     let json = json!({
-        "packets": replayed.verdicts.len(), "unmatched": replayed.unmatched,
+        "packets": replayed.verdicts.len(), "changes": changes, "unmatched": replayed.unmatched,
         "same_decisions": difference.map(|d| d.is_none()), "first_difference": first,
         "flows": rows(scenario, replayed).into_iter().map(row).collect::<Vec<_>>(),
         "rules": scenario.rules.iter().zip(&replayed.taken).map(|(rule, taken)| rule_json(&rule.name, taken)).collect::<Vec<_>>(),

@@ -47,6 +47,7 @@ const TESTS: &[Test] = &[
     ("a_scenario_sorts_packets_into_flows", sorts, Nowhere),
     ("rules_lead_packets_through_links", rules, Tapless),
     ("a_capture_is_replayed_to_the_nanosecond", capture, Tapless),
+    ("changes_are_in_the_capture_and_are_replayed", captured_changes, Tapless),
     ("what_is_lost_at_the_entrance_is_told", entrance, Tapless),
     ("a_link_that_cannot_be_is_refused", refused, Nowhere),
     ("hosts_reach_each_other_through_a_router", star, Tapless),
@@ -356,7 +357,11 @@ fn capture(users: &Users) {
         // Cut off, as by a full disk: what is there is replayed.
         std::fs::write(common::directory().join(&altered), &bytes[..bytes.len() / 2]).unwrap();
         let ran = falaj(&["sim", "--replay", &altered, "--json"]);
-        assert!(ran.err.contains("breaks off"), "{ran:?}");
+        let ends = format!("the file ends at byte {}", bytes.len() / 2);
+        assert!(
+            ran.err.contains("breaks off: it was cut off: what begins at byte ") && ran.err.contains(&ends),
+            "{ran:?}"
+        );
     }
     captured_rules(users);
     let ran = users.run(&["--capture", "no-such-directory/c.pcapng", "--", "true"]);
@@ -1200,8 +1205,10 @@ fn changes(users: &Users) {
         &["link.up.mtu=", "link.overhead=", "link.account=", "link.delay=0ms"],
     ];
     let path = control_at("changes", users);
+    let capture = format!("changes-{}.pcapng", users.flags.len());
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--peer", &meter];
+    let at = path.to_str().expect("UTF-8");
+    let flags = ["--rate", "10mbit", "--control", at, "--capture", &capture, "--peer", &meter];
     let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
@@ -1260,6 +1267,7 @@ fn changes(users: &Users) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 20 && looks >= 4, "{made} {looks}");
     assert!(!path.exists(), "the socket is still there");
+    assert!(replays(&capture).1 >= f64::from(made));
 }
 
 /// Links and rules that come and go while packets pass: at each instant that is looked at, links have seen what rules took,
@@ -1279,7 +1287,8 @@ fn links_change(users: &Users) {
     let path = control_at("links", users);
     let at = path.to_str().expect("UTF-8");
     let meter = format!("{} --probe meter 10.77.0.2", me());
-    let flags = [file("links.toml", text), "--control", at, "--peer", &meter, "--json", "-"];
+    let capture = format!("links-{}.pcapng", users.flags.len());
+    let flags = [file("links.toml", text), "--control", at, "--capture", &capture, "--peer", &meter, "--json", "-"];
     let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
     let mut run = command.stdout(Stdio::piped()).spawn().expect("the program starts");
     let mut control = Control::await_at(&path);
@@ -1318,6 +1327,7 @@ fn links_change(users: &Users) {
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(made >= 16 && looks >= 16 && gone > 100, "{made} {looks} {gone}");
     assert!(ran.out.contains("\"rule\": \"rest\""), "{}", ran.out);
+    assert!(replays(&capture).1 >= f64::from(made));
 }
 
 /// Disciplines from libraries take over and are replaced while the link is flooded: each packet is accounted for at each
@@ -1372,6 +1382,75 @@ fn plug_ins(users: &Users) {
     assert!(made >= 16 && looks >= 16 && most > 100, "{made} {looks} {most}");
     let told = format!("up: the plug-in `{}` broke its contract at ", directory().join("libbad-live.so").display());
     assert!(ran.err.contains(&told) && !ran.err.contains("libgood-live.so` broke"), "{}", ran.err);
+}
+
+/// A capture replays as it was; says how many packets and changes are in it.
+fn replays(name: &str) -> (f64, f64) {
+    let ran = falaj(&["sim", "--replay", name, "--json"]);
+    let json = ran.json();
+    assert_eq!((&json["same_decisions"], &json["first_difference"]), (&Value::Bool(true), &Value::Null), "{ran:?}");
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    (number(&json["packets"]), number(&json["changes"]))
+}
+
+/// Rate, weight, discipline, flows, the first rules and another link change under load: it replays as it was, and not with
+/// another change.
+fn captured_changes(users: &Users) {
+    const CHANGES: [&[&str]; 9] = [
+        &["link.rate=3mbit"],
+        &["link.scheduler={ kind = \"wf2q+\" }", "link.flow.x.match=udp", "link.flow.x.weight=3"],
+        &["x.weight=1", "link.delay=2ms", "link.account=ip"],
+        &["link.scheduler={ kind = \"drr\" }", "link.flow.x.queue=20p", "link.loss=3%"],
+        &["link.flow.x=", "link.jitter=1ms", "link.rate=8mbit"],
+        &["link.slow.rate=2mbit", "rule.some.match=udp", "rule.some.probability=40%", "rule.some.to=slow"],
+        &["slow.rate=5mbit", "rule.some.probability=70%"],
+        &["rule.some=", "link.slow="],
+        &["link.jitter=", "link.loss=", "link.new.rate=4mbit", "rule.now.match=udp", "rule.now.to=new"],
+    ];
+    let path = control_at("captured", users);
+    let name = format!("capture-changes-{}.pcapng", users.flags.len());
+    let meter = format!("{} --probe meter 10.77.0.2", me());
+    let flags = ["--rate", "10mbit", "--control", path.to_str().expect("UTF-8"), "--capture", &name, "--peer", &meter];
+    let mut command = users.command(&[&flags[..], &["--", &me(), "--probe", "flood", "10.77.0.2"]].concat());
+    let run = command.spawn().expect("the program starts");
+    let mut control = Control::await_at(&path);
+    let mut made = 0;
+    for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
+        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 4 == 3 }))
+        else {
+            break;
+        };
+        assert!(answer["error"].is_null(), "{change:?}: {answer}");
+        made += u32::from(!answer["ok"]["at_ns"].is_null());
+        std::thread::sleep(Duration::from_millis(15));
+    }
+    drop(control);
+    let ran: Ran = run.wait_with_output().expect("it ends").into();
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let (packets, changes) = replays(&name);
+    assert!(packets > 1000.0 && changes >= 9.0 && changes == f64::from(made), "{packets} {changes} {made}");
+    let whole = falaj(&["sim", "--replay", &name]);
+    assert!(whole.out.contains(&format!(" packets, {made} changes\n")), "{}", whole.out);
+
+    // Another rate from a change on would have been noticed.
+    let mut bytes = std::fs::read(directory().join(&name)).expect("it is there");
+    let rate = b"rate = \"3mbit\"";
+    let at = bytes.windows(rate.len()).position(|w| w == rate).expect("a change wrote it");
+    bytes[at + 8] = b'4';
+    let altered = format!("altered-{name}");
+    std::fs::write(directory().join(&altered), &bytes).expect("written");
+    let ran = falaj(&["sim", "--replay", &altered]);
+    assert!(ran.status == Some(1) && ran.out.contains("first difference: number="), "{ran:?}");
+    // So would one that is not there: what is written down is numbered.
+    let number = b"FALAJ_CHANGE=0\n";
+    let at = bytes.windows(number.len()).position(|w| w == number).expect("the first one");
+    bytes[at + number.len() - 2] = b'x';
+    std::fs::write(directory().join(&altered), &bytes).expect("written");
+    let ran = falaj(&["sim", "--replay", &altered]);
+    assert!(ran.out.contains("packets or changes are missing in the capture: decisions were not compared"), "{ran:?}");
+    // Through another link: its changes are its own.
+    let ran = falaj(&["sim", file("capture-plain.toml", "[link.a]\nrate = \"1mbit\"\n"), "--replay", &name]);
+    assert!(ran.status == Some(0) && ran.err.contains(&format!("{made} changes in {name} are left out")), "{ran:?}");
 }
 
 /// Rules by chance, chains of links and what no rule takes: it replays as it was.

@@ -3,36 +3,14 @@
 use super::{Forwarder, LiveFlow};
 use falaj_engine::change::Fate;
 use falaj_engine::ecn;
-use falaj_engine::network::{Around, Entry, Leading, Places, Sorting};
-use falaj_engine::{Output, PipeId, Prepared, Unfit, Why};
+use falaj_engine::network::{Around, Entry, Places};
+use falaj_engine::transaction::{Flows, Transaction};
+use falaj_engine::{Output, PipeId, Unfit, Why};
 use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
+use falaj_traffic::capture::Wanted;
 use std::cell::RefCell;
-
-/// What becomes of a pipe's flows.
-pub struct Flows {
-    /// The pipe.
-    pub pipe: PipeId,
-    /// Of each that there is.
-    pub fates: Vec<Fate>,
-    /// How many there are from now on.
-    pub number: usize,
-}
-
-/// A change that was found good, apart from what happened since.
-pub struct Change {
-    /// Of the pipes.
-    pub engine: Prepared,
-    /// Of their flows, where these are others.
-    pub flows: Vec<Flows>,
-    /// Of how packets are sorted where they enter, where that is another.
-    pub sorted: Vec<Sorting>,
-    /// Of rules, where these are others.
-    pub rules: Option<Leading>,
-    /// The pipes that it tells of from then on, in the order of their links.
-    pub order: Vec<PipeId>,
-}
 
 /// A change that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +27,9 @@ impl Forwarder {
     ///
     /// # Errors
     /// Packets wait that would be too large, or another change came between.
-    pub fn change(&mut self, change: Change) -> Result<Changed, Unfit> {
+    pub fn change(&mut self, change: Transaction) -> Result<Changed, Unfit> {
         let now = self.clock.now();
-        let Change { engine, flows, sorted, rules, order } = change;
+        let Transaction { engine, flows, sorted, rules, order } = change;
         // What was decided before the change names flows as they were.
         self.network.poll(now, &mut self.out);
         self.note();
@@ -84,6 +62,13 @@ impl Forwarder {
         // What the change decided on names flows as they are from now on.
         self.note();
         Ok(Changed { at: now, dropped })
+    }
+
+    /// Where what passes is written down, a change that was made then is too.
+    pub fn write_down(&mut self, wanted: Wanted, at: Time) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.changed(wanted, at, self.arrived);
+        }
     }
 
     /// Where pipes are, and where others may begin: nothing of those that have ended is on its way any more.
@@ -137,11 +122,5 @@ impl Forwarder {
             *flow = become_other(*flow);
         }
         self.releases.flows_become(pipe, become_other);
-        if self.network.has_rules() {
-            // Of units it is not known where they entered, and nothing is written down meanwhile.
-            return;
-        }
-        let ports = &self.ports;
-        self.units.flows_become(|port| ports[port].pipe == pipe, become_other);
     }
 }

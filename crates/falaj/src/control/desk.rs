@@ -15,16 +15,18 @@ use crate::show::note;
 use falaj_engine::each::Report as Made;
 use falaj_engine::network::Places;
 use falaj_engine::rules::{Active, Taken};
+use falaj_engine::transaction::Transaction;
 use falaj_engine::{PipeId, Unfit};
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
 use falaj_live::forward::Turn;
-use falaj_live::forward::{Change, Changed, Counted, LiveFlow, Snapshot, Terms};
+use falaj_live::forward::{Changed, Counted, LiveFlow, Snapshot, Terms};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{Direction, Flow, Link, Problem, Rule, Scenario, Severity, Towards};
 use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::capture::Wanted;
 use falaj_traffic::meter::Meter;
 #[cfg(feature = "serve")]
 use std::collections::BTreeSet;
@@ -55,8 +57,8 @@ pub(crate) enum Ask {
         name: String,
         paused: bool,
     },
-    /// The change, if the engine's is one; what is running then; and what flows are held to.
-    Change(Option<Box<Change>>, Arc<Scenario>, Option<Vec<Vec<Terms>>>),
+    /// The change, if the engine's is one; what is running then; what flows are held to; and what is to be written down of it.
+    Change(Option<Box<Transaction>>, Arc<Scenario>, Option<Vec<Vec<Terms>>>, Option<Wanted>),
 }
 
 /// What it says.
@@ -210,11 +212,6 @@ impl Desk {
 
     /// Makes a change, all of it or nothing.
     pub(crate) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
-        if self.running.recording && !wanted.check {
-            return Err(Refusal::new(
-                "a capture is being written, which holds one scenario: end it first, or run without --capture",
-            ));
-        }
         let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
         let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
         let (scenario, remarks) = self.read(&text, &file, &wanted.set)?;
@@ -231,6 +228,7 @@ impl Desk {
         let Told::Places(places) = self.ask(Ask::Places)? else {
             return Err(Refusal::new("another answer than one about places"));
         };
+        let vacant = places.vacant.clone();
         let difference =
             difference(&self.running.scenario, &scenario, (&self.at, places), wanted.drop).map_err(Refusal::new)?;
         let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
@@ -239,7 +237,10 @@ impl Desk {
         }
         if difference.change.is_some() || standings.is_some() {
             let held_to = standings.as_ref().map(|standings| terms(&scenario, standings));
-            let ask = Ask::Change(difference.change.map(Box::new), Arc::clone(&scenario), held_to);
+            let what = if wanted.set.is_empty() { file.display().to_string() } else { wanted.set.join(" ") };
+            let written =
+                self.running.recording.then(|| Wanted { what, scenario: text.clone(), drop: wanted.drop, vacant });
+            let ask = Ask::Change(difference.change.map(Box::new), Arc::clone(&scenario), held_to, written);
             let changed = match self.ask(ask)? {
                 Told::Changed(changed) => changed,
                 Told::Refused(why) => return Err(Refusal::new(why)),

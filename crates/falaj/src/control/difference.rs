@@ -4,8 +4,8 @@ use falaj_engine::change::{self, Fate};
 use falaj_engine::classifier::Match;
 use falaj_engine::network::{Leading, Places, Sorting, unlimited};
 use falaj_engine::rules::Rule;
+use falaj_engine::transaction::{Flows, Transaction};
 use falaj_engine::{PipeId, Prepared, Unfit};
-use falaj_live::forward::{Change, Flows};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::queue::FlowId;
 use falaj_sim::scenario::pipe_of;
@@ -17,7 +17,7 @@ pub(super) const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Do
 /// What is to change, and in which directions.
 pub(crate) struct Difference {
     pub(crate) ways: Vec<String>,
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Option<Transaction>,
     /// Where the links are then.
     pub(crate) at: Vec<u32>,
 }
@@ -141,7 +141,7 @@ pub(crate) fn difference(
     }
     let engine = end.into_iter().fold(engine, Prepared::ending);
     let order = then.iter().flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards))).collect();
-    let change = Change { engine, flows, sorted, rules: leading, order };
+    let change = Transaction { engine, flows, sorted, rules: leading, order };
     Ok(Difference { ways, change: Some(change), at: then })
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct Running {
     /// The scenario, and its text.
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) text: String,
-    /// What is written down holds one scenario, so that this one stays.
+    /// What passes is written down, and changes have to be as well.
     pub(crate) recording: bool,
     /// What is promised there, if promises are to be kept: then a change that breaks one is refused.
     pub(crate) standings: Option<Arc<Vec<Vec<Standing>>>>,
@@ -232,7 +232,7 @@ impl Control {
                     forwarder.settle();
                     desk::Told::Turns(forwarder.turns())
                 }
-                Ask::Change(change, scenario, terms) => {
+                Ask::Change(change, scenario, terms, written) => {
                     let beside = self.beside.as_mut();
                     match beside.map_or(Ok(()), |beside| beside.prepare(&scenario)) {
                         Err(why) => desk::Told::Refused(why),
@@ -242,7 +242,8 @@ impl Control {
                             if let Some(beside) = &mut self.beside {
                                 beside.settle(made.is_ok());
                             }
-                            if made.is_ok() {
+                            if let Ok(Changed { at, .. }) = made {
+                                written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
                                 self.scenario = scenario;
                                 changed = true;
                                 if let Some(terms) = terms {

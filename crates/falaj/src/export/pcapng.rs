@@ -43,7 +43,8 @@ pub(super) fn write(path: &Path, runs: &Runs<'_>, text: &str) -> Result<()> {
             way: packet.pipe.0,
             flow: packet.flow.0,
             bytes: packet.bytes,
-            routed: None,
+            length: None,
+            part: None,
             arrival: packet.arrival,
             verdict,
         };
