@@ -13,7 +13,7 @@
 //! | [`adapters`] | many virtual adapters at one end of a link, and what they share at the other one |
 //! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |
-//! | [`forward`], [`timer`] | the live loop: ports, the engine between them, and how it waits |
+//! | [`forward`], [`timer`], `rest` | the live loop: ports, the engine between them, and how it waits |
 //! | [`record`] | a capture of what passes, written beside the loop |
 //! | [`attach`], [`ends`] | from a scenario to an engine with ports, and to datagrams in the right flows |
 //! | [`topology`] | more than two ends: hosts, the links between them, and the ways from one to another |
@@ -53,6 +53,7 @@ pub mod probe;
 pub mod record;
 pub mod relay;
 mod release;
+mod rest;
 pub mod sandbox;
 pub mod signals;
 pub mod tap;

@@ -44,6 +44,17 @@ pub fn processors() -> Vec<usize> {
     (0..CpuSet::count()).filter(|&cpu| may.is_set(cpu).unwrap_or(false)).collect()
 }
 
+/// How many there are on this machine; none where that is not told.
+pub(crate) fn online() -> usize {
+    let ranges = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    // As in 0-3,6.
+    let of = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        Some(last.trim().parse::<usize>().ok()?.checked_sub(first.trim().parse().ok()?)? + 1)
+    };
+    ranges.split(',').filter_map(of).sum()
+}
+
 /// Keeps this thread on one of them. Where that fails, it goes where the kernel likes.
 pub fn stay_on(processor: usize) {
     let mut set = CpuSet::new();

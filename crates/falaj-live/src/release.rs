@@ -79,6 +79,11 @@ impl Releases {
         Releases { slack, heap, bursts, free, open, made: 0 }
     }
 
+    /// Packets of a unit are held for so long from now on, at most, so that they leave together.
+    pub(crate) fn allow(&mut self, slack: Span) {
+        self.slack = slack;
+    }
+
     /// No burst any more.
     pub(crate) fn is_empty(&self) -> bool {
         self.bursts.len() == self.free.len()

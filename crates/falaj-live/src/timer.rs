@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub enum Timer {
     /// Looks at ports and clock all the time: an own processor, and nothing is late by a wake-up.
     Spin,
-    /// Sleeps, and spins for as long as waking up has lately taken.
+    /// Sleeps, and spins for as long as waking up has lately taken; where others wait for a processor, it sleeps alone.
     #[default]
     Hybrid,
     /// Sleeps, and wakes at most once in `slack` while there is traffic.
@@ -54,9 +54,18 @@ impl Lead {
         Lead(Lead::FIRST)
     }
 
+    /// When to wake for what is due then: so long before, to spin for the rest, or, sleeping alone, later by the slack.
+    #[inline]
+    pub(crate) fn wake(self, due: Time, slack: Option<Span>) -> Time {
+        match slack {
+            None => self.before(due),
+            Some(slack) => Time(due.0.saturating_add(slack.0)),
+        }
+    }
+
     /// So long before the instant.
     #[inline]
-    pub(crate) fn before(self, instant: Time) -> Time {
+    fn before(self, instant: Time) -> Time {
         Time(instant.0.saturating_sub(self.0.0))
     }
 
@@ -71,6 +80,9 @@ impl Lead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rest;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
 
     #[test]
     fn names() {
@@ -79,6 +91,37 @@ mod tests {
             assert_eq!(timer.to_string(), name);
         }
         assert_eq!("busy".parse::<Timer>(), Err("a timer is one of spin, hybrid, sleep".into()));
+    }
+
+    proptest! {
+        /// A loop that does nothing but wake for the earliest packet, in simulated time: whatever waking up takes, nothing is
+        /// handed over before it is due, and, sleeping alone, nothing later than by the slack and that.
+        #[test]
+        fn nothing_is_early_and_slack_is_kept(
+            gaps in prop::collection::vec(0..30_000_u64, 1..400), took in prop::collection::vec(0..200_000_u64, 1..50), rests: bool,
+        ) {
+            let slack = rests.then_some(rest::SLACK);
+            let mut at = 1_000_000;
+            let mut due: VecDeque<Time> = gaps.iter().map(|gap| { at += gap; Time(at) }).collect();
+            let (mut lead, mut now, mut wakes) = (Lead::new(), Time::ZERO, 0);
+            while let Some(&first) = due.front() {
+                let wanted = lead.wake(first, slack);
+                let took = Span(took[wakes % took.len()]);
+                let woke = if wanted > now { wanted + took } else { now };
+                lead.woke(wanted, woke);
+                wakes += 1;
+                // The rest is spun for, if it is to be.
+                now = woke.max(first);
+                while let Some(&one) = due.front().filter(|due| **due <= now) {
+                    due.pop_front();
+                    prop_assert!(one <= now);
+                    let most = slack.map_or(took, |slack| slack + took);
+                    prop_assert!(now.since(one) <= most, "{} {most}", now.since(one));
+                }
+            }
+            let lasted = at - 1_000_000;
+            prop_assert!(!rests || wakes as u64 <= 1 + lasted / rest::SLACK.0, "{wakes} in {lasted} ns");
+        }
     }
 
     #[test]

@@ -141,8 +141,10 @@ impl<'a> Replay<'a> {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)
     }
 
-    /// Where links are, and where others may begin.
-    pub fn places(&self) -> Places {
+    /// Where links are at this instant, and where others may begin; not before the last arrival that has entered.
+    pub fn places(&mut self, now: Time) -> Places {
+        self.network.poll(now, &mut self.out);
+        self.note();
         self.network.places()
     }
 

@@ -33,7 +33,7 @@ use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
 use pcap_file::pcapng::blocks::systemd_journal_export::SystemdJournalExportBlock;
 use pcap_file::pcapng::{Block, PcapNgParser, PcapNgWriter};
-use pcap_file::{DataLink, PcapError};
+use pcap_file::{DataLink, Endianness, PcapError};
 use std::fmt;
 use std::io::{Read, Write};
 use std::time::Duration;
@@ -361,9 +361,23 @@ fn beginning(error: PcapError, length: usize) -> Unreadable {
     }
 }
 
-/// Nothing more can be read.
-fn broken(error: &PcapError, rest: &[u8], of: usize) -> Option<Broken> {
-    let why = (!matches!(error, PcapError::IncompleteBuffer)).then(|| error.to_string());
+/// Nothing more can be read. What stands there says at this place how long it is, and that beside so many bytes more.
+fn broken(
+    error: &PcapError,
+    (at, beside): (usize, usize),
+    order: Endianness,
+    rest: &[u8],
+    of: usize,
+) -> Option<Broken> {
+    let length = rest.get(at..).and_then(<[u8]>::first_chunk).map(|length| match order {
+        Endianness::Big => u32::from_be_bytes(*length),
+        Endianness::Little => u32::from_le_bytes(*length),
+    });
+    let cut_off = length.is_none_or(|length| length as usize > rest.len().saturating_sub(beside));
+    let why = (!cut_off).then(|| match error {
+        PcapError::IncompleteBuffer => "its length is not that of what is in it".to_owned(),
+        error => error.to_string(),
+    });
     Some(Broken { at: of - rest.len(), of, why })
 }
 
@@ -381,7 +395,7 @@ fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
         let (behind, block) = match file.next_block(rest) {
             Ok(read) => read,
             Err(error) => {
-                capture.broken = broken(&error, rest, bytes.len());
+                capture.broken = broken(&error, (4, 0), file.section().endianness, rest, bytes.len());
                 break;
             }
         };
@@ -461,7 +475,7 @@ fn pcap(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
         let (behind, packet) = match file.next_packet(rest) {
             Ok(read) => read,
             Err(error) => {
-                capture.broken = broken(&error, rest, bytes.len());
+                capture.broken = broken(&error, (8, 16), file.header().endianness, rest, bytes.len());
                 break;
             }
         };
@@ -506,13 +520,13 @@ mod tests {
         let mut file = Vec::new();
         let zero = Duration::from_secs(1_800_000_000);
         let mut writer = Writer::new(&mut file, scenario, &["near", "far"], zero).expect("memory");
-        changes().iter().rev().for_each(|change| writer.change(change).expect("memory"));
+        changes(scenario).iter().rev().for_each(|change| writer.change(change).expect("memory"));
         taken.iter().for_each(|t| writer.write(t, &[t.number as u8; 200]).expect("memory"));
         file
     }
 
-    fn changes() -> Vec<Change> {
-        let wanted = |n: usize| Wanted { what: "x".repeat(n), scenario: "y".repeat(100_000 * n), ..Wanted::default() };
+    fn changes(scenario: &str) -> Vec<Change> {
+        let wanted = |n: usize| Wanted { what: "x".repeat(n), scenario: scenario.repeat(n), ..Wanted::default() };
         (0..4).map(|n| Change { number: n, at: Time(n), behind: n, wanted: wanted(n as usize) }).collect()
     }
 
@@ -524,7 +538,7 @@ mod tests {
             out_of_order.reverse();
             let capture = read(&written(scenario, &out_of_order)[..]).expect("what was just written");
             assert_eq!((capture.scenario.as_deref().unwrap_or(""), capture.broken), (scenario, None));
-            assert_eq!(capture.changes, changes());
+            assert_eq!(capture.changes, changes(scenario));
             let packets = capture.packets;
             assert_eq!(packets.iter().filter_map(|p| p.taken).collect::<Vec<_>>(), taken());
             assert!(packets.iter().all(|p| p.frame == [p.taken.expect("ours").number as u8; KEPT] && p.length == 200));
@@ -590,7 +604,7 @@ mod tests {
         let said = of_at_most(&good[..], length - 1).expect_err("a byte too many").to_string();
         assert!(said.contains("more than 4 GiB") && said.contains("editcap -r"), "{said}");
         let mut bad = good.clone();
-        bad[begin + 4..begin + 8].copy_from_slice(&[13, 0, 0, 0]);
+        bad[begin + 4..begin + 8].copy_from_slice(&13_u32.to_be_bytes());
         let broken = read(&bad[..]).expect("its beginning is good").broken.expect("a length that is none");
         assert_eq!((broken.at, broken.of), (begin, good.len()));
         assert!(broken.to_string().starts_with(&format!("what stands at byte {begin} of {}", good.len())), "{broken}");

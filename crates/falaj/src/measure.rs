@@ -162,6 +162,7 @@ impl Thread {
                 by_packet: now.by_packet - was.by_packet,
                 by_caller: now.by_caller - was.by_caller,
                 spun: now.spun - was.spun,
+                rested: now.rested - was.rested,
             },
             usage: Usage {
                 cpu: self.usage.cpu - then.usage.cpu,

@@ -10,7 +10,7 @@ use falaj_sched::time::Span;
 #[derive(clap::Args)]
 pub(crate) struct Pace {
     /// How to wait for an instant: spin (a processor of its own), sleep (wakes at most once in
-    /// --slack), hybrid (sleeps, and spins for the last part).
+    /// --slack), hybrid (sleeps, and spins for the last part, unless others wait for a processor).
     #[arg(long, default_value_t, value_name = "spin|hybrid|sleep")]
     timer: Timer,
     /// How late a packet may be handed over so that others leave with it: segments of one unit, and

@@ -130,7 +130,7 @@ fn changed(
 ) -> Result<(Scenario, Vec<u32>)> {
     let Wanted { scenario, drop, vacant, .. } = &change.wanted;
     let after = file::parse_quietly(scenario, &format!("{name} (its scenario from change {} on)", change.number))?;
-    let places = replay.places();
+    let places = replay.places(change.at);
     let free = vacant.iter().all(|place| places.vacant.contains(place));
     ensure!(free, "links begin where others have not ended");
     // Which of those that are free were known to be is not told by the network alone.

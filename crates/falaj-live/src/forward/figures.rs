@@ -93,6 +93,8 @@ pub struct Awake {
     pub by_caller: u64,
     /// Time awake with nothing to do but to look at ports and clock.
     pub spun: Span,
+    /// Time in which the hybrid timer slept alone, as others waited for a processor.
+    pub rested: Span,
 }
 
 impl Forwarder {
@@ -153,6 +155,6 @@ impl Forwarder {
 
     /// What woke the loop so far, and what it did awake.
     pub fn awake(&self) -> Awake {
-        self.awake
+        Awake { rested: self.rest.rested(), ..self.awake }
     }
 }

@@ -98,6 +98,11 @@ impl Row {
         self.flow.link.gap_error.quantile(share)
     }
 
+    /// The share of the time in which the hybrid timer rested, as others waited for a processor.
+    fn rested(&self) -> f64 {
+        self.thread.awake.rested.0 as f64 / self.thread.elapsed.0.max(1) as f64
+    }
+
     fn cpu(&self) -> f64 {
         self.thread.usage.cpu.0 as f64 / self.thread.elapsed.0.max(1) as f64
     }
@@ -139,7 +144,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                     "release_p50_ns": nanos(0.5), "release_p99_ns": nanos(0.99), "release_max_ns": error.max().map(|s| s.0),
                     "gap_error_p50_ns": r.gap(0.5).map(|s| s.0), "gap_error_p99_ns": r.gap(0.99).map(|s| s.0),
                     "delay_p50_ns": r.flow.received.p50, "delay_p99_ns": r.flow.received.p99,
-                    "cpu": r.cpu(), "rate_error": r.rate_error(),
+                    "cpu": r.cpu(), "rested": r.rested(), "rate_error": r.rate_error(),
                 })
             })
             .collect();
@@ -162,6 +167,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         "delay p50",
         "p99",
         "CPU",
+        "rested",
         "rate",
     ];
     let rows = rows.iter().map(|r| {
@@ -178,6 +184,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             show::span(received.p50.map(Span)),
             show::span(received.p99.map(Span)),
             format!("{:.1} %", 100.0 * r.cpu()),
+            format!("{:.0} %", 100.0 * r.rested()),
             r.rate_error().map_or(show::DASH.into(), |e| format!("{:+.3} %", 100.0 * e)),
         ]
     });

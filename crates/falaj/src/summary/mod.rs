@@ -70,7 +70,7 @@ pub(crate) fn of_forwarder(scenario: &Scenario, forwarder: &Forwarder, unread: O
     let took = forwarder.taken().iter().copied().zip(forwarder.active().iter().map(|active| active.stats));
     let breaches = (0..2 * links.len() as u32).map(|pipe| forwarder.breaches(PipeId(pipe)));
     let summary = Summary::new(links, elapsed, forwarder.flows(), losses.into()).ruled(scenario, took);
-    Summary { many: many(links, forwarder), ..summary.with_breaches(links, breaches) }
+    Summary { many: many(links, forwarder), rested: forwarder.awake().rested, ..summary.with_breaches(links, breaches) }
 }
 
 /// Of so many of those that a mask made it is told what each did.
@@ -150,6 +150,8 @@ pub(crate) struct Summary {
     many: Vec<(String, Report)>,
     /// How plug-ins broke their contract, and in which direction.
     breaches: Vec<(String, Breach)>,
+    /// How long the timer rested, as others waited for a processor.
+    rested: Span,
 }
 
 impl Summary {
@@ -172,7 +174,8 @@ impl Summary {
             }
         }
         let losses = losses.into_iter().filter(|(n, _)| *n > 0).collect();
-        Summary { elapsed, ways: known, flows, rules: Vec::new(), losses, many: Vec::new(), breaches: Vec::new() }
+        let (rules, many, breaches, rested) = (Vec::new(), Vec::new(), Vec::new(), Span::ZERO);
+        Summary { elapsed, ways: known, flows, rules, losses, many, breaches, rested }
     }
 
     /// With what plug-ins did that broke their contract, by direction.
@@ -279,6 +282,10 @@ impl Summary {
         for (n, why) in &self.losses {
             eprintln!("{n} {why}");
         }
+        if self.rested > Span::ZERO {
+            let share = show::percent(self.rested.0, self.elapsed.0);
+            eprintln!("the timer rested for {share} of the time, and spun for nobody: others waited for a processor");
+        }
         self.warn();
     }
 
@@ -329,6 +336,7 @@ impl Summary {
         };
         json!({
             "elapsed_ns": self.elapsed.0,
+            "rested_ns": self.rested.0,
             "directions": self.ways.iter().enumerate().map(way).collect::<Vec<_>>(),
             "flows": self.flows.iter().map(flow).collect::<Vec<_>>(),
             "rules": self.rules.iter().map(rule).collect::<Vec<_>>(),

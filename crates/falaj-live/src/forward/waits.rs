@@ -1,0 +1,185 @@
+//! The loop itself: what is due, what came, and how to wait for the next of either.
+
+use super::{Forwarder, NEAR, Overflow};
+use crate::priority;
+use crate::rest;
+use crate::timer::Timer;
+use falaj_engine::PipeId;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::{Span, Time};
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// How long `others` may have to wait under load.
+const LOOK: Span = Span::from_millis(1);
+/// A thread before all others that never sleeps is stopped by the kernel for the twentieth part of a second in each
+/// second, so that the others get something too. It leaves them as much in small pieces instead: one for so long awake,
+/// when nothing is due before it is over, or at last in twice that time.
+const AWAKE: Span = Span::from_millis(1);
+const REST: Span = Span::from_micros(50);
+/// Why the loop came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// The instant was reached.
+    Deadline,
+    /// This one of the other descriptors is readable.
+    Readable(usize),
+    /// For the first time a queue was full, of this pipe and flow, and a packet was lost; see
+    /// [`Forwarder::tell_of_overflow`].
+    Overflow(PipeId, FlowId),
+    /// For the first time there were more ids than a mask makes queues or links for, of this flow or of the link of this
+    /// pipe; see [`Forwarder::tell_of_overflow`].
+    Shared(PipeId, Option<FlowId>),
+}
+
+impl Forwarder {
+    /// Forwards until `deadline`, or until one of `others` is readable.
+    ///
+    /// # Errors
+    /// A port is gone, or the kernel refuses to wait. What goes wrong with one
+    /// unit is counted and ends nothing.
+    pub fn run(&mut self, deadline: Time, others: &[BorrowedFd<'_>]) -> io::Result<Woken> {
+        self.watch.set(self.ports.iter().map(|p| p.port.readable()).chain(others.iter().copied()));
+        self.watch_others.set(others.iter().copied());
+        let spins = self.options.timer == Timer::Spin;
+        // Who allows no slack is never late for others' sake.
+        let may_rest = self.options.timer == Timer::Hybrid && self.options.slack > Span::ZERO;
+        let before_others = priority::is_before_others();
+        // Nothing changes that before it comes back.
+        let has_masks = self.tells_of_sharing && self.network.has_masks();
+        let mut slept = self.clock.now();
+        let mut looked = Time::ZERO;
+        let mut busy = false;
+        // Had the ports their turn since the last hand-over?
+        let mut had_turn = false;
+        // Since when there has been nothing to do.
+        let mut spinning: Option<Time> = None;
+        loop {
+            let now = self.clock.now();
+            if let Some(since) = spinning.take() {
+                self.awake.spun += now.since(since);
+            }
+            if may_rest && self.rest.is_over(now) {
+                self.rest.look(now);
+                self.releases.allow(self.slack());
+            }
+            let sleeps = self.sleeps();
+            self.network.poll(now, &mut self.out);
+            self.note();
+            if let Overflow::Happened(pipe, flow) = self.overflow {
+                self.overflow = Overflow::No;
+                return Ok(Woken::Overflow(pipe, flow));
+            }
+            if has_masks && let Some((pipe, of)) = self.sharing() {
+                self.tells_of_sharing = false;
+                return Ok(Woken::Shared(pipe, of));
+            }
+            let released = self.release(now)?;
+            had_turn &= !released;
+            if !released {
+                spinning = Some(now);
+            }
+            if before_others && !sleeps && now.since(slept) >= AWAKE {
+                let rest = self.releases.next().since(now) > REST || now.since(slept) >= AWAKE + AWAKE;
+                if rest {
+                    self.watch_others.look(REST)?;
+                    slept = self.clock.now();
+                    spinning = None;
+                    if let Some(i) = (0..others.len()).find(|&i| self.watch_others.is_readable(i)) {
+                        return Ok(Woken::Readable(i));
+                    }
+                    continue;
+                }
+            }
+            if had_turn && !sleeps && self.releases.next().since(now) < NEAR {
+                std::hint::spin_loop();
+                continue;
+            }
+            if now >= deadline {
+                return Ok(Woken::Deadline);
+            }
+            // Under load reading tells what is there, and is cheaper than asking first.
+            if now.since(looked) > LOOK || !(busy || spins) {
+                looked = now;
+                if sleeps && !busy && self.is_dense(now) {
+                    if let Some(i) = self.rest(deadline)? {
+                        return Ok(Woken::Readable(i));
+                    }
+                    spinning = None;
+                    busy = self.receive(true)?;
+                    continue;
+                }
+                let wake = if busy || spins { now } else { self.wake() };
+                self.waiting.iter().enumerate().for_each(|(i, waiting)| self.watch.heed(i, waiting.is_none()));
+                self.watch.look(wake.min(deadline).since(now))?;
+                if wake > now {
+                    slept = self.clock.now();
+                    spinning = None;
+                    self.note_what_woke(wake, deadline);
+                }
+                let ports = self.ports.len();
+                if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
+                    return Ok(Woken::Readable(i));
+                }
+            }
+            busy = self.receive(busy || spins)?;
+            had_turn = true;
+            if busy {
+                spinning = None;
+            }
+        }
+    }
+
+    /// Does it sleep until what is due is late by the slack?
+    fn sleeps(&self) -> bool {
+        self.options.timer == Timer::Sleep || self.rest.rests()
+    }
+
+    /// How much later than due packets may be handed over.
+    fn slack(&self) -> Span {
+        if self.rest.rests() { self.options.slack.max(rest::SLACK) } else { self.options.slack }
+    }
+
+    /// Do packets come so close that waking for each does not pay?
+    fn is_dense(&self, now: Time) -> bool {
+        let close = self.slack() + self.slack();
+        self.gap < close && now.since(self.read) < close
+    }
+
+    /// Leaves what comes alone until the slack since the last rest is over.
+    /// Says which other descriptor ended that, if one did.
+    fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
+        let rest = (self.woke + self.slack()).min(deadline).since(self.clock.now());
+        if rest > Span::ZERO {
+            self.watch_others.look(rest)?;
+            self.awake.by_timer += 1;
+        }
+        self.woke = self.clock.now();
+        Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
+    }
+
+    /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
+    fn note_what_woke(&mut self, wake: Time, deadline: Time) {
+        let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
+        let count = match readable {
+            Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
+            None if wake <= deadline => {
+                self.lead.woke(wake, self.clock.now());
+                &mut self.awake.by_timer
+            }
+            _ => &mut self.awake.by_caller,
+        };
+        *count += 1;
+    }
+
+    /// When to be awake again if nothing arrives. Decisions wait until what they
+    /// may decide is due.
+    fn wake(&self) -> Time {
+        if self.waiting.iter().any(Option::is_some) {
+            // There may be room then.
+            return self.network.next_event().min(self.releases.next());
+        }
+        let due = self.releases.next().min(self.network.next_due());
+        self.lead.wake(due, self.sleeps().then(|| self.slack()))
+    }
+}

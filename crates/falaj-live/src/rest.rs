@@ -1,0 +1,193 @@
+//! When the hybrid timer rests.
+//!
+//! Spinning takes a processor. Where others wait for one, they are often those who send and receive through the link, and
+//! what is handed over to the microsecond comes from, and goes to, processes that cannot run. Then the loop sleeps
+//! instead, and hands over at one wake-up whatever is due: later than due by [`SLACK`] at most, and by what waking up takes; never
+//! earlier. The rule, in windows of [`WINDOW`]:
+//!
+//! | it | when |
+//! |---|---|
+//! | rests | in [`CROWDED`] of the last [`LAST`] windows it was awake for more than half of the time, and others waited |
+//! | spins again | in none of the last [`QUIET`] windows others waited |
+//!
+//! Others wait where more threads are to run than there are processors, or where the kernel took this thread's processor away for
+//! them, [`TAKEN`] times in a window or more.
+
+use crate::clock::{self, Usage};
+use crate::priority;
+use falaj_sched::time::{Span, Time};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// Resting, packets are handed over later than due by this at most.
+pub(crate) const SLACK: Span = Span::from_micros(50);
+/// It is looked this often, if the loop is awake.
+const WINDOW: Span = Span::from_millis(10);
+const LAST: u32 = 4;
+const CROWDED: u32 = 2;
+const QUIET: u32 = 32;
+const TAKEN: u64 = 2;
+
+/// What was seen in a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Seen {
+    /// Did others wait for a processor?
+    waiting: bool,
+    /// Was the loop awake for more than half of it?
+    awake: bool,
+}
+
+/// The rule alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rule {
+    rests: bool,
+    /// A bit for each of the last windows, the newest lowest: others waited, and spinning it was awake.
+    crowded: u64,
+}
+
+impl Rule {
+    fn window(&mut self, Seen { waiting, awake }: Seen) {
+        let crowded = waiting && (awake || self.rests);
+        self.crowded = self.crowded << 1 | u64::from(crowded);
+        let of_last = |windows: u32| (self.crowded & ((1 << windows) - 1)).count_ones();
+        self.rests = if self.rests { of_last(QUIET) > 0 } else { of_last(LAST) >= CROWDED };
+    }
+}
+
+/// Who else wants a processor, and what follows for the loop.
+#[derive(Debug)]
+pub(crate) struct Rest {
+    rule: Rule,
+    /// The end of this window.
+    next: Time,
+    /// The end of the last one.
+    since: Time,
+    usage: Usage,
+    /// The kernel's count of threads that are to run.
+    load: Option<File>,
+    processors: u64,
+    rested: Span,
+}
+
+impl Rest {
+    pub(crate) fn new() -> Rest {
+        // Who may use some of the processors only is not told how many wait for those.
+        let processors = priority::processors().len();
+        let load = (processors == priority::online()).then(|| File::open("/proc/loadavg").ok()).flatten();
+        let (rule, usage) = (Rule::default(), Usage::default());
+        let (next, since) = (Time::ZERO, Time::ZERO);
+        Rest { rule, next, since, usage, load, processors: processors as u64, rested: Span::ZERO }
+    }
+
+    /// Does the loop rest?
+    #[inline]
+    pub(crate) fn rests(&self) -> bool {
+        self.rule.rests
+    }
+
+    /// For how long it has, in whole windows.
+    pub(crate) fn rested(&self) -> Span {
+        self.rested
+    }
+
+    /// Is a window over? Then it is time for [`look`](Rest::look).
+    #[inline]
+    pub(crate) fn is_over(&self, now: Time) -> bool {
+        now >= self.next
+    }
+
+    /// Looks back at a window.
+    #[cold]
+    pub(crate) fn look(&mut self, now: Time) {
+        let usage = clock::thread_usage();
+        let (lasted, cpu) = (now.since(self.since), usage.cpu - self.usage.cpu);
+        let taken = usage.preempted - self.usage.preempted;
+        if self.rule.rests {
+            self.rested += lasted;
+        }
+        // The first window has no beginning.
+        if self.since > Time::ZERO {
+            let waiting = taken >= TAKEN || self.to_run() > self.processors;
+            self.rule.window(Seen { waiting, awake: cpu.0 > lasted.0 / 2 });
+        }
+        (self.since, self.next, self.usage) = (now, now + WINDOW, usage);
+    }
+
+    /// How many threads of the machine are to run now, this one among them; none where that is not told.
+    fn to_run(&self) -> u64 {
+        let mut text = [0; 64];
+        let read = self.load.as_ref().and_then(|load| load.read_at(&mut text, 0).ok()).unwrap_or(0);
+        running(&text[..read])
+    }
+}
+
+/// Of the three averages, the threads that are to run of all, and the last process, the second last but one.
+fn running(text: &[u8]) -> u64 {
+    let text = std::str::from_utf8(text).unwrap_or_default();
+    text.split_ascii_whitespace().nth(3).and_then(|of| of.split_once('/')?.0.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn the_kernels_count_is_read() {
+        assert_eq!(running(b"1.36 1.19 1.41 3/90 24622\n"), 3);
+        for other in [&b""[..], b"1 2 3", b"1 2 3 4 5", b"1 2 3 x/9 5", b"\xff"] {
+            assert_eq!(running(other), 0, "{other:?}");
+        }
+        // This thread runs.
+        let rest = Rest::new();
+        assert!(rest.load.is_none() || rest.to_run() >= 1);
+    }
+
+    const NOBODY: Seen = Seen { waiting: false, awake: true };
+    const CROWD: Seen = Seen { waiting: true, awake: true };
+
+    #[test]
+    fn it_rests_while_others_wait_and_spins_again_when_nobody_does() {
+        let mut rule = Rule::default();
+        rule.window(CROWD);
+        assert!(!rule.rests, "once is nothing");
+        rule.window(NOBODY);
+        rule.window(NOBODY);
+        rule.window(CROWD);
+        assert!(rule.rests, "twice in four windows");
+        for _ in 0..1000 {
+            // Resting, it is awake for a small part of the time, and the others wait but now and then.
+            (0..QUIET - 1).for_each(|_| rule.window(Seen { waiting: false, awake: false }));
+            rule.window(Seen { waiting: true, awake: false });
+            assert!(rule.rests);
+        }
+        (0..QUIET - 1).for_each(|_| rule.window(NOBODY));
+        assert!(rule.rests);
+        rule.window(NOBODY);
+        assert!(!rule.rests);
+    }
+
+    #[test]
+    fn who_sleeps_takes_nothing_from_others() {
+        let mut rule = Rule::default();
+        (0..100).for_each(|_| rule.window(Seen { waiting: true, awake: false }));
+        assert!(!rule.rests);
+    }
+
+    proptest! {
+        /// Whatever is seen, it rests from then on where twice in four windows others waited for what it spun on, and until there
+        /// were so many windows in a row in which nobody did; and there is no other reason.
+        #[test]
+        fn the_rule_as_it_is_said(seen in prop::collection::vec((any::<bool>(), any::<bool>()), 0..400)) {
+            let mut rule = Rule::default();
+            let (mut rests, mut history) = (false, Vec::new());
+            for (waiting, awake) in seen {
+                history.push(waiting && (awake || rests));
+                let last = |n: usize| history.iter().rev().take(n).filter(|crowded| **crowded).count();
+                rests = if rests { last(32) > 0 } else { last(4) >= 2 };
+                rule.window(Seen { waiting, awake });
+                prop_assert_eq!(rule.rests, rests);
+            }
+        }
+    }
+}
