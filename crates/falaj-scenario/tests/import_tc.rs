@@ -1244,21 +1244,272 @@ fn words_may_be_cut_short() {
     );
 }
 
+/// What packets of one class pass alone is a link before that of all.
 #[test]
-fn a_link_below_a_class_is_refused_with_a_way_out() {
+fn what_is_below_a_class_is_a_link_before_it() {
+    // As in the manual page of netem: nothing says how fast the device is, so no band waits for another.
     becomes(
         "tc qdisc add dev eth0 root handle 1: prio\n\
          tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000\n\
          tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal\n\
          tc filter add dev eth0 protocol ip parent 1:0 prio 3 u32 match ip dst 65.172.181.4/32 flowid 1:3",
+        expect![[r##"
+            # note: 1: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # note: 1: no filter sends to 1:1: it is left out
+            # note: 1: nothing says how fast eth0 is, and no class waits for another: `--rate` does
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: prio
+            [link.eth0.up]
+
+            # what packets of class 1:3 pass before it
+            # tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000
+            # tc qdisc add dev eth0 parent 30:1 handle 31: netem delay 200ms 10ms distribution normal
+            [link.eth0-1-3]
+            rate = "20kbit"
+            burst = "1600B"
+            scheduler = { kind = "fifo", queue = "3kB" }
+            delay = "200ms"
+            jitter = { amount = "10ms", distribution = "normal", order = "free" }
+
+            [[rule]]
+            match = "dst 65.172.181.4/32"
+            direction = "up"
+            to = ["eth0-1-3", "eth0"]
+
+            [[rule]]
+            to = "eth0"
+        "##]],
+    );
+    // Of filters the first decides, whatever its class has; the class of the rest comes last.
+    becomes(
+        &tree(
+            "30\n\
+             tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%\n\
+             tc qdisc add dev e parent 30: handle 31: fq_codel\n\
+             tc filter add dev e parent 1: protocol ip prio 1 flower ip_proto udp dst_port 53 flowid 1:11\n\
+             tc filter add dev e parent 1: protocol ip prio 2 flower ip_proto tcp flowid 1:12\n\
+             tc filter add dev e parent 1: protocol ip prio 3 flower dst_ip 10.0.0.0/8 flowid 1:20\n\
+             tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms",
+        ),
+        expect![[r##"
+            # what e sends goes up
+            [link.e]
+            rate = "unlimited"
+
+            # tc qdisc add dev e root handle 1: htb default 30
+            [link.e.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10]
+            match = ["ip udp dport 53", "ip tcp"]
+            rate = "4mbit"
+            ceil = "4mbit"
+            scheduler = { kind = "htb" }
+
+            [link.e.up.flow.1-10.flow.1-11]
+            match = "ip udp dport 53"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-10.flow.1-12]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-20]
+            match = "dst 10.0.0.0/8"
+            rate = "2mbit"
+            ceil = "2mbit"
+            queue = "1000p"
+
+            [link.e.up.flow.1-30]
+            match = "any"
+            rate = "2mbit"
+            ceil = "2mbit"
+            scheduler = { kind = "fq_codel", ecn = "yes" }
+
+            [link.e.up.flow.1-30.flow.all]
+            match = "any"
+
+            # what packets of class 1:20 pass before it
+            # tc qdisc add dev e parent 1:20 tbf rate 1mbit burst 2kb latency 50ms
+            [link.e-1-20]
+            rate = "1mbit"
+            burst = "2KiB"
+            scheduler = { kind = "fifo", queue = "8298B" }
+
+            # what packets of class 1:30 pass before it
+            # tc qdisc add dev e parent 1:30 handle 30: netem delay 20ms loss 1%
+            [link.e-1-30]
+            rate = "unlimited"
+            delay = "20ms"
+            loss = { probability = "1%" }
+
+            [[rule]]
+            match = ["ip udp dport 53", "ip tcp"]
+            direction = "up"
+            to = "e"
+
+            [[rule]]
+            match = "dst 10.0.0.0/8"
+            direction = "up"
+            to = ["e-1-20", "e"]
+
+            [[rule]]
+            direction = "up"
+            to = ["e-1-30", "e"]
+
+            [[rule]]
+            direction = "down"
+            to = "e"
+        "##]],
+    );
+    // In both directions; and below a class of a discipline that is below a class.
+    becomes(
+        "tc qdisc add dev eth0 handle ffff: ingress\n\
+         tc filter add dev eth0 parent ffff: matchall action mirred egress redirect dev ifb0\n\
+         tc qdisc add dev eth0 root handle 1: htb default 20\n\
+         tc class add dev eth0 parent 1: classid 1:1 htb rate 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:10 htb rate 2mbit ceil 10mbit\n\
+         tc class add dev eth0 parent 1:1 classid 1:20 htb rate 8mbit ceil 10mbit\n\
+         tc qdisc add dev eth0 parent 1:10 handle 10: prio bands 2\n\
+         tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30\n\
+         tc filter add dev eth0 parent 1: u32 match ip protocol 17 0xff flowid 1:10\n\
+         tc filter add dev eth0 parent 10: u32 match ip dport 53 0xffff flowid 10:1\n\
+         tc qdisc add dev ifb0 root handle 1: htb default 10\n\
+         tc class add dev ifb0 parent 1: classid 1:1 htb rate 10mbit\n\
+         tc class add dev ifb0 parent 1:1 classid 1:10 htb rate 10mbit\n\
+         tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit",
+        expect![[r##"
+            # note: 7: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+            # what eth0 sends goes up
+            [link.eth0]
+            rate = "unlimited"
+
+            # tc qdisc add dev eth0 root handle 1: htb default 20
+            [link.eth0.up]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.up.flow.1-10]
+            match = "ip udp"
+            rate = "2mbit"
+            ceil = "10mbit"
+            scheduler = { kind = "priority" }
+
+            [link.eth0.up.flow.1-10.flow.10-1]
+            match = "ip dport 53"
+            priority = 0
+            queue = "30p"
+
+            [link.eth0.up.flow.1-10.flow.10-2]
+            match = "any"
+            priority = 1
+            queue = "1000p"
+
+            [link.eth0.up.flow.1-20]
+            match = "any"
+            rate = "8mbit"
+            ceil = "10mbit"
+            queue = "1000p"
+
+            # what packets of class 10:1 pass before it
+            # tc qdisc add dev eth0 parent 10:1 netem delay 5ms limit 30
+            [link.eth0-10-1]
+            rate = "unlimited"
+            delay = "5ms"
+
+            # tc qdisc add dev ifb0 root handle 1: htb default 10
+            [link.eth0.down]
+            rate = "10mbit"
+            scheduler = { kind = "htb" }
+
+            [link.eth0.down.flow.1-10]
+            match = "any"
+            rate = "10mbit"
+            ceil = "10mbit"
+            queue = "1000p"
+
+            # what packets of class 1:10 pass before it
+            # tc qdisc add dev ifb0 parent 1:10 netem delay 30ms rate 5mbit
+            [link.ifb0-1-10]
+            rate = "5mbit"
+            scheduler = { kind = "fifo", queue = "1000p" }
+            delay = "30ms"
+
+            [[rule]]
+            match = "ip udp dport 53"
+            direction = "up"
+            to = ["eth0-10-1", "eth0"]
+
+            [[rule]]
+            direction = "down"
+            to = ["ifb0-1-10", "eth0"]
+
+            [[rule]]
+            direction = "up"
+            to = "eth0"
+        "##]],
+    );
+}
+
+#[test]
+fn links_below_classes_that_rules_cannot_lead_through_are_refused() {
+    becomes(
+        "tc qdisc add dev a root handle 1: prio\ntc qdisc add dev a parent 1:2 netem delay 5ms\n\
+         tc filter add dev a parent 1: matchall flowid 1:2\ntc qdisc add dev b root netem delay 5ms",
         expect![[r#"
+            warning: filters alone choose bands here: what `priomap` makes of the type of service is for a `match`
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: no filter sends to 1:1: it is left out
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: no filter sends to 1:3: it is left out
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
+            warning: nothing says how fast a is, and no class waits for another: `--rate` does
+             --> tc.sh:1:1
+              |
+            1 | tc qdisc add dev a root handle 1: prio
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+
             error: `this discipline below a class` has no equal here
              --> tc.sh:2:1
               |
-            2 | tc qdisc add dev eth0 parent 1:3 handle 30: tbf rate 20kbit buffer 1600 limit 3000
-              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+            2 | tc qdisc add dev a parent 1:2 netem delay 5ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
               |
-              = help: a class has a queue, and what delays or limits its packets is a link: write `[link.a]` with that, `[link.b]` with the rest, and two rules: `[[rule]]`, `match = ["dst 65.172.181.4/32"]`, `to = "a"`, and `[[rule]]`, `to = "b"`"#]],
+              = help: it is a link that rules lead through, and there are several devices: import what is said of each apart"#]],
+    );
+    becomes(
+        "tc qdisc add dev e root handle 1: prio\ntc filter add dev e parent 1: matchall flowid 1:2\n\
+         tc qdisc add dev e parent 1:2 handle 2: tbf rate 8mbit burst 2000b limit 30kb\n\
+         tc qdisc add dev e parent 2: handle 3: prio\ntc qdisc add dev e parent 3:2 netem delay 5ms\n\
+         tc filter add dev e parent 3: matchall flowid 3:2",
+        expect![[r#"
+            error: `this discipline below a class` has no equal here
+             --> tc.sh:5:1
+              |
+            5 | tc qdisc add dev e parent 3:2 netem delay 5ms
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: there is a link before a class above it already: write one for each, and a rule that leads through all, `to = ["first", "second", "third"]`"#]],
     );
 }
 

@@ -10,12 +10,16 @@
 //! | `stab` | what a packet costs beside its own bytes |
 //! | `filter` | which packets go to which class |
 //! | `tree` | the classes of a discipline, and which packets go to them |
-//! | `link` | the link that a device's tree amounts to |
+//! | `direction` | what a device's tree amounts to in one direction of a link |
+//! | `flows` | the flows that its classes become, and the links before them |
+//! | `link` | the links, and the rules that lead through those before a class |
 
 mod aqm;
 mod classes;
 mod device;
+mod direction;
 mod filter;
+mod flows;
 mod link;
 mod netem;
 mod qdisc;

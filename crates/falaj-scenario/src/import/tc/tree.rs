@@ -226,9 +226,8 @@ impl Tree {
         let left = apart(&sends).map_err(|(n, why)| many(filters[n].1, why))?;
         self.order = flat.into_iter().map(|minor| (minor, Vec::new())).collect();
         for (send, takes) in sends.iter().zip(left).filter(|(_, takes)| !takes.is_nothing()) {
-            let rule = quote(&takes.text);
-            if let Some((_, rules)) = self.order.get_mut(send.flow).filter(|(_, rules)| !rules.contains(&rule)) {
-                rules.push(rule);
+            if let Some((_, rules)) = self.order.get_mut(send.flow).filter(|(_, rules)| !rules.contains(&takes.text)) {
+                rules.push(takes.text);
             }
         }
         let rest = self.rest;
@@ -346,7 +345,7 @@ impl Tree {
 }
 
 /// What both rules take, each as a `match` that can be read; none if nothing is.
-fn both(one: &str, other: &str) -> Vec<String> {
+pub(super) fn both(one: &str, other: &str) -> Vec<String> {
     match (one, other) {
         ("any", only) | (only, "any") => vec![only.to_owned()],
         (one, other) => {
