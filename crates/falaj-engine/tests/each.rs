@@ -310,7 +310,7 @@ fn other_masks_take_over_what_waits() {
         link("drr", Values::default(), masks)
     };
     let by_source = Mask { src: Some(Lengths::WHOLE), ..Mask::default() };
-    let by_port = Mask { sport: true, ..Mask::default() };
+    let by_port = Mask { sport: Some(16), ..Mask::default() };
     let mut engine = Engine::new(&[of(by_source, 4)]).expect("a valid pipe");
     let mut out = Vec::new();
     for n in 0..4 {

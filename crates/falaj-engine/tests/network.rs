@@ -217,7 +217,7 @@ fn masks_and_labels_are_those_of_the_packet_in_every_link() {
     let plain = Impairments::default;
     let chain = || spec(vec![link(3, plain()), link(0, plain())], vec![rule(links(&[0, 1]))]);
     let mut masked = chain();
-    let mask = Mask { dport: true, ..Mask::default() };
+    let mask = Mask { dport: Some(16), ..Mask::default() };
     masked.places[2].pipe.masks.link = Some(Each { mask, most: 9, expire: Span::from_secs(10) });
     let ran = run(&masked, &[(0, 1), (0, 2), (0, 1), (0, 3)], true);
     let report = ran.network.report(PipeId(2), None, 9).expect("it has a mask");

@@ -242,7 +242,7 @@ struct Scene {
 }
 
 fn any_mask(dice: &mut Dice, spec: &mut PipeSpec) {
-    let mask = Mask { dport: true, ..Mask::default() };
+    let mask = Mask { dport: Some(16), ..Mask::default() };
     let each = |dice: &mut Dice| Each { mask, most: 1 + dice.from(0, 3) as u32, expire: Span(dice.from(1, 3_000_000)) };
     let link = (dice.from(0, 3) == 0).then(|| each(dice));
     let flows = (0..spec.setup.flows.len()).map(|_| (dice.from(0, 3) == 0).then(|| each(dice))).collect();

@@ -17,8 +17,8 @@ pub const PARTS: &[(&str, &str)] = &[
     ("dst", "destination address, likewise"),
     ("near", "the address at the near end: source going up, destination going down; likewise"),
     ("far", "the address at the far end; likewise"),
-    ("sport", "source port of TCP and UDP"),
-    ("dport", "destination port"),
+    ("sport", "source port of TCP and UDP; `sport/8`: so many leading bits of it"),
+    ("dport", "destination port, likewise"),
     ("proto", "what IP carries, by its number"),
     ("dscp", "differentiated services code point"),
     ("vlan", "number of the outer VLAN"),
@@ -83,9 +83,17 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
             seen.push((name, six));
             continue;
         }
+        let port = match name {
+            "sport" => Some(&mut out.mask.sport),
+            "dport" => Some(&mut out.mask.dport),
+            _ => None,
+        };
+        if let Some(port) = port {
+            *port = Some(length.map_or(Ok(16), |length| prefix(length, 16, &at))?);
+            seen.push((name, six));
+            continue;
+        }
         let place = match name {
-            "sport" => &mut out.mask.sport,
-            "dport" => &mut out.mask.dport,
             "proto" => &mut out.mask.proto,
             "dscp" => &mut out.mask.dscp,
             "vlan" => &mut out.mask.vlan,
@@ -95,7 +103,7 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
             _ => return Err(unknown(name, at)),
         };
         if length.is_some() {
-            let help = format!("only addresses have lengths: write `{name}`");
+            let help = format!("only addresses and ports have lengths: write `{name}`");
             return Err(wrong(at, format!("{} has a length", quoted(word)), help));
         }
         *place = true;
@@ -184,8 +192,14 @@ mod tests {
 
     #[test]
     fn masks_are_read_as_they_are_written() {
-        for text in ["src", "src/24 dport", "src/24 src6/64 dst", "proto dscp vlan mac-src mac-dst flow-label", "sport"]
-        {
+        for text in [
+            "src",
+            "src/24 dport",
+            "src/24 src6/64 dst",
+            "proto dscp vlan mac-src mac-dst flow-label",
+            "sport",
+            "sport/8 dport",
+        ] {
             let written = parse_mask(text).unwrap();
             assert_eq!(written.towards(Towards::Down).to_string(), text);
         }
@@ -206,7 +220,8 @@ mod tests {
             ("src/+2", "1 to 32"),
             ("src6", "`src6` needs a length"),
             ("near src", "`near` and `far` are"),
-            ("dport/8", "only addresses have lengths"),
+            ("proto/8", "only addresses and ports have lengths"),
+            ("dport/17", "1 to 16"),
             ("sorce", "is no part of a mask"),
             ("mark", "knows a packet's mark"),
             ("udp", "by its `match`"),

@@ -29,10 +29,10 @@ pub struct Mask {
     pub src: Option<Lengths>,
     /// Destination address.
     pub dst: Option<Lengths>,
-    /// Source port of TCP and UDP.
-    pub sport: bool,
-    /// Destination port.
-    pub dport: bool,
+    /// So many leading bits of the source port of TCP and UDP, 1 to 16.
+    pub sport: Option<u8>,
+    /// Of the destination port.
+    pub dport: Option<u8>,
     /// What IP carries.
     pub proto: bool,
     /// Differentiated services code point.
@@ -124,7 +124,7 @@ impl Mask {
     pub fn size(&self) -> usize {
         let flag = |set: bool, bytes: usize| if set { bytes } else { 0 };
         let addresses = [self.src, self.dst].iter().flatten().count() * 16;
-        let ports = flag(self.sport, 2) + flag(self.dport, 2);
+        let ports = flag(self.sport.is_some(), 2) + flag(self.dport.is_some(), 2);
         let small = flag(self.proto, 1) + flag(self.dscp, 1) + flag(self.vlan, 2) + flag(self.flow_label, 3);
         addresses + ports + small + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
     }
@@ -141,11 +141,11 @@ impl Mask {
         if let Some(lengths) = self.dst {
             id.address(key.dst, lengths);
         }
-        if self.sport {
-            id.part(key.ports.map(|ports| ports.0.to_be_bytes()), 1);
+        if let Some(bits) = self.sport {
+            id.part(key.ports.map(|ports| (ports.0 & leading(bits)).to_be_bytes()), 1);
         }
-        if self.dport {
-            id.part(key.ports.map(|ports| ports.1.to_be_bytes()), 1);
+        if let Some(bits) = self.dport {
+            id.part(key.ports.map(|ports| (ports.1 & leading(bits)).to_be_bytes()), 1);
         }
         if self.proto {
             id.part(key.protocol.map(|Protocol(n)| [n]), 1);
@@ -199,9 +199,17 @@ impl Mask {
                 None => format!("no {name}"),
             });
         }
-        let singles: [(&str, bool, usize); 8] = [
-            ("sport", self.sport, 2),
-            ("dport", self.dport, 2),
+        for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
+            let Some(bits) = bits else { continue };
+            let part = next(&[0, 2, 0, 0]);
+            let (first, last) = (number(part), number(part) | u32::from(!leading(bits)));
+            out.push(match part {
+                [] => format!("no {name}"),
+                _ if first == last => format!("{name} {first}"),
+                _ => format!("{name} {first}-{last}"),
+            });
+        }
+        let singles: [(&str, bool, usize); 6] = [
             ("proto", self.proto, 1),
             ("dscp", self.dscp, 1),
             ("vlan", self.vlan, 2),
@@ -229,9 +237,11 @@ impl fmt::Display for Mask {
             parts.push(if lengths.v4 == 32 { name.to_owned() } else { format!("{name}/{}", lengths.v4) });
             parts.extend((lengths.v6 != 128).then(|| format!("{name}6/{}", lengths.v6)));
         }
+        for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
+            let Some(bits) = bits else { continue };
+            parts.push(if bits >= 16 { name.to_owned() } else { format!("{name}/{bits}") });
+        }
         let flags = [
-            ("sport", self.sport),
-            ("dport", self.dport),
             ("proto", self.proto),
             ("dscp", self.dscp),
             ("vlan", self.vlan),
@@ -242,6 +252,11 @@ impl fmt::Display for Mask {
         parts.extend(flags.into_iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
         f.write_str(&parts.join(" "))
     }
+}
+
+/// The bits of a port of which so many leading ones count.
+const fn leading(bits: u8) -> u16 {
+    if bits >= 16 { u16::MAX } else { !(u16::MAX >> bits) }
 }
 
 /// One queue or one link for each id of a mask.
@@ -300,7 +315,7 @@ mod tests {
 
     #[test]
     fn packets_alike_under_the_mask_have_one_id() {
-        let net = Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: true, ..Mask::default() };
+        let net = Mask { src: Some(Lengths { v4: 24, v6: 64 }), dport: Some(16), ..Mask::default() };
         let first = id(&net, &udp([10, 1, 2, 3], 80));
         assert_eq!(first, id(&net, &udp([10, 1, 2, 250], 80)));
         for other in [udp([10, 1, 3, 3], 80), udp([10, 1, 2, 3], 81), b"no packet".to_vec()] {
@@ -309,13 +324,18 @@ mod tests {
         assert_eq!(net.words(&first), "src 10.1.2.0/24 dport 80");
         assert_eq!(net.words(&id(&net, b"")), "no src no dport");
         assert_eq!(net.to_string(), "src/24 src6/64 dport");
+        let ports = Mask { dport: Some(8), ..Mask::default() };
+        let first = id(&ports, &udp([10, 1, 2, 3], 0x1280));
+        assert_eq!(first, id(&ports, &udp([10, 1, 2, 3], 0x12ff)));
+        assert_ne!(first, id(&ports, &udp([10, 1, 2, 3], 0x1380)));
+        assert_eq!((ports.words(&first), ports.to_string()), ("dport 4608-4863".to_owned(), "dport/8".to_owned()));
     }
 
     #[test]
     fn all_parts_of_a_frame_are_read() {
         let mask = Mask {
             dst: WHOLE,
-            sport: true,
+            sport: Some(16),
             proto: true,
             dscp: true,
             vlan: true,
@@ -341,7 +361,7 @@ mod tests {
     /// The largest mask that fits, and that no header is read beyond its end.
     #[test]
     fn cut_frames_have_ids() {
-        let most = Mask { src: WHOLE, dst: WHOLE, sport: true, dport: true, proto: true, ..Mask::default() };
+        let most = Mask { src: WHOLE, dst: WHOLE, sport: Some(16), dport: Some(16), proto: true, ..Mask::default() };
         assert_eq!(most.size(), Mask::MOST);
         let others = Mask { dscp: true, vlan: true, flow_label: true, mac_src: true, mac_dst: true, ..Mask::default() };
         let frame = udp([10, 1, 2, 3], 80);

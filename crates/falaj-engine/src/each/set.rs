@@ -347,12 +347,12 @@ mod tests {
     use falaj_sched::time::Span;
 
     fn id(n: u16) -> Id {
-        let mask = Mask { sport: true, dport: true, ..Mask::default() };
+        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
         mask.id(&Key { ports: Some((n, 7)), ..Key::default() })
     }
 
     fn set(most: u32, seed: u64) -> Set {
-        let mask = Mask { sport: true, dport: true, ..Mask::default() };
+        let mask = Mask { sport: Some(16), dport: Some(16), ..Mask::default() };
         Set::new(Each { mask, most, expire: Span(100) }, seed, 0, 0)
     }
 
