@@ -6,7 +6,8 @@
 //! it stands for, and netem's have; here every table is scaled until the
 //! lines between its points have mean 0 and deviation 1.
 
-use std::sync::Arc;
+use super::course::Course;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// How delays are distributed around their mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,8 +25,18 @@ pub enum Distribution {
 }
 
 /// A distribution that was measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Table(Arc<[f64]>);
+#[derive(Clone, Debug)]
+pub struct Table {
+    points: Arc<[f64]>,
+    /// Made when it is asked for first.
+    course: Arc<OnceLock<Arc<Course>>>,
+}
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Table) -> bool {
+        self.points == other.points
+    }
+}
 
 /// Steps of probability in tables of our own.
 const STEPS: usize = 4096;
@@ -43,7 +54,7 @@ impl Table {
         let mut points: Vec<f64> = samples.iter().map(|&s| f64::from(s)).collect();
         points.sort_by(f64::total_cmp);
         let differ = points.first()? < points.last()?;
-        differ.then(|| Table(standardised(points).into()))
+        differ.then(|| Table { points: standardised(points).into(), course: Arc::default() })
     }
 }
 
@@ -59,9 +70,35 @@ impl Distribution {
                 let (normal, pareto) = (standardised(normal()), standardised(pareto()));
                 standardised(normal.iter().zip(pareto).map(|(n, p)| 0.25 * n + 0.75 * p).collect())
             }
-            Distribution::Table(Table(points)) => points.to_vec(),
+            Distribution::Table(table) => table.points.to_vec(),
         })
     }
+}
+
+impl Distribution {
+    /// How delays of it go on where none may overtake; that of a name is made once.
+    pub(crate) fn course(&self) -> Arc<Course> {
+        static NAMED: [LazyLock<Arc<Course>>; 4] = [
+            LazyLock::new(|| of_name(&Distribution::Uniform)),
+            LazyLock::new(|| of_name(&Distribution::Normal)),
+            LazyLock::new(|| of_name(&Distribution::Pareto)),
+            LazyLock::new(|| of_name(&Distribution::ParetoNormal)),
+        ];
+        let named = match self {
+            Distribution::Uniform => 0,
+            Distribution::Normal => 1,
+            Distribution::Pareto => 2,
+            Distribution::ParetoNormal => 3,
+            Distribution::Table(table) => {
+                return Arc::clone(table.course.get_or_init(|| Arc::new(Course::new(&table.points))));
+            }
+        };
+        Arc::clone(&NAMED[named])
+    }
+}
+
+fn of_name(distribution: &Distribution) -> Arc<Course> {
+    Arc::new(Course::new(&distribution.standard().unwrap_or_else(|| vec![-1.0, 1.0])))
 }
 
 /// Mean and deviation of a distribution of straight lines between points at equal steps.

@@ -1,9 +1,10 @@
 //! By how much the delay of each packet differs from the link's.
 
+use super::course::Going;
 use super::distribution::Distribution;
 use super::event::Draw;
 use falaj_sched::probability::Probability;
-use falaj_sched::time::Span;
+use falaj_sched::time::{Span, Time};
 
 /// Delays that differ: the link's delay is their mean.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +16,8 @@ pub struct Jitter {
     /// How often a packet's delay is that of the one before it; otherwise it
     /// is drawn. Mean and deviation are the same with and without.
     pub correlation: Probability,
-    /// Packets wait for those before them instead of overtaking.
+    /// None overtakes: while packets follow each other closely, delays go on from one to the next, and each has this
+    /// distribution for all that.
     pub keeps_order: bool,
 }
 
@@ -67,6 +69,8 @@ pub(crate) struct Offsets {
     by: By,
     correlation: Probability,
     pub(crate) keeps_order: bool,
+    /// Where order is kept.
+    going: Option<Going>,
     last: Option<Span>,
 }
 
@@ -77,27 +81,37 @@ impl Offsets {
             None => By::Range(amount.0),
             Some(standard) => By::Table(standard.iter().map(|z| (z * amount.0 as f64).round() as i64).collect()),
         };
-        Offsets { delay, by, correlation: jitter.correlation, keeps_order: jitter.keeps_order, last: None }
+        let going = jitter.keeps_order.then(|| Going::new(jitter.distribution.course(), amount));
+        let (correlation, keeps_order) = (jitter.correlation, jitter.keeps_order);
+        Offsets { delay, by, correlation, keeps_order, going, last: None }
     }
 
+    /// Of a packet that begins its way at `now`.
     #[inline]
-    pub(crate) fn delay(&mut self, draw: Draw) -> Span {
-        if self.correlation == Probability::NEVER {
-            return self.of(draw.independent());
+    pub(crate) fn delay(&mut self, now: Time, draw: Draw, course: Draw) -> Span {
+        let independent = self.correlation == Probability::NEVER;
+        if let Some(last) = self.last.filter(|_| !independent && self.correlation.hits(draw.in_turn(0))) {
+            self.going.iter_mut().for_each(|going| going.stays(now));
+            return last;
         }
-        let delay = match self.last {
-            Some(last) if self.correlation.hits(draw.in_turn(0)) => last,
-            _ => self.of(draw.in_turn(1)),
+        let own = if independent { draw.independent() } else { draw.in_turn(1) };
+        let by = &self.by;
+        let offset = match &mut self.going {
+            Some(going) => going.at(now, (own, |draw| by.of(draw)), course),
+            None => by.of(own),
         };
+        let delay = Span(self.delay.0.saturating_add_signed(offset));
         self.last = Some(delay);
         delay
     }
+}
 
+impl By {
     /// The inverse of the distribution function, at `draw` of 2^64.
     #[inline]
-    fn of(&self, draw: u64) -> Span {
+    fn of(&self, draw: u64) -> i64 {
         let scaled = |n: u64| u128::from(draw) * u128::from(n);
-        let offset = match &self.by {
+        match self {
             By::Range(amount) => (scaled(2 * amount + 1) >> 64) as i64 - *amount as i64,
             By::Table(table) => {
                 let at = scaled(table.len() as u64 - 1);
@@ -105,7 +119,6 @@ impl Offsets {
                 let (a, b) = (i128::from(table[i]), i128::from(table[i + 1]));
                 (a + (((b - a) * part) >> 32)) as i64
             }
-        };
-        Span(self.delay.0.saturating_add_signed(offset))
+        }
     }
 }

@@ -13,10 +13,12 @@
 //! | [`event`] | what happens to a packet with a probability, alone or in runs |
 //! | [`loss`] | which packets are lost |
 //! | [`jitter`], [`distribution`] | by how much the delay of each differs |
+//! | `course` | how delays go on that keep packets in order |
 //! | [`profile`] | air time beside the packets' own |
 //! | [`reorder`] | which packets overtake |
 //! | [`slots`] | delivery in slots |
 
+mod course;
 pub mod distribution;
 pub mod event;
 pub mod jitter;
@@ -102,6 +104,7 @@ enum Of {
     Jitter,
     Slots,
     Profile,
+    Course,
 }
 
 /// Impairments at work on the packets of a pipe.
@@ -203,7 +206,8 @@ impl Impairer {
         }
         let twice = self.duplicate.as_mut().is_some_and(|event| event.happens(draw(Of::Duplicate)));
         let overtakes = self.reorder.as_mut().is_some_and(|reorder| reorder.overtakes(draw(Of::Reorder)));
-        let on_its_way = self.jitter.as_mut().map_or(self.delay, |jitter| jitter.delay(draw(Of::Jitter)));
+        let jittered = |jitter: &mut Offsets| jitter.delay(emit.end, draw(Of::Jitter), draw(Of::Course));
+        let on_its_way = self.jitter.as_mut().map_or(self.delay, jittered);
         emit.due = if overtakes { emit.end } else { emit.end + on_its_way };
         if self.profile.as_ref().is_some_and(|profile| !profile.occupies) {
             emit.due += beyond;

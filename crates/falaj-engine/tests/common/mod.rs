@@ -29,7 +29,7 @@ use falaj_sched::rate::Rate;
 use falaj_sched::registry::{self, ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use rand_core::Rng;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// One packet: when, whose, how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,9 @@ pub fn any_pipe(dice: &mut Dice) -> PipeSpec {
     spec
 }
 
+/// Measured by nobody.
+static TABLE: LazyLock<Table> = LazyLock::new(|| Table::new(&[-300, -10, 0, 20, 400]).expect("they differ"));
+
 /// Lets the link do some of all that it can do to packets.
 pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
     let event = |dice: &mut Dice| Event {
@@ -161,7 +164,7 @@ pub fn impair(dice: &mut Dice, spec: &mut PipeSpec) {
             distribution: match dice.from(0, 2) {
                 0 => Distribution::Uniform,
                 1 => Distribution::Pareto,
-                _ => Distribution::Table(Table::new(&[-300, -10, 0, 20, 400]).expect("they differ")),
+                _ => Distribution::Table(TABLE.clone()),
             },
             correlation: event(dice).correlation,
             keeps_order: wanted(dice),

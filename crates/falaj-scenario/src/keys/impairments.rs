@@ -157,7 +157,7 @@ pub const JITTER: &[Key] = &[
         "order",
         Holds::Value(Kind::Choice(&["kept", "free"])),
         Default("kept"),
-        "whether packets wait for those before them, or may overtake",
+        "`kept`: none overtakes, and delays that follow closely go on from one to the next; `free`: each is drawn for itself",
     ),
 ];
 

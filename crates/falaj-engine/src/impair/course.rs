@@ -1,0 +1,268 @@
+//! How a delay goes on from packet to packet, so that none overtakes and each has the distribution asked for.
+//!
+//! Delays that are drawn anew for each packet would let packets overtake; and if those waited for the ones before them, all would
+//! be late: their delays were the largest of many. Here one delay goes on in time. It rests for a while, then another one is drawn:
+//! a larger one holds at once, to a smaller one it sinks, no faster than time passes. So nobody overtakes.
+//!
+//! Such a delay is often between those that are drawn, on its way down. What is drawn makes up for that. Let `q` be the
+//! probability of a delay below this one, and `G(q)` that of one that is drawn. It passes a level downwards as often as it is drawn
+//! above and then below, `G (1 - G)` of all times; so in the mean of a time `C` from one draw to the next, of which `r` is rest,
+//! `C dq = r dG + G (1 - G) dz`, where `z` is the delay. That is solved for `G`, with floating point, once for each distribution.
+
+use super::event::Draw;
+use falaj_sched::time::{Span, Time};
+use std::sync::Arc;
+
+/// Delays are in units of this part of the amount.
+const ONE: u32 = 40;
+
+/// A course of delays of deviation 1, which all links share that have it.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Course {
+    nodes: Vec<Node>,
+    /// How long a delay rests in the mean.
+    rest: i64,
+    /// After so long the next one does not depend on it, and cannot overtake.
+    forgets: i64,
+}
+
+/// A point of the distribution. Probabilities are parts of 2^64.
+#[derive(Debug, PartialEq)]
+struct Node {
+    /// Of a delay below this one.
+    below: u64,
+    /// The delay.
+    z: i64,
+    /// Of one that is drawn below it.
+    drawn_below: u64,
+    /// That a delay from here to the next point is on its way down.
+    sinks: u64,
+}
+
+impl Course {
+    /// Of a distribution whose quantiles at equal steps are these.
+    pub(crate) fn new(points: &[f64]) -> Course {
+        let mut rest = 1.0;
+        let (grid, drawn, cycle) = loop {
+            let grid = grid(points, rest);
+            match solved(&grid, rest) {
+                Some((drawn, cycle)) => break (grid, drawn, cycle),
+                // Where no delay is for long, none that sinks may be.
+                None => rest *= 2.0,
+            }
+        };
+        let part = |p: f64| (p.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
+        let fixed = |z: f64| (z * (1u64 << ONE) as f64) as i64;
+        let sinks = |i: usize| {
+            let Some((next, after)) = grid.get(i + 1).zip(drawn.get(i + 1)) else { return 0 };
+            let steep = (next.1 - grid[i].1) / (next.0 - grid[i].0);
+            let g = f64::midpoint(drawn[i], *after);
+            part(g * (1.0 - g) * steep / cycle)
+        };
+        let node = |(i, &(below, z)): (usize, &(f64, f64))| Node {
+            below: part(below),
+            z: fixed(z),
+            drawn_below: part(drawn[i]),
+            sinks: sinks(i),
+        };
+        let range = grid.last().map_or(0.0, |last| last.1) - grid.first().map_or(0.0, |first| first.1);
+        Course {
+            nodes: grid.iter().enumerate().map(node).collect(),
+            rest: fixed(rest),
+            forgets: fixed((64.0 * cycle).max(range)),
+        }
+    }
+
+    /// The points between which this probability lies, and how far, in parts of 2^32.
+    fn between(&self, p: u64, of: impl Fn(&Node) -> u64) -> (&Node, &Node, i128) {
+        let after = self.nodes.partition_point(|node| of(node) <= p).clamp(1, self.nodes.len() - 1);
+        let (a, b) = (&self.nodes[after - 1], &self.nodes[after]);
+        let (low, wide) = (of(a), of(b).saturating_sub(of(a)).max(1));
+        let part = (u128::from(p.saturating_sub(low)) << 32) / u128::from(wide);
+        (a, b, part.min(1 << 32) as i128)
+    }
+
+    /// What is drawn at this probability.
+    fn drawn(&self, p: u64) -> i64 {
+        let (a, b, part) = self.between(p, |node| node.drawn_below);
+        a.z + ((i128::from(b.z - a.z) * part) >> 32) as i64
+    }
+}
+
+/// Points of the distribution as far from each other as its course is straight between them: probability and delay.
+fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
+    const MOST: f64 = 512.0;
+    let steps = (points.len() - 1) as f64;
+    let mut grid = vec![(0.0, points[0])];
+    for (i, pair) in points.windows(2).enumerate() {
+        // Not less than so many in all.
+        let few = (1024.0 / steps).ceil();
+        let parts = ((pair[1] - pair[0]) / rest * 20.0).ceil().clamp(few, MOST.max(few)) as usize;
+        for n in 1..=parts {
+            let part = n as f64 / parts as f64;
+            grid.push(((i as f64 + part) / steps, pair[0] + (pair[1] - pair[0]) * part));
+        }
+    }
+    grid
+}
+
+/// `G` at each point, and the mean time from one draw to the next; `None` where there is none with this rest.
+fn solved(grid: &[(f64, f64)], rest: f64) -> Option<(Vec<f64>, f64)> {
+    let middle = grid.len() / 2;
+    let up: Vec<(f64, f64)> = grid.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();
+    // From below it is `G` that grows, and from above `1 - G`, by the same law.
+    let grown = |pieces: &mut dyn Iterator<Item = &(f64, f64)>, cycle: f64| {
+        let mut all = vec![0.0];
+        let mut rises = true;
+        let mut g = 0.0f64;
+        for &(q, z) in pieces {
+            let (source, decay) = (cycle * q / rest, z * (1.0 - g).max(0.0) / rest);
+            let gone = if decay > 1e-9 { (1.0 - (-decay).exp()) / decay } else { 1.0 };
+            let next = g * (-decay).exp() + source * gone;
+            rises &= next >= g;
+            g = next.min(1.0);
+            all.push(g);
+        }
+        (all, rises)
+    };
+    let ends = |cycle: f64| {
+        let below = grown(&mut up[..middle].iter(), cycle);
+        let above = grown(&mut up[middle..].iter().rev(), cycle);
+        (below, above)
+    };
+    let last = |side: &(Vec<f64>, bool)| side.0.last().copied().unwrap_or(0.0);
+    let (mut low, mut high) = (0.0, rest + grid.last()?.1 - grid.first()?.1);
+    for _ in 0..40 {
+        let cycle = f64::midpoint(low, high);
+        let (below, above) = ends(cycle);
+        if last(&below) + last(&above) < 1.0 { low = cycle } else { high = cycle }
+    }
+    let ((mut below, rises), (above, falls)) = ends(high);
+    below.pop();
+    below.extend(above.iter().rev().map(|h| 1.0 - h));
+    (rises && falls).then_some((below, high))
+}
+
+/// A delay that goes on.
+#[derive(Debug)]
+pub(crate) struct Going {
+    course: Arc<Course>,
+    amount: u64,
+    at: i64,
+    does: Does,
+    last: Option<Time>,
+    /// Draws so far.
+    drawn: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    /// For so long.
+    Rests(u64),
+    /// To this delay.
+    Sinks(i64),
+}
+
+impl Going {
+    pub(crate) fn new(course: Arc<Course>, amount: Span) -> Going {
+        Going { course, amount: amount.0, at: 0, does: Does::Rests(0), last: None, drawn: 0 }
+    }
+
+    /// So much in nanoseconds.
+    fn scaled(&self, z: i64) -> i64 {
+        ((i128::from(z) * i128::from(self.amount)) >> ONE) as i64
+    }
+
+    /// It stays as it is until then.
+    pub(crate) fn stays(&mut self, now: Time) {
+        self.last = Some(now);
+    }
+
+    /// By how much a delay differs from the mean that a packet has at `now`. `afresh`: its distribution at a probability, for
+    /// packets that do not know of others before them.
+    pub(crate) fn at(&mut self, now: Time, afresh: (u64, impl Fn(u64) -> i64), draw: Draw) -> i64 {
+        let forgets = self.scaled(self.course.forgets).max(1) as u64;
+        let before = self.last.replace(now).map(|last| now.since(last).0).filter(|since| *since < forgets);
+        match before {
+            Some(since) => self.goes_on(since, draw),
+            None => {
+                let (p, of) = afresh;
+                self.at = of(p);
+                let (here, next, part) = self.course.between(p, |node| node.below);
+                let (sinks, low, high) = (here.sinks, here.drawn_below, next.drawn_below);
+                if self.next(draw) < sinks {
+                    let below = low + ((i128::from(high.saturating_sub(low)) * part) >> 32) as u64;
+                    let to = ((u128::from(self.next(draw)) * u128::from(below)) >> 64) as u64;
+                    self.does = Does::Sinks(self.scaled(self.course.drawn(to)).min(self.at));
+                } else {
+                    // What is left of a rest that began before.
+                    let left = self.next(draw).min(self.next(draw));
+                    self.does = Does::Rests(self.rest(left));
+                }
+            }
+        }
+        self.at
+    }
+
+    fn next(&mut self, draw: Draw) -> u64 {
+        self.drawn += 1;
+        draw.at(self.drawn)
+    }
+
+    /// Rests are from nothing to twice their mean.
+    fn rest(&self, draw: u64) -> u64 {
+        let most = 2 * self.scaled(self.course.rest).max(1) as u64;
+        ((u128::from(draw) * u128::from(most)) >> 64) as u64
+    }
+
+    fn goes_on(&mut self, mut time: u64, draw: Draw) {
+        loop {
+            match self.does {
+                Does::Sinks(to) => {
+                    let way = (self.at - to).max(0) as u64;
+                    if way > time {
+                        self.at -= time as i64;
+                        return;
+                    }
+                    time -= way;
+                    self.at = to;
+                    let rest = self.next(draw);
+                    self.does = Does::Rests(self.rest(rest));
+                }
+                Does::Rests(rest) if rest > time => {
+                    self.does = Does::Rests(rest - time);
+                    return;
+                }
+                Does::Rests(rest) => {
+                    time -= rest;
+                    let p = self.next(draw);
+                    let to = self.scaled(self.course.drawn(p));
+                    self.at = self.at.max(to);
+                    self.does = Does::Sinks(to);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::impair::distribution::Distribution;
+
+    #[test]
+    fn a_course_forgets_in_some_deviations() {
+        for (distribution, most) in [
+            (Distribution::Uniform, 2.0),
+            (Distribution::Normal, 4.0),
+            (Distribution::Pareto, 4.0),
+            (Distribution::ParetoNormal, 4.0),
+        ] {
+            let course = distribution.course();
+            let cycle = course.forgets as f64 / 64.0 / (1u64 << ONE) as f64;
+            assert!(cycle < most, "{distribution:?}: {cycle}");
+            let nodes = &course.nodes;
+            assert!(nodes.is_sorted_by_key(|n| n.z) && nodes.is_sorted_by_key(|n| n.drawn_below));
+        }
+    }
+}
