@@ -33,6 +33,7 @@ fn a_pipe_in_each_direction() {
             # ipfw pipe 1 config bw 1.5Mbit/s delay 50 queue 30KBytes plr 0.01
             [link.pipe1]
             rate = "1500kbit"
+            account = "ip"
             delay = "50ms"
             loss = "1%"
             scheduler = { kind = "fifo", queue = "30KiB" }
@@ -40,6 +41,7 @@ fn a_pipe_in_each_direction() {
             # ipfw pipe 2 config bw 10Mbit/s delay 50
             [link.pipe2]
             rate = "10mbit"
+            account = "ip"
             delay = "50ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -72,12 +74,14 @@ fn packets_reorder_by_chance() {
             # ipfw pipe 1 config delay 100
             [link.pipe1]
             rate = "unlimited"
+            account = "ip"
             delay = "100ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config delay 10
             [link.pipe2]
             rate = "unlimited"
+            account = "ip"
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -117,6 +121,7 @@ fn a_pipe_for_each_customer() {
             # ipfw pipe 1 config bw 5Mbit/s mask dst-ip 0xffffffff
             [link.pipe1]
             rate = "5mbit"
+            account = "ip"
             each = "dst"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -124,6 +129,7 @@ fn a_pipe_for_each_customer() {
             # ipfw sched 2 config type qfq
             [link.pipe2]
             rate = "100mbit"
+            account = "ip"
             scheduler = { kind = "qfq" }
 
             # ipfw queue 1 config pipe 2 weight 10 mask src-ip 0xffffff00
@@ -179,16 +185,19 @@ fn chains_and_tables() {
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
+            account = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config bw 2Mbit/s
             [link.pipe2]
             rate = "2mbit"
+            account = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 3 config plr 0.001
             [link.pipe3]
             rate = "unlimited"
+            account = "ip"
             loss = "0.1%"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -252,6 +261,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 1 config bw 1Mbit/s queue 60 red 0.002/5/15/0.1 ecn
             [link.pipe1]
             rate = "1mbit"
+            account = "ip"
 
             [link.pipe1.flow.all]
             match = "any"
@@ -260,6 +270,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 2 config bw 1Mbit/s queue 60KB gred 0.002/5000/15000/0.02
             [link.pipe2]
             rate = "1mbit"
+            account = "ip"
 
             [link.pipe2.flow.all]
             match = "any"
@@ -268,6 +279,7 @@ fn policies_and_fair_queues() {
             # ipfw pipe 3 config bw 1Mbit/s codel target 10 interval 200ms ecn
             [link.pipe3]
             rate = "1mbit"
+            account = "ip"
 
             [link.pipe3.flow.all]
             match = "any"
@@ -277,6 +289,7 @@ fn policies_and_fair_queues() {
             # ipfw sched 4 config type fq_codel target 4ms flows 64 noecn
             [link.pipe4]
             rate = "2mbit"
+            account = "ip"
             loss = { kind = "gilbert-elliott", to-bad = "1%", to-good = "20%", loss-bad = "50%", loss-good = "0.1%" }
             scheduler = { kind = "fq_codel", target = "4ms", queues = 64 }
 
@@ -288,6 +301,7 @@ fn policies_and_fair_queues() {
             # ipfw sched 5 config type rr mask src-ip 0xffffffff
             [link.pipe5]
             rate = "3mbit"
+            account = "ip"
             each = "src"
             scheduler = { kind = "drr" }
 
@@ -295,7 +309,7 @@ fn policies_and_fair_queues() {
             [link.pipe5.flow.queue2]
             match = "tcp"
             queue = { limit = "50p", policy = "pie", target = "20ms", update = "30ms", burst = "100ms" }
-            quantum = "3028B"
+            quantum = "3000B"
 
             # ipfw add pipe 1 udp from any to any out
             [[rule]]
@@ -423,6 +437,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             # ipfw pipe 1 config bw 1Mbit/s
             [link.pipe1]
             rate = "1mbit"
+            account = "ip"
             scheduler = { kind = "fifo", queue = "50p" }
 
             [table.table7]
@@ -467,19 +482,19 @@ fn rules_look_at_what_ipfw_looks_at() {
     becomes(
         "ipfw add pipe 1 ip from any to any out via em0\nipfw add pipe 1 ip from any to any in via em1\nipfw pipe 1 config delay 1",
         expect![[r#"
-            warning: `em0` is the end of these links: rules need not name it
-             --> ipfw.sh:1:44
+            error: `in beside out` has no equal here
+             --> ipfw.sh:2:1
               |
-            1 | ipfw add pipe 1 ip from any to any out via em0
-              |                                            ^^^
+            2 | ipfw add pipe 1 ip from any to any in via em1
+              | ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+              |
+              = help: there a packet is looked at twice between two interfaces, here once: write all rules for packets that go `out`
 
-            error: `a second interface` has no equal here
+            warning: `em0` is the far end of these links, and `em1` the near one: what goes out by the first, or comes in by the second, is up
              --> ipfw.sh:2:43
               |
             2 | ipfw add pipe 1 ip from any to any in via em1
-              |                                           ^^^
-              |
-              = help: a link has two ends, of which `in` and `out` tell the direction"#]],
+              |                                           ^^^"#]],
     );
     becomes(
         "ipfw add count ip from any to any iptos lowdelay\n\
@@ -545,7 +560,7 @@ fn rules_look_at_what_ipfw_looks_at() {
             7 | ipfw add count ip from any to any via em*
               |                                       ^^^
               |
-              = help: a link has two ends, of which `in` and `out` tell the direction
+              = help: a link has two ends, of which `in` and `out` tell the direction: name one interface, or two
 
             error: `1` needs the end of the block, `}`
              --> ipfw.sh:8:46
@@ -664,37 +679,38 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
     queues_become(
         "ipfw add queue 1 ip from any to any out\nipfw add queue 2 ip from any to any in",
         expect![[r##"
-        # ipfw pipe 1 config bw 10Mbit/s
-        [link.pipe1]
-        rate = "10mbit"
-        scheduler = { kind = "wf2q+" }
+            # ipfw pipe 1 config bw 10Mbit/s
+            [link.pipe1]
+            rate = "10mbit"
+            account = "ip"
+            scheduler = { kind = "wf2q+" }
 
-        # ipfw queue 1 config pipe 1 weight 10
-        [link.pipe1.up.flow.queue1]
-        match = "any"
-        queue = "50p"
-        weight = 10
+            # ipfw queue 1 config pipe 1 weight 10
+            [link.pipe1.up.flow.queue1]
+            match = "any"
+            queue = "50p"
+            weight = 10
 
-        # ipfw queue 2 config pipe 1 weight 1
-        [link.pipe1.down.flow.queue2]
-        match = "any"
-        queue = "50p"
-        weight = 1
+            # ipfw queue 2 config pipe 1 weight 1
+            [link.pipe1.down.flow.queue2]
+            match = "any"
+            queue = "50p"
+            weight = 1
 
-        # ipfw add queue 1 ip from any to any out
-        [[rule]]
-        name = "100"
-        match = "any"
-        direction = "up"
-        to = "pipe1"
+            # ipfw add queue 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
 
-        # ipfw add queue 2 ip from any to any in
-        [[rule]]
-        name = "200"
-        match = "any"
-        direction = "down"
-        to = "pipe1"
-    "##]],
+            # ipfw add queue 2 ip from any to any in
+            [[rule]]
+            name = "200"
+            match = "any"
+            direction = "down"
+            to = "pipe1"
+        "##]],
     );
     queues_become(
         "ipfw add 10 skipto 30 ip from any to 10.1.0.0/16 out\n\
@@ -703,6 +719,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
+            account = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 1 config pipe 1 weight 10
@@ -746,6 +763,7 @@ fn the_rule_that_takes_a_packet_says_its_queue() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
+            account = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 1 config pipe 1 weight 10
@@ -861,6 +879,7 @@ fn a_queue_that_gets_nothing_is_left_out() {
             # ipfw pipe 1 config bw 10Mbit/s
             [link.pipe1]
             rate = "10mbit"
+            account = "ip"
             scheduler = { kind = "wf2q+" }
 
             # ipfw queue 2 config pipe 1 weight 1
@@ -923,12 +942,14 @@ fn rules_may_share_a_number() {
             # ipfw pipe 1 config delay 10
             [link.pipe1]
             rate = "unlimited"
+            account = "ip"
             delay = "10ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
             # ipfw pipe 2 config delay 20
             [link.pipe2]
             rate = "unlimited"
+            account = "ip"
             delay = "20ms"
             scheduler = { kind = "fifo", queue = "50p" }
 
@@ -979,12 +1000,14 @@ fn last_bits_of_addresses_are_whole_ones_within_a_network() {
             # ipfw pipe 1 config mask src-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
             [link.pipe1]
             rate = "200kbit"
+            account = "ip"
             each = "src"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
             # ipfw pipe 2 config mask dst-ip 0x000000ff bw 200Kbit/s queue 20Kbytes
             [link.pipe2]
             rate = "200kbit"
+            account = "ip"
             each = "dst"
             scheduler = { kind = "fifo", queue = "20KiB" }
 
@@ -1026,19 +1049,20 @@ fn what_stands_where_it_cannot_says_so() {
             # ipfw pipe 1 config bw 1Mbit/s type rr
             [link.pipe1]
             rate = "1mbit"
+            account = "ip"
             scheduler = { kind = "drr" }
 
             # ipfw queue 1 config pipe 1 weight 2
             [link.pipe1.flow.queue1]
             match = "udp"
             queue = "50p"
-            quantum = "3028B"
+            quantum = "3000B"
 
             # ipfw queue 2 config pipe 1
             [link.pipe1.flow.queue2]
             match = "any"
             queue = "50p"
-            quantum = "1514B"
+            quantum = "1500B"
 
             # ipfw add queue 1 udp from any to any out
             [[rule]]
@@ -1137,6 +1161,7 @@ fn what_differs_is_said() {
             # ipfw pipe 1 config bw 1Mbit/s plr 0.01
             [link.pipe1]
             rate = "1mbit"
+            account = "ip"
             loss = "1%"
             scheduler = { kind = "fifo", queue = "50p" }
 

@@ -85,6 +85,8 @@ fn read(words: &[Word]) -> Result<(String, Option<String>), Problem> {
     }
     let mut link = Table::new(format!("[link.{}]", key(&name)), args.all());
     link.text("rate", "unlimited");
+    // As dummynet, whose `netconfig` this is.
+    link.text("account", "ip");
     let mut draft = Draft { tables: vec![link] };
     let mut seen: Vec<&str> = Vec::new();
     while let Some(word) = args.next() {

@@ -300,12 +300,12 @@ fn mask(args: &mut Args<'_>, last: &mut Vec<Last>) -> Result<Vec<String>, Proble
         match leading(mask, bits)? {
             0 => {}
             n if n == bits => fields.push(name.to_owned()),
-            n if bits == 32 || bits == 128 => fields.push(format!("{name}/{n}")),
+            n if matches!(bits, 16 | 32 | 128) => fields.push(format!("{name}/{n}")),
             _ => {
                 return Err(no_equal(
                     word.at.clone(),
                     "a part of this field",
-                    "whole ports and protocols tell flows apart, and prefixes of addresses",
+                    "whole protocols and labels tell flows apart, and prefixes of addresses and ports",
                 ));
             }
         }

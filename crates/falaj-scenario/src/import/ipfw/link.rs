@@ -1,13 +1,11 @@
 //! The links and rules that dummynet's objects amount to.
 
-use super::super::args::no_equal;
 use super::super::draft::{Draft, Table, inline, key, quote};
 use super::Firewall;
 use super::config::Configured;
 use super::queues::{self, Sorted};
 use super::rule::{Action, Rule};
 use crate::diagnostics::Problem;
-use crate::units::quoted;
 
 /// What a table is called.
 pub(super) fn table_name(number: &str) -> String {
@@ -27,7 +25,6 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
         problems.push(no_pipe(all));
         return;
     }
-    interfaces(all, problems);
     tables(all, draft, problems);
     let names = names(&all.rules);
     for n in 0..all.rules.len() {
@@ -88,21 +85,6 @@ fn beyond(all: &Firewall) -> Vec<Problem> {
     said
 }
 
-/// The one that is named stands for the end of the links; a second one would be another.
-fn interfaces(all: &Firewall, problems: &mut Vec<Problem>) {
-    let mut named = all.rules.iter().filter_map(|r| r.interface.as_ref());
-    let Some(first) = named.next() else { return };
-    let what = format!("{} is the end of these links: rules need not name it", quoted(&first.text));
-    problems.push(Problem::warning(first.at.clone(), what));
-    if let Some(other) = named.find(|w| w.text != first.text) {
-        problems.push(no_equal(
-            other.at.clone(),
-            "a second interface",
-            "a link has two ends, of which `in` and `out` tell the direction",
-        ));
-    }
-}
-
 fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Problem>) {
     let of = |list: &'_ [Configured]| list.iter().find(|c| c.number == number).cloned();
     let (pipe, sched) = (of(&all.pipes), of(&all.scheds));
@@ -111,6 +93,8 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let mut table = Table::new(format!("[{header}]"), at);
     table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
     table.text("rate", "unlimited");
+    let of_pipe = |rule: &&Rule| rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some();
+    table.text("account", counted(all.rules.iter().filter(of_pipe)));
     for (name, value) in pipe.iter().chain(&sched).flat_map(|c| &c.link) {
         table.set(name, value.clone());
     }
@@ -123,7 +107,6 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
         let what = "dummynet loses packets before they wait; here behind the rate: what is lost took its time";
         problems.push(Problem::warning(pipe.at.clone(), what));
     }
-    let of_pipe = |rule: &&Rule| rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some();
     for last in pipe.iter().chain(&sched).flat_map(|c| &c.last) {
         problems.push(last.within(all.rules.iter().filter(of_pipe)).unwrap_or_else(|refused| refused));
     }
@@ -171,6 +154,12 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     }
 }
 
+/// dummynet counts IP packets; of frames that it sees as such their headers too.
+fn counted<'a>(mut rules: impl Iterator<Item = &'a Rule>) -> &'static str {
+    let frames = rules.next().is_some_and(|first| first.frames) && rules.all(|rule| rule.frames);
+    if frames { "l2" } else { "ip" }
+}
+
 /// A queue is a flow.
 fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table {
     let mut flow = Table::new(format!("[{header}.flow.queue{}]", queue.number), queue.at.clone());
@@ -185,7 +174,7 @@ fn flow(queue: &Configured, takes: &[String], kind: &str, header: &str) -> Table
         "fifo" | "fq_codel" => {}
         "priority" => flow.set("priority", weight.to_string()),
         // A visit's quantum is so many steps of 1500 bytes there.
-        "drr" => flow.text("quantum", format!("{}B", weight * 1514)),
+        "drr" => flow.text("quantum", format!("{}B", weight * 1500)),
         _ => flow.set("weight", weight.to_string()),
     }
     if !queue.each.is_empty() {

@@ -6,11 +6,13 @@
 //! | `policy` | what a queue does before it is full |
 //! | `bits` | masks of the last bits of addresses |
 //! | `queues` | which packets are whose queue's |
+//! | `ends` | interfaces, which are ends of links |
 //! | `rule` | `add`: which packets, and what becomes of them |
 //! | `link` | the links and rules that they amount to |
 
 mod bits;
 mod config;
+mod ends;
 mod link;
 mod policy;
 mod queues;
@@ -70,6 +72,7 @@ pub fn ipfw(text: &str, file: &str) -> Result<Imported, Diagnostics> {
     }
     let mut draft = Draft::default();
     if problems.iter().all(|p| p.severity != Severity::Error) {
+        ends::ends(&mut all.rules, &mut problems);
         link::links(&all, &mut draft, &mut problems);
     }
     finish(&draft, file, text, problems)

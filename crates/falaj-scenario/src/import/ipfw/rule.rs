@@ -31,12 +31,24 @@ pub(super) struct Rule {
     pub(super) matches: String,
     /// `up` or `down`; none: both.
     pub(super) direction: Option<&'static str>,
+    /// It looks at packets as they come in alone (`down`), or as they go out (`up`).
+    pub(super) pass: Option<&'static str>,
     /// The table whose value counts, and which address is looked up in it.
     pub(super) table: Option<(String, &'static str)>,
-    /// The interface that it names.
-    pub(super) interface: Option<Word>,
+    /// The interfaces that it names.
+    pub(super) interfaces: Vec<Interface>,
+    /// It sees frames, whose headers count.
+    pub(super) frames: bool,
     pub(super) at: Range<usize>,
     pub(super) line: String,
+}
+
+/// An interface that a rule names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Interface {
+    pub(super) name: Word,
+    /// Packets come in by it, or go out; else as the rule's direction says.
+    pub(super) passes: Option<&'static str>,
 }
 
 /// Reads what stands behind `add`; `last` is the highest number so far.
@@ -74,12 +86,17 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
     }
     let mut body = Body::default();
     body.read(args)?;
+    // Where a packet comes in or goes out is said by the interface, at whichever of both it is looked at.
+    let by_interface = body.interfaces.iter().rev().find_map(|interface| interface.passes);
+    let goes_out = body.interfaces.iter().any(|interface| interface.passes == Some("up"));
+    let pass = body.direction.or(goes_out.then_some("up"));
+    let direction = by_interface.or(body.direction);
     let matches = if body.terms.is_empty() { "any".to_owned() } else { body.terms.join(" ") };
     if let Err(error) = crate::parse_match(&matches) {
         let what = format!("this comes to {}: {}", quoted(&matches), error.what);
         return Err(Problem::error(args.all(), what).help(error.help));
     }
-    if body.direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
+    if direction.is_none() && matches!(action, Action::Pipe(_) | Action::Queue(_)) {
         let what = "without `in` or `out` both directions share the pipe there; here each has its own";
         notes.push(Problem::warning(args.all(), what));
     }
@@ -92,9 +109,11 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         probability: chance,
         action,
         matches,
-        direction: body.direction,
+        direction,
+        pass,
         table: body.table,
-        interface: body.interface,
+        interfaces: body.interfaces,
+        frames: body.frames,
         at: args.all(),
         line: args.line(),
     })
@@ -106,7 +125,8 @@ struct Body {
     terms: Vec<String>,
     direction: Option<&'static str>,
     table: Option<(String, &'static str)>,
-    interface: Option<Word>,
+    interfaces: Vec<Interface>,
+    frames: bool,
 }
 
 impl Body {
@@ -235,7 +255,9 @@ impl Body {
             }
             "in" => self.direction = Some(if not { "up" } else { "down" }),
             "out" => self.direction = Some(if not { "down" } else { "up" }),
-            "via" | "recv" | "xmit" => self.interface(args.value("an interface")?, not)?,
+            "via" => self.interface(args.value("an interface")?, None, not)?,
+            "recv" => self.interface(args.value("an interface")?, Some("down"), not)?,
+            "xmit" => self.interface(args.value("an interface")?, Some("up"), not)?,
             "src-port" | "dst-port" => {
                 let port = if word.text == "src-port" { "sport" } else { "dport" };
                 self.term(not, format!("{port} {}", args.value("ports")?.text));
@@ -292,21 +314,21 @@ impl Body {
             "established" => self.term(not, "( flags ack or flags rst )"),
             // Not the first piece.
             "frag" => self.term(not, "( fragment not first-fragment )"),
-            "layer2" | "bridged" => {}
+            "layer2" | "bridged" => self.frames |= !not,
             "//" => while args.next().is_some() {},
             _ => return Err(no_option(word)),
         }
         Ok(())
     }
 
-    /// Links have two ends and no interfaces: the one that all rules name is left out.
-    fn interface(&mut self, word: &Word, not: bool) -> Result<(), Problem> {
+    /// Links have two ends, which interfaces stand for.
+    fn interface(&mut self, word: &Word, passes: Option<&'static str>, not: bool) -> Result<(), Problem> {
         if not || word.text.starts_with("table(") || word.text.contains('*') {
-            let why = "a link has two ends, of which `in` and `out` tell the direction";
+            let why = "a link has two ends, of which `in` and `out` tell the direction: name one interface, or two";
             return Err(no_equal(word.at.clone(), "this choice of interfaces", why));
         }
         if word.text != "any" {
-            self.interface = Some(word.clone());
+            self.interfaces.push(Interface { name: word.clone(), passes });
         }
         Ok(())
     }
