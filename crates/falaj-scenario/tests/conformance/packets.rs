@@ -1,7 +1,7 @@
 //! Packets through a scenario in simulated time: what is sent, and what must have become of it, in words.
 //!
-//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as links account them by
-//! default. Each such stream has a letter, in order: a, b, …
+//! `3 x 1000B every 1ms from 5ms udp dport 5004 ecn down`: so many packets of so many bytes, as the tool counts them: `tc` with
+//! the Ethernet header, dummynet without. Each such stream has a letter, in order: a, b, …
 //!
 //! | expectation | what it says |
 //! |---|---|
@@ -31,11 +31,9 @@ struct Stream {
     way: usize,
 }
 
-/// What a link accounts by default beside the IP packet.
-const ETHERNET: u32 = 14;
-
 impl Stream {
-    fn new(text: &str) -> Stream {
+    /// `header`: so many bytes of a packet are the frame's.
+    fn new(text: &str, header: u32) -> Stream {
         let mut words = text.split_whitespace();
         let mut word = || words.next();
         let span = |text: Option<&str>| parse_span(text.expect("a time")).unwrap_or_else(|e| panic!("{}", e.what));
@@ -45,7 +43,7 @@ impl Stream {
         let of = |protocol| {
             let near: (IpAddr, u16) = ([10, 77, 0, 1].into(), 4000);
             let far: (IpAddr, u16) = ([10, 77, 0, 2].into(), 5000);
-            Key::of_ordinary(protocol, SocketAddr::from(near), SocketAddr::from(far), bytes - ETHERNET)
+            Key::of_ordinary(protocol, SocketAddr::from(near), SocketAddr::from(far), bytes - header)
         };
         let (every, from, key) = (Span::ZERO, Span::ZERO, of(Protocol::UDP));
         let mut made = Stream { count, bytes, every, from, key, ecn: Ecn::Not, way: 0 };
@@ -97,8 +95,8 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    pub(crate) fn new(scenario: &Scenario, send: &[&str]) -> Ran {
-        let streams: Vec<Stream> = send.iter().map(|text| Stream::new(text)).collect();
+    pub(crate) fn new(scenario: &Scenario, send: &[&str], header: u32) -> Ran {
+        let streams: Vec<Stream> = send.iter().map(|text| Stream::new(text, header)).collect();
         let mut network = Network::new(&scenario.network()).unwrap_or_else(|(pipe, why)| panic!("{pipe:?}: {why}"));
         let at = |s: &Stream, n: u64| Time::ZERO + s.from + s.every * n;
         let mut all: Vec<(Time, usize)> = (0..streams.len())
@@ -119,7 +117,7 @@ impl Ran {
         let mut out = Vec::new();
         for (handle, (now, s)) in all.into_iter().enumerate() {
             let Stream { bytes, key, ecn, way, .. } = &streams[s];
-            let length = bytes - ETHERNET;
+            let length = bytes - header;
             match network.route(key, *way, length, now) {
                 Ok(entry) => {
                     let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
