@@ -486,7 +486,7 @@ fn hostile_descriptors() {
 }
 
 /// Whatever a master or a slave says: a plain function, for any fuzzer. Nothing is asked for but that it ends.
-fn told(role: Role, messages: &[Vec<u8>]) {
+pub fn told(role: Role, messages: &[Vec<u8>]) {
     let [a, b] = pair();
     let mut session = Session::new(a, terms(role)).unwrap();
     for message in messages {
@@ -498,7 +498,7 @@ fn told(role: Role, messages: &[Vec<u8>]) {
 
 /// Whatever a slave writes into its memory between our looks at it: a plain function, for any fuzzer. Packets that come are no
 /// longer than there is room, and what is sent goes within the region.
-fn rings(writes: &[(u16, u64)]) {
+pub fn rings(writes: &[(u16, u64)]) {
     let mut slave = Slave::new();
     let mut link = slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
     let mut buffer = vec![0; 3000];

@@ -12,8 +12,9 @@
 //! nothing but the clock from `NEAR` before an instant, because a packet read
 //! then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
-//! read. A turn is so much time of the processor and not so many packets: a
-//! storm of tiny ones at one port takes nothing from the others.
+//! read. A turn is so much time of the processor and not so many packets, and
+//! what was taken beyond it is the next turn's: a storm of tiny ones at one port
+//! takes nothing from the others.
 
 mod arrives;
 mod change;
@@ -21,6 +22,7 @@ mod contract;
 mod figures;
 mod leaves;
 mod options;
+mod share;
 mod snapshot;
 mod turns;
 mod waits;
@@ -49,6 +51,7 @@ use falaj_engine::{Output, PipeId};
 use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use share::Share;
 use std::collections::BTreeMap;
 use std::io;
 use turns::Turns;
@@ -93,6 +96,8 @@ pub struct Forwarder {
     units: Units,
     /// By port, what waits there for room.
     waiting: Vec<Option<Waiting>>,
+    /// By port, its turns.
+    shares: Vec<Share>,
     /// Where a part of a unit is made.
     cut: Vec<u8>,
     out: Vec<Output>,
@@ -134,6 +139,7 @@ impl Forwarder {
             flows: flows.iter().map(|&n| vec![fresh.clone(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
+            shares: vec![Share::default(); ports.len()],
             ports,
             options,
             lead: Lead::new(),

@@ -1043,6 +1043,13 @@ fn tcp(users: &Users) {
         assert_eq!(ran.out, "whole\n", "{ran:?}");
         assert_eq!(ran.err.contains("no TAP here, veth and packet sockets instead"), users.tapless, "{}", ran.err);
     }
+    // What packets of a unit wait for one another is told, and is nothing where each leaves by itself.
+    for (slack, held) in [("200us", true), ("0s", false)] {
+        let serve = format!("{} --probe serve 10.77.0.2", me());
+        let flags = ["--rate", "500mbit", "--slack", slack, "--stats", "--peer", &serve];
+        let ran = users.ok(&[&flags[..], &["--", &me(), "--probe", "fetch", "10.77.0.2"]].concat());
+        assert_eq!(ran.err.contains("held for others of their unit"), held, "{slack}: {}", ran.err);
+    }
 }
 
 fn guest(users: &Users) {

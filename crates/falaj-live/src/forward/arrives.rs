@@ -10,12 +10,9 @@ use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Refused};
 use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::time::Time;
 use falaj_traffic::capture::Verdict;
 use std::io;
-
-/// What a port's turn takes of the processor, if it has so much to read.
-const TURN: Span = Span::from_micros(20);
 
 /// A unit of which not all packets have got into their queue yet.
 #[derive(Clone, Copy)]
@@ -53,12 +50,14 @@ impl Forwarder {
         let mut over = Time::NEVER;
         while let Some(now) = self.receive_from(i)? {
             if over == Time::NEVER {
-                over = now + TURN;
+                over = self.shares[i].begins(now);
             }
             if now >= over || self.waiting[i].is_some() || self.releases.next().since(now) < NEAR {
+                self.shares[i].ends(over, now);
                 return Ok(true);
             }
         }
+        self.shares[i].is_done();
         Ok(over != Time::NEVER)
     }
 

@@ -30,17 +30,20 @@ pub(crate) struct Flow {
     counters: Counters,
     delay: Meter,
     release: Meter,
+    /// How much later than due a packet was to be handed over, so that it left with others.
+    held: Meter,
 }
 
 impl From<LiveFlow> for Flow {
     fn from(flow: LiveFlow) -> Flow {
-        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error }
+        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error, held: flow.held }
     }
 }
 
 impl From<RelayFlow> for Flow {
     fn from(flow: RelayFlow) -> Flow {
-        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error }
+        // Each datagram is handed over by itself.
+        Flow { counters: flow.counters, delay: flow.delay, release: flow.release_error, held: Meter::default() }
     }
 }
 
@@ -104,6 +107,7 @@ impl Flow {
         self.counters.add(&other.counters);
         self.delay.add(&other.delay);
         self.release.add(&other.release);
+        self.held.add(&other.held);
     }
 
     fn loss(&self) -> f64 {
@@ -224,7 +228,7 @@ impl Summary {
             "max",
         ];
         let rows = self.flows.iter().map(|named| {
-            let Flow { counters, delay, release } = &named.flow;
+            let Flow { counters, delay, release, .. } = &named.flow;
             vec![
                 named.full_name(&self.ways),
                 counters.offered.to_string(),
@@ -256,6 +260,14 @@ impl Summary {
                 given(release.quantile(0.99)),
                 given(release.max()),
             );
+            let held = &sum.held;
+            if held.max() > Some(Span::ZERO) {
+                let [p50, p99, max] = [held.quantile(0.5), held.quantile(0.99), held.max()].map(show::span);
+                eprintln!(
+                    "{}: held for others of their unit, beside that: {p50} (p50), {p99} (p99), {max} (max)",
+                    way.name
+                );
+            }
         }
         if !self.rules.is_empty() {
             let header = [&RULE_HEADER[..], &["dropped", "lost", "queueing p50 <=", "p99 <=", "max"]].concat();
@@ -284,7 +296,7 @@ impl Summary {
         }
         if self.rested > Span::ZERO {
             let share = show::percent(self.rested.0, self.elapsed.0);
-            eprintln!("the timer rested for {share} of the time, and spun for nobody: others waited for a processor");
+            eprintln!("the timer rested for {share} of the time, as others waited for a processor");
         }
         self.warn();
     }
@@ -310,6 +322,7 @@ impl Summary {
                 "flow": named.full_name(&self.ways), "offered": c.offered, "sent": c.sent, "dropped": c.dropped(), "dropped_by_policy": c.dropped_by_policy, "marked": c.marked, "lost": c.lost, "air": air_json(&c.air),
                 "rate": named.flow.rate(self.elapsed),
                 "queueing": meter(&named.flow.delay), "release_error": meter(&named.flow.release),
+                "held": meter(&named.flow.held),
             })
         };
         let way = |(n, way): (usize, &Way)| {

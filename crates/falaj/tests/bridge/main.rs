@@ -600,6 +600,13 @@ fn queues() {
     let stats = bridge.end();
     assert_eq!((count(&stats, "up all", OFFERED), count(&stats, "down all", OFFERED)), (3, 3), "{stats}");
 
+    // Who has a queue keeps it.
+    let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2"]);
+    let ran = Ran::from(program(&["bridge", "nfqueue:3", "nfqueue:2"]).output().expect("it starts"));
+    assert!(ran.status == Some(2) && ran.err.contains("cannot take queue 2 of the firewall"), "{ran:?}");
+    assert!(passes(&down, &up, 100).is_some(), "the first goes on");
+    bridge.end();
+
     // What the link drops the kernel does not hold any longer.
     let bridge = Bridge::start(&["nfqueue:1", "nfqueue:2", "--loss", "100%", "--stats"]);
     assert_eq!(passes(&down, &up, 100), None);
