@@ -42,14 +42,17 @@ struct Node {
 impl Course {
     /// Of a distribution whose quantiles at equal steps are these.
     pub(crate) fn new(points: &[f64]) -> Course {
+        /// Nobody waits longer, and no distribution needs it.
+        const LONGEST: f64 = 1e9;
         let mut rest = 1.0;
         let (grid, drawn, cycle) = loop {
             let grid = grid(points, rest);
-            match solved(&grid, rest) {
-                Some((drawn, cycle)) => break (grid, drawn, cycle),
-                // Where no delay is for long, none that sinks may be.
-                None => rest *= 2.0,
+            let (drawn, cycle, fits) = solved(&grid, rest);
+            if fits || rest >= LONGEST {
+                break (grid, drawn, cycle);
             }
+            // Where no delay is for long, none that sinks may be.
+            rest *= 2.0;
         };
         let part = |p: f64| (p.clamp(0.0, 1.0) * 2f64.powi(64)) as u64;
         let fixed = |z: f64| (z * (1u64 << ONE) as f64) as i64;
@@ -106,8 +109,10 @@ fn grid(points: &[f64], rest: f64) -> Vec<(f64, f64)> {
     grid
 }
 
-/// `G` at each point, and the mean time from one draw to the next; `None` where there is none with this rest.
-fn solved(grid: &[(f64, f64)], rest: f64) -> Option<(Vec<f64>, f64)> {
+/// `G` at each point, and the mean time from one draw to the next; and whether there is such a one with this rest.
+fn solved(grid: &[(f64, f64)], rest: f64) -> (Vec<f64>, f64, bool) {
+    /// What rounding may make of a number that stays.
+    const NOTHING: f64 = 1e-9;
     let middle = grid.len() / 2;
     let up: Vec<(f64, f64)> = grid.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1 - w[0].1)).collect();
     // From below it is `G` that grows, and from above `1 - G`, by the same law.
@@ -119,8 +124,8 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> Option<(Vec<f64>, f64)> {
             let (source, decay) = (cycle * q / rest, z * (1.0 - g).max(0.0) / rest);
             let gone = if decay > 1e-9 { (1.0 - (-decay).exp()) / decay } else { 1.0 };
             let next = g * (-decay).exp() + source * gone;
-            rises &= next >= g;
-            g = next.min(1.0);
+            rises &= next >= g - NOTHING;
+            g = next.clamp(g, 1.0);
             all.push(g);
         }
         (all, rises)
@@ -131,7 +136,7 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> Option<(Vec<f64>, f64)> {
         (below, above)
     };
     let last = |side: &(Vec<f64>, bool)| side.0.last().copied().unwrap_or(0.0);
-    let (mut low, mut high) = (0.0, rest + grid.last()?.1 - grid.first()?.1);
+    let (mut low, mut high) = (0.0, rest + up.iter().map(|piece| piece.1).sum::<f64>());
     for _ in 0..40 {
         let cycle = f64::midpoint(low, high);
         let (below, above) = ends(cycle);
@@ -140,7 +145,7 @@ fn solved(grid: &[(f64, f64)], rest: f64) -> Option<(Vec<f64>, f64)> {
     let ((mut below, rises), (above, falls)) = ends(high);
     below.pop();
     below.extend(above.iter().rev().map(|h| 1.0 - h));
-    (rises && falls).then_some((below, high))
+    (below, high, rises && falls)
 }
 
 /// A delay that goes on.
@@ -261,8 +266,20 @@ mod tests {
             let course = distribution.course();
             let cycle = course.forgets as f64 / 64.0 / (1u64 << ONE) as f64;
             assert!(cycle < most, "{distribution:?}: {cycle}");
+        }
+    }
+
+    #[test]
+    fn every_table_has_a_course() {
+        use crate::impair::distribution::Table;
+        let far = [vec![0; 4095], vec![i32::MAX]].concat();
+        let tables = [vec![-7, 12], [vec![0; 90], vec![1000; 10]].concat(), far, vec![i32::MIN, 0, 0, 0, i32::MAX]];
+        for samples in tables {
+            let course = Distribution::Table(Table::new(&samples).expect("they differ")).course();
             let nodes = &course.nodes;
             assert!(nodes.is_sorted_by_key(|n| n.z) && nodes.is_sorted_by_key(|n| n.drawn_below));
+            assert!(nodes[0].drawn_below == 0 && nodes.last().is_some_and(|last| last.drawn_below > u64::MAX / 2));
+            assert!(course.rest > 0 && course.forgets > course.rest, "{samples:?}");
         }
     }
 }
