@@ -13,8 +13,9 @@
 //! decided when its transmission began.
 
 use crate::engine::{PipeId, Unfit};
-use crate::pipe::{self, Pipe, PipeSpec};
+use crate::pipe::{self, For, Pipe, PipeSpec};
 use falaj_sched::queue::FlowId;
+use std::ops::Range;
 
 /// What becomes of a flow that a pipe has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ impl Prepared {
     /// A discipline refuses its new setup, or flows were to become what there is not.
     pub fn new(changes: &[Change]) -> Result<Prepared, (PipeId, Unfit)> {
         let build = |change: &Change| {
-            let successor = pipe::build(change.pipe, &change.spec).map_err(Unfit::Refused)?;
+            let successor = pipe::build(change.pipe, &change.spec, For::Any).map_err(Unfit::Refused)?;
             let flows = successor.flows();
             let mut taken = vec![false; flows];
             for fate in &change.flows {
@@ -103,13 +104,30 @@ impl Prepared {
         Ok(Prepared { parts: parts.collect::<Result<_, _>>()?, begin: Vec::new(), end: Vec::new() })
     }
 
+    /// Values of a pipe change with it, and nothing else: its discipline, its flows and masks stay what they are, and of queues
+    /// these flows' alone have another limit. Queues and counts stay where they are, and none are made for it.
+    ///
+    /// # Errors
+    /// The discipline refuses its new setup.
+    pub fn with_values(
+        mut self,
+        pipe: PipeId,
+        spec: &PipeSpec,
+        limits: &[Range<u32>],
+    ) -> Result<Prepared, (PipeId, Unfit)> {
+        let successor = pipe::build(pipe, spec, For::Values(limits));
+        let successor = successor.map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+        self.parts.push(Part { pipe, successor, handover: Handover::default() });
+        Ok(self)
+    }
+
     /// Another pipe begins with it: behind all that there are, in order, or in the place of one that has ended and
     /// holds no packet any more.
     ///
     /// # Errors
     /// The discipline refuses its setup.
     pub fn beginning(mut self, pipe: PipeId, spec: &PipeSpec) -> Result<Prepared, (PipeId, Unfit)> {
-        let fresh = pipe::build(pipe, spec).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
+        let fresh = pipe::build(pipe, spec, For::Any).map_err(|refused| (pipe, Unfit::Refused(refused)))?;
         self.begin.push((pipe, fresh));
         Ok(self)
     }

@@ -4,13 +4,14 @@ use crate::calendar::Calendar;
 use crate::change::{Change, Part, Prepared};
 use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
-use crate::pipe::{self, Counters, Pipe, PipeSpec};
+use crate::pipe::{self, Counters, For, Leavings, Pipe, PipeSpec};
 use falaj_sched::label::{Ecn, Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use std::any::Any;
 
 /// A pipe of the engine: its index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -156,6 +157,8 @@ pub struct Engine {
     calendar: Calendar,
     /// Of no pipe is what is due next sooner after the event that decides it.
     least_delay: Span,
+    /// Of pipes that others took over from.
+    leavings: Vec<Leavings>,
 }
 
 /// Why a change of a pipe is not made.
@@ -203,13 +206,14 @@ impl Engine {
     pub fn new(pipes: &[PipeSpec]) -> Result<Engine, (PipeId, Refusals)> {
         let build = |(i, spec)| {
             let id = PipeId(i as u32);
-            pipe::build(id, spec).map_err(|refused| (id, refused))
+            pipe::build(id, spec, For::Any).map_err(|refused| (id, refused))
         };
         let pipes = pipes.iter().enumerate().map(build).collect::<Result<Vec<_>, _>>()?;
         let calendar = Calendar::new(pipes.len());
         let ended = vec![false; pipes.len()];
         let of_the_ended = Counters::default();
-        let mut engine = Engine { pipes, ended, of_the_ended, calendar, least_delay: Span::ZERO };
+        let (least_delay, leavings) = (Span::ZERO, Vec::new());
+        let mut engine = Engine { pipes, ended, of_the_ended, calendar, least_delay, leavings };
         engine.measure();
         Ok(engine)
     }
@@ -362,6 +366,7 @@ impl Engine {
         out: &mut Vec<Output>,
     ) -> Result<(), Unfit> {
         self.poll(now, out);
+        self.leavings.clear();
         change.parts.iter().try_for_each(|part| self.fits(part))?;
         self.may_begin_and_end(&change)?;
         let old = std::mem::take(&mut self.pipes);
@@ -375,7 +380,8 @@ impl Engine {
                 self.pipes.push(old);
                 continue;
             };
-            let (pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
+            let (mut pipe, due) = take_over(successor, (old, self.calendar.due(i)), &handover, known, now, out);
+            self.leavings.extend(pipe.leavings());
             self.pipes.push(pipe);
             self.calendar.set(i, due);
         }
@@ -394,6 +400,12 @@ impl Engine {
         change.end.iter().for_each(|pipe| self.ended[pipe.0 as usize] = true);
         self.measure();
         Ok(())
+    }
+
+    /// What the last change has left of what was there before it: nobody needs it, and of a hundred thousand flows it takes
+    /// a while to be dropped. Whoever is in a hurry has another thread do that.
+    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
+        std::mem::take(&mut self.leavings)
     }
 
     /// What happened to the flows of a pipe that are gone.

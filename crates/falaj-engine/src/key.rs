@@ -66,6 +66,11 @@ impl Adapter {
         Adapter(NonZeroU64::new(hash).unwrap_or(NonZeroU64::MIN))
     }
 
+    /// As a number, never zero.
+    pub fn number(self) -> u64 {
+        self.0.get()
+    }
+
     /// Some bits of it, never zero.
     pub(crate) fn short(self) -> u16 {
         (self.0.get() >> 49) as u16 | 1

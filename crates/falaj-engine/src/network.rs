@@ -22,6 +22,7 @@ use falaj_sched::plugin::Breach;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
+use std::any::Any;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -683,6 +684,11 @@ impl Network {
     /// What rules took that are gone.
     pub fn taken_by_the_gone(&self) -> Taken {
         self.rules.as_ref().map_or(Taken::default(), RuleSet::of_the_gone)
+    }
+
+    /// See [`Engine::take_leavings`].
+    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.engine.take_leavings()
     }
 
     /// See [`Engine::of_the_gone`].

@@ -6,6 +6,7 @@ use crate::read::Fields;
 use crate::units::quoted;
 use falaj_engine::classifier::Match;
 use falaj_engine::term::{Literal, Term};
+use std::collections::{BTreeMap, BTreeSet};
 use toml::de::{DeTable, DeValue};
 
 /// Is this flow, or a part of it, an adapter's?
@@ -32,6 +33,7 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
     let at = || file.field("link").map_or(0..0, |field| field.name_at.clone());
     let mut wrong = |what: String, help: &str| problems.push(Problem::error(at(), what).help(help));
     let mut all: Vec<(&str, &Adapter)> = Vec::new();
+    let mut places = Places::default();
     for link in links {
         let flows = [&link.up, &link.down].into_iter().flat_map(|direction| &direction.flows);
         let own: Vec<&Adapter> = flows.filter_map(|flow| flow.adapter.as_ref()).collect();
@@ -48,7 +50,7 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
             );
         }
         for adapter in own {
-            for (other, known) in &all {
+            for (other, known) in places.like(adapter).into_iter().map(|place| &all[place]) {
                 let same = (known.name == adapter.name, known.port == adapter.port, *other == link.name);
                 match same {
                     (true, true, true) => {}
@@ -86,10 +88,38 @@ pub(crate) fn check(links: &[Link], file: &Fields<'_>, problems: &mut Vec<Proble
                     _ => {}
                 }
             }
-            if !all.iter().any(|(_, known)| known.name == adapter.name) {
+            if places.add(adapter, all.len()) {
                 all.push((&link.name, adapter));
             }
         }
+    }
+}
+
+/// Where adapters stand that are known, by what no two may have alike: there may be thousands.
+#[derive(Default)]
+struct Places<'a> {
+    names: BTreeMap<&'a str, usize>,
+    ports: BTreeMap<&'a str, Vec<usize>>,
+    ids: BTreeMap<u64, Vec<usize>>,
+}
+
+impl<'a> Places<'a> {
+    /// Those that have something of this one, in order.
+    fn like(&self, adapter: &Adapter) -> BTreeSet<usize> {
+        let ports = self.ports.get(&adapter.port[..]).filter(|_| adapter.port != NAMESPACE);
+        let several = [ports, self.ids.get(&adapter.id().number())].into_iter().flatten().flatten();
+        several.chain(self.names.get(&adapter.name[..])).copied().collect()
+    }
+
+    /// Says whether there was none of its name.
+    fn add(&mut self, adapter: &'a Adapter, place: usize) -> bool {
+        if self.names.contains_key(&adapter.name[..]) {
+            return false;
+        }
+        self.names.insert(&adapter.name, place);
+        self.ports.entry(&adapter.port).or_default().push(place);
+        self.ids.entry(adapter.id().number()).or_default().push(place);
+        true
     }
 }
 

@@ -1,8 +1,9 @@
 //! Values set in the text of a scenario, at the place that their key names; the ordinary parser reads what that makes.
 
 use crate::keys::{self, Holds, Key};
-use falaj_sched::registry;
+use falaj_sched::registry::{self, Entry};
 use std::fmt;
+use std::rc::Rc;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 /// Why a key cannot be set.
@@ -85,41 +86,62 @@ fn name_of_rule(n: usize, rule: &Table) -> String {
 /// One table of a file, and which keys it may have.
 struct Place {
     path: Vec<String>,
-    keys: Vec<Key>,
+    keys: Rc<[Key]>,
+}
+
+/// The keys of tables that disciplines have some of, whichever discipline it is: the parser says what it does not take.
+struct Known {
+    flow: Rc<[Key]>,
+    part: Rc<[Key]>,
+    scheduler: Rc<[Key]>,
+}
+
+impl Known {
+    fn new() -> Known {
+        let with = |keys: &[Key], of: fn(&Entry) -> Vec<Key>| -> Rc<[Key]> {
+            keys.iter().copied().chain(registry::all().flat_map(of)).collect()
+        };
+        Known {
+            flow: with(keys::FLOW, keys::of_flow),
+            part: with(keys::PART, keys::of_flow),
+            scheduler: with(keys::SCHEDULER, keys::of_scheduler),
+        }
+    }
+
+    fn all(&self, keys: &[Key]) -> Rc<[Key]> {
+        let of_disciplines = [(keys::FLOW, &self.flow), (keys::PART, &self.part), (keys::SCHEDULER, &self.scheduler)];
+        let known = of_disciplines.into_iter().find(|(of, _)| *of == keys).map(|(_, all)| Rc::clone(all));
+        known.unwrap_or_else(|| keys.into())
+    }
 }
 
 /// All tables that the file has, whatever they are written as.
 fn places(file: &dyn TableLike) -> Vec<Place> {
     let mut out = Vec::new();
-    walk(file, &mut Vec::new(), keys::FILE, &mut out);
+    walk(file, &mut Vec::new(), keys::FILE, &Known::new(), &mut out);
     out
 }
 
-fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], out: &mut Vec<Place>) {
-    let mut known = keys.to_vec();
-    // Whichever discipline it is: the parser says what it does not take.
-    let flow = keys == keys::FLOW || keys == keys::PART;
-    if flow || keys == keys::SCHEDULER {
-        known.extend(registry::all().flat_map(if flow { keys::of_flow } else { keys::of_scheduler }));
-    }
+fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], all: &Known, out: &mut Vec<Place>) {
+    let known = all.all(keys);
     for (name, item) in table.iter() {
         if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
             for (n, rule) in rules.iter().enumerate() {
                 path.extend([RULE.to_owned(), name_of_rule(n, rule)]);
-                walk(rule, path, keys::RULE, out);
+                walk(rule, path, keys::RULE, all, out);
                 path.truncate(path.len() - 2);
             }
         }
         let Some(inner) = item.as_table_like() else { continue };
         path.push(name.to_owned());
         match known.iter().find(|k| k.name == name).map(held) {
-            Some(Holds::Table(keys) | Holds::Tables(keys)) => walk(inner, path, keys, out),
-            Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, out),
+            Some(Holds::Table(keys) | Holds::Tables(keys)) => walk(inner, path, keys, all, out),
+            Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, all, out),
             Some(Holds::Named(keys)) => {
                 for (name, item) in inner.iter() {
                     if let Some(inner) = item.as_table_like() {
                         path.push(name.to_owned());
-                        walk(inner, path, keys, out);
+                        walk(inner, path, keys, all, out);
                         path.pop();
                     }
                 }

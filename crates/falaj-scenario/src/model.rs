@@ -18,6 +18,7 @@ use falaj_sched::time::{Span, Time};
 use falaj_traffic::source::bucket;
 use falaj_traffic::source::size::Sizes;
 use falaj_traffic::source::{Model, SourceSpec};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A whole file.
@@ -343,14 +344,10 @@ impl Scenario {
 
     /// The virtual adapters, in the order of their flows; each once.
     pub fn adapters(&self) -> Vec<&Adapter> {
-        let mut all: Vec<&Adapter> = Vec::new();
+        let mut known = BTreeSet::new();
         let directions = self.links.iter().flat_map(|link| [&link.up, &link.down]);
-        for adapter in directions.flat_map(|d| &d.flows).filter_map(|flow| flow.adapter.as_ref()) {
-            if !all.iter().any(|known| known.name == adapter.name) {
-                all.push(adapter);
-            }
-        }
-        all
+        let of_flows = directions.flat_map(|d| &d.flows).filter_map(|flow| flow.adapter.as_ref());
+        of_flows.filter(|adapter| known.insert(&adapter.name[..])).collect()
     }
 
     /// The index of the link `name`.

@@ -227,6 +227,12 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         self.flows.records.extend(more.map(|&limit| Record::new(limit)));
     }
 
+    /// Gives these queues another limit; what is queued stays.
+    pub fn set_limit(&mut self, queues: core::ops::Range<u32>, limit: Limit) {
+        let records = self.flows.records.get_mut(queues.start as usize..queues.end as usize);
+        records.into_iter().flatten().for_each(|record| record.limit(limit));
+    }
+
     /// Gives each packet another tag, flow by flow.
     pub(crate) fn retag(&mut self, mut tag_of: impl FnMut(FlowId, T) -> T) {
         if size_of::<T>() == 0 {

@@ -18,6 +18,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::any::Any;
+use core::ops::Range;
 
 /// So many heads are quickly looked at.
 const FEW: u32 = 16;
@@ -29,6 +30,10 @@ pub struct Full;
 /// What a link is sent from: a [`Station`], or a [tree](crate::tree) of them.
 /// Packets are known by their leaf, answers name a queue.
 pub trait Server: Send + Any {
+    /// Makes its queues, if it was built [without](Station::bare).
+    fn start(&mut self, setup: &Setup) {
+        let _ = setup;
+    }
     /// A packet comes to the tail of its leaf's queue; true if something may
     /// be sent that could not before: time to ask [`next`](Server::next) if the link is free.
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full>;
@@ -162,6 +167,8 @@ pub struct Station<D: Discipline> {
     evicted: Option<Packet>,
     /// The last packet that was lost found no room.
     full: bool,
+    /// It has no queues yet, and those that it takes over get these limits.
+    bare: Option<Vec<(Range<u32>, Limit)>>,
 }
 
 impl<D: Discipline> Station<D> {
@@ -169,7 +176,20 @@ impl<D: Discipline> Station<D> {
     pub fn new(setup: &Setup, mut discipline: D) -> Station<D> {
         let mut queues = Queues::new(&limits(setup, &discipline));
         discipline.start(queues.flows());
-        Station { queues, discipline, inherited: None, evicted: None, full: false }
+        Station { queues, discipline, inherited: None, evicted: None, full: false, bare: None }
+    }
+
+    /// One that will most likely [take over](Server::succeed) from a station of its own kind whose queues these alone have other
+    /// limits of: it makes none before it is known that it has to, by [`start`](Server::start). A hundred thousand take their time.
+    pub fn bare(setup: &Setup, discipline: D, others: &[Range<u32>]) -> Station<D> {
+        let own = discipline.shared_queue().is_some() || discipline.own_queues().is_some();
+        let limits = if own { limits(setup, &discipline) } else { Vec::new() };
+        let own = limits.iter().enumerate().map(|(q, &limit)| (q as u32..q as u32 + 1, limit));
+        let others = others.iter().filter(|_| limits.is_empty());
+        let limit = |queues: &Range<u32>| Some((queues.clone(), setup.flows.get(queues.start as usize)?.limit));
+        let bare = own.chain(others.filter_map(limit)).collect();
+        let queues = Queues::new(&[]);
+        Station { queues, discipline, inherited: None, evicted: None, full: false, bare: Some(bare) }
     }
 
     /// The queue that the packets of `flow` stand in.
@@ -239,6 +259,13 @@ impl<D: Discipline + 'static> Managed for Station<D> {
 }
 
 impl<D: Discipline + 'static> Server for Station<D> {
+    fn start(&mut self, setup: &Setup) {
+        if self.bare.take().is_some() {
+            self.queues = Queues::new(&limits(setup, &self.discipline));
+            self.discipline.start(self.queues.flows());
+        }
+    }
+
     #[inline(always)]
     fn arrive(&mut self, packet: Packet, now: Time) -> Result<bool, Full> {
         if !Server::has_room(self, packet.flow, packet.bytes) {
@@ -320,7 +347,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
         _: Known<'_>,
         now: Time,
     ) -> Option<FlowId> {
-        old.queues.set_limits(&limits(setup, &self.discipline));
+        match self.bare.take() {
+            Some(others) => others.into_iter().for_each(|(queues, limit)| old.queues.set_limit(queues, limit)),
+            None => old.queues.set_limits(&limits(setup, &self.discipline)),
+        }
         self.queues = old.queues;
         self.queues.retag(|f, tag| self.discipline.retag(&mut old.discipline, f, tag, now));
         self.inherited = old.inherited;

@@ -104,6 +104,15 @@ impl Share {
         other
     }
 
+    /// Sets the weight; what it is ahead of the time stays as many bytes.
+    fn weigh_from(&mut self, now: u64, weight: u32, largest: u32) {
+        let before = self.inverse;
+        if self.set(weight, largest) {
+            let owed = ahead(self.start, now).max(0) as u128 * u128::from(self.inverse);
+            self.start = now.wrapping_add((owed / u128::from(before)) as u64);
+        }
+    }
+
     pub(crate) fn weight(&self) -> u64 {
         u64::from(self.weight_less_one) + 1
     }
@@ -323,6 +332,29 @@ impl VirtualTime {
         }
     }
 
+    /// Goes on with another weight of a flow, as [`reweigh`](VirtualTime::reweigh) does: what it costs does not depend on how
+    /// many flows there are.
+    pub(crate) fn reweigh_one(&mut self, share: &mut Share, weight: u32, largest: u32) {
+        let now = self.now();
+        let owes = self.owes(share);
+        let counted = share.place == Place::Present || self.counts(share);
+        if share.place == Place::Silent && counted {
+            self.leaving[usize::from(share.class)][slot(share)] -= share.weight();
+        }
+        if counted {
+            self.sum -= share.weight();
+        }
+        share.weigh_from(now, weight, largest);
+        match share.place {
+            Place::Present => self.sum += share.weight(),
+            Place::Silent if owes => {
+                self.sum += share.weight();
+                self.leave(share);
+            }
+            Place::Silent | Place::Away => share.place = Place::Away,
+        }
+    }
+
     /// Goes on with other weights for flows of which the first `known` are not
     /// new. A flow that keeps its weight keeps its start; what another one lacked of
     /// its old share is not made up for at the new one. So no lag above zero comes into being, and
@@ -339,11 +371,7 @@ impl VirtualTime {
                 continue;
             }
             let counts = share.place == Place::Present || self.owes(share);
-            let before = share.inverse;
-            if share.set(weight, largest) {
-                let owed = ahead(share.start, now).max(0) as u128 * u128::from(share.inverse);
-                share.start = now.wrapping_add((owed / u128::from(before)) as u64);
-            }
+            share.weigh_from(now, weight, largest);
             if !counts {
                 share.place = Place::Away;
                 continue;

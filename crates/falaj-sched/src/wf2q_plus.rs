@@ -108,6 +108,21 @@ impl Discipline for Wf2qPlus {
         old.pass(flows, now);
         (self.time, self.in_hand) = (old.time, old.in_hand);
         (self.left, self.from, self.end) = (old.left, old.from, old.end);
+        if self.weights.all.len() == old.weights.all.len() && self.weights.largest == old.weights.largest {
+            // Of a hundred thousand flows mostly a few change.
+            (self.waiting, self.started) = (old.waiting, old.started);
+            let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
+            let others = weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
+            for (f, weight) in others.collect::<Vec<_>>() {
+                self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
+                if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {
+                    // It is in one of the two.
+                    let _ = self.waiting.remove(f) || self.started.remove(f);
+                    self.insert(flows, FlowId(f));
+                }
+            }
+            return;
+        }
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
         for f in 0..self.weights.all.len() as u32 {
             if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {

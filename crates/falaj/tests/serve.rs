@@ -180,10 +180,12 @@ fn flood() {
     let metrics = service.get("/metrics").body;
     assert!(
         metrics.contains(
-            "falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\",flow=\"calm\"} 9999999"
+            "falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} 9999999"
         ),
         "{metrics}"
     );
+    let each = service.get("/metrics?flows=true").body;
+    assert!(each.contains("sent_packets_total{adapter=\"calm\",direction=\"up\",flow=\"calm\"}"), "{each}");
     assert!(
         metrics.contains("falaj_adapter_dropped_packets_total{adapter=\"wild\"") && metrics.ends_with("# EOF\n"),
         "{metrics}"

@@ -7,7 +7,7 @@ use crate::calendar::Calendar;
 use crate::chance::Chance;
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
-use crate::pipe::{self, Counters, Pipe, PipeSpec, Remains};
+use crate::pipe::{self, Counters, For, Pipe, PipeSpec, Remains};
 use falaj_sched::label::{Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
@@ -54,7 +54,7 @@ impl Links {
         let masks = spec.masks.clone();
         let each = masks.link.expect("asked for by its mask");
         let spec = PipeSpec { masks: Masks { link: None, ..masks.clone() }, ..spec.clone() };
-        let model = pipe::build(id, &spec)?;
+        let model = pipe::build(id, &spec, For::Any)?;
         Ok(Links {
             id,
             set: Set::new(each, spec.seed, id.0, u32::MAX),
@@ -81,7 +81,7 @@ impl Links {
         let seed = Chance::new(self.spec.seed, LINKS, u64::from(self.id.0)).draw(self.built);
         self.built += 1;
         let spec = PipeSpec { seed, ..self.spec.clone() };
-        let pipe = pipe::build(self.id, &spec).expect("the model was built of it");
+        let pipe = pipe::build(self.id, &spec, For::Any).expect("the model was built of it");
         if self.links.len() <= place {
             self.links.resize_with(place + 1, || None);
             self.calendar.grow(place + 1);

@@ -7,13 +7,14 @@ use super::set::{Report, Set};
 use super::{Each, Ids, Masks};
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
-use crate::pipe::{Counters, Pipe, PipeSpec, Remains, plain};
+use crate::pipe::{Counters, For, Leavings, Pipe, PipeSpec, Remains, plain};
 use falaj_sched::label::{Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;
 use falaj_sched::promise::{NoPromise, Promise};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use std::ops::Range;
 
 pub(crate) struct Queues {
     inner: Box<dyn Pipe>,
@@ -59,13 +60,23 @@ impl Flat {
 }
 
 impl Queues {
-    pub(crate) fn new(id: PipeId, spec: &PipeSpec) -> Result<Queues, Refusals> {
+    pub(crate) fn new(id: PipeId, spec: &PipeSpec, what: For<'_>) -> Result<Queues, Refusals> {
         let masks = spec.masks.clone();
         let flows = spec.setup.flows.len();
+        let firsts = masks.firsts(flows);
         let whole = PipeSpec { setup: masks.expanded(&spec.setup), masks: Masks::default(), ..spec.clone() };
-        let inner = plain(id, &whole).map_err(|refused| masks.refused(refused, &spec.setup))?;
+        let places = |f: u32| {
+            let first = firsts[f as usize].0;
+            first..first + masks.of(f as usize).map_or(1, Each::places)
+        };
+        let others: Vec<Range<u32>> = match what {
+            For::Any => Vec::new(),
+            For::Values(others) => others.iter().cloned().flatten().map(places).collect(),
+        };
+        let what = if matches!(what, For::Any) { what } else { For::Values(&others) };
+        let inner = plain(id, whole, what).map_err(|refused| masks.refused(refused, &spec.setup))?;
         let set = |f: usize| masks.of(f).map(|each| Set::new(*each, spec.seed, id.0, f as u32));
-        Ok(Queues { inner, firsts: masks.firsts(flows), sets: (0..flows).map(set).collect(), masks })
+        Ok(Queues { inner, sets: (0..flows).map(set).collect(), firsts, masks })
     }
 
     /// What came out of the inner pipe, as the driver knows it; and counts it.
@@ -147,8 +158,12 @@ impl Pipe for Queues {
     }
 
     fn counters(&self, flow: FlowId) -> Counters {
-        let mut sum = Counters::default();
-        self.known(flow).for_each(|one| sum.add(&self.inner.counters(one)));
+        let first = self.firsts[flow.index()];
+        let Some(set) = &self.sets[flow.index()] else { return self.inner.counters(first) };
+        let (own, shared) = set.known_ranges();
+        let of = |places: Range<u32>| self.inner.sum(FlowId(first.0 + places.start), places.len() as u32);
+        let mut sum = of(own);
+        sum.add(&of(shared));
         sum
     }
 
@@ -245,5 +260,9 @@ impl Pipe for Queues {
 
     fn dismantle(self: Box<Self>) -> Remains {
         self.inner.dismantle()
+    }
+
+    fn leavings(&mut self) -> Option<Leavings> {
+        self.inner.leavings()
     }
 }

@@ -15,6 +15,7 @@ use hashbrown::HashTable;
 use siphasher::sip::SipHasher13;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::Range;
 
 /// So many that are over are looked at when a packet comes: no packet pays for all of them.
 const STEPS: usize = 4;
@@ -107,6 +108,10 @@ impl Set {
     /// Goes on with what another has made: with its ids, as many as there may be, where the mask is the same; else with what
     /// it has counted. The hash's keys stay, so that ids share with those that they shared with.
     pub(crate) fn succeed(&mut self, old: &mut Set) {
+        if self.each == old.each {
+            std::mem::swap(self, old);
+            return;
+        }
         let most = if self.each.mask == old.each.mask { self.each.most } else { 0 };
         self.keys = old.keys.clone();
         (self.made, self.gone, self.beyond) = (old.made, old.gone, old.beyond);
@@ -244,7 +249,13 @@ impl Set {
 
     /// The places that were handed out once, and those that are shared.
     pub(crate) fn known(&self) -> impl Iterator<Item = u32> + use<> {
-        (0..self.used).chain(self.each.most..self.each.places())
+        let (own, shared) = self.known_ranges();
+        own.chain(shared)
+    }
+
+    /// The same, as what is ids' own and what is shared.
+    pub(crate) fn known_ranges(&self) -> (Range<u32>, Range<u32>) {
+        (0..self.used, self.each.most..self.each.places())
     }
 
     /// What is known of all ids.

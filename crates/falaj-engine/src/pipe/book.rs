@@ -4,6 +4,7 @@ use crate::change::Fate;
 use crate::impair::Harm;
 use falaj_sched::discipline::Air;
 use falaj_sched::queue::{FlowId, Packet};
+use std::ops::Range;
 
 /// What happened to a flow's packets so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -175,7 +176,7 @@ impl Tally {
 }
 
 /// Packets of a flow that were lost.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Lost {
     full: u64,
     pub(super) large: u64,
@@ -193,11 +194,52 @@ pub(super) struct Lost {
     pub(super) marked: u64,
 }
 
+/// What flows lost. Of a hundred thousand most never lose anything: memory comes with the first loss, for those beside it too.
+#[derive(Debug, Clone, Default)]
+struct Losses(Vec<Option<Box<[Lost; Losses::TOGETHER]>>>);
+
+impl Losses {
+    const TOGETHER: usize = 16;
+
+    fn new(flows: usize) -> Losses {
+        Losses(vec![None; flows.div_ceil(Losses::TOGETHER)])
+    }
+
+    fn resize(&mut self, flows: usize) {
+        self.0.resize(flows.div_ceil(Losses::TOGETHER), None);
+    }
+
+    fn of(&self, flow: usize) -> Lost {
+        let some = self.0[flow / Losses::TOGETHER].as_ref();
+        some.map_or_else(Lost::default, |some| some[flow % Losses::TOGETHER])
+    }
+
+    #[cold]
+    fn of_mut(&mut self, flow: usize) -> &mut Lost {
+        let some = &mut self.0[flow / Losses::TOGETHER];
+        &mut some.get_or_insert_default()[flow % Losses::TOGETHER]
+    }
+
+    /// Of so many flows from this one on, all together.
+    fn sum(&self, flows: Range<usize>) -> Lost {
+        let mut sum = Lost::default();
+        let mut flow = flows.start;
+        while flow < flows.end {
+            let next = ((flow / Losses::TOGETHER + 1) * Losses::TOGETHER).min(flows.end);
+            if let Some(some) = &self.0[flow / Losses::TOGETHER] {
+                (flow..next).for_each(|flow| sum.add(&some[flow % Losses::TOGETHER]));
+            }
+            flow = next;
+        }
+        sum
+    }
+}
+
 /// The tallies of a pipe's flows.
 #[derive(Debug, Clone)]
 pub(super) struct Book {
     pub(super) tallies: Vec<Tally>,
-    pub(super) lost: Vec<Lost>,
+    lost: Losses,
     /// Of a link that never did anything to packets, none.
     pub(super) harm: Vec<Harm>,
     /// Of all flows that are gone.
@@ -206,13 +248,13 @@ pub(super) struct Book {
 
 impl Book {
     pub(super) fn new(flows: usize) -> Book {
-        let (tallies, lost) = (vec![Tally::default(); flows], vec![Lost::default(); flows]);
+        let (tallies, lost) = (vec![Tally::default(); flows], Losses::new(flows));
         Book { tallies, lost, harm: Vec::new(), gone: Default::default() }
     }
 
     pub(super) fn resize(&mut self, flows: usize) {
         self.tallies.resize(flows, Tally::default());
-        self.lost.resize(flows, Lost::default());
+        self.lost.resize(flows);
         if !self.harm.is_empty() {
             self.harm.resize(flows, Harm::default());
         }
@@ -220,14 +262,14 @@ impl Book {
 
     /// Packets that came.
     pub(super) fn offered(&self, flow: FlowId) -> u64 {
-        let lost = &self.lost[flow.index()];
+        let lost = self.lost.of(flow.index());
         self.tallies[flow.index()].queued + lost.full + lost.large + lost.early
     }
 
     /// A packet is thrown out of its queue.
     #[cold]
     pub(super) fn thrown_out(&mut self, packet: &Packet, by_policy: bool) {
-        let lost = &mut self.lost[packet.flow.index()];
+        let lost = self.lost.of_mut(packet.flow.index());
         match by_policy {
             true => lost.by_policy += 1,
             false => lost.by_discipline += 1,
@@ -239,7 +281,7 @@ impl Book {
     /// A packet does not get into its queue.
     #[cold]
     pub(super) fn turned_away(&mut self, flow: FlowId, bytes: u32, by_policy: bool) {
-        let lost = &mut self.lost[flow.index()];
+        let lost = self.lost.of_mut(flow.index());
         match by_policy {
             true => lost.early += 1,
             false => lost.full += 1,
@@ -249,7 +291,26 @@ impl Book {
 
     pub(super) fn counters(&self, flow: FlowId) -> Counters {
         let harm = self.harm.get(flow.index()).copied().unwrap_or_default();
-        counters(&self.tallies[flow.index()], &self.lost[flow.index()], &harm)
+        counters(&self.tallies[flow.index()], &self.lost.of(flow.index()), &harm)
+    }
+
+    /// What happened to so many flows from this one on, all together; of queues' greatest lengths the greatest counts.
+    pub(super) fn sum(&self, flows: Range<usize>) -> Counters {
+        let mut all = Sum::default();
+        self.tallies[flows.clone()].iter().for_each(|tally| all.add(tally));
+        let mut harm = Harm::default();
+        self.harm.get(flows.clone()).into_iter().flatten().for_each(|of| harm.add(of));
+        let lost = self.lost.sum(flows);
+        Counters {
+            max_backlog: all.max_backlog.into(),
+            ..counted((all.queued, all.queued_bytes), (all.backlog, all.backlog_bytes), &lost, &harm)
+        }
+    }
+
+    /// What this flow lost.
+    #[cold]
+    pub(super) fn lost(&mut self, flow: FlowId) -> &mut Lost {
+        self.lost.of_mut(flow.index())
     }
 
     /// Of all flows that are gone.
@@ -267,18 +328,23 @@ impl Book {
             self.harm = vec![Harm::default(); flows];
         }
         for (f, fate) in fates.iter().enumerate() {
-            let (tally, lost) = (old.tallies[f], old.lost[f]);
+            let (tally, lost) = (old.tallies[f], old.lost.of(f));
             let harm = old.harm.get(f).copied().unwrap_or_default();
             match fate {
                 Fate::Is(flow) => {
-                    (self.tallies[flow.index()], self.lost[flow.index()]) = (tally, lost);
+                    self.tallies[flow.index()] = tally;
+                    if lost != Lost::default() {
+                        *self.lost.of_mut(flow.index()) = lost;
+                    }
                     if let Some(place) = self.harm.get_mut(flow.index()) {
                         *place = harm;
                     }
                 }
                 Fate::PartOf(flow) => {
                     self.tallies[flow.index()].add(&tally);
-                    self.lost[flow.index()].add(&lost);
+                    if lost != Lost::default() {
+                        self.lost.of_mut(flow.index()).add(&lost);
+                    }
                     if let Some(place) = self.harm.get_mut(flow.index()) {
                         place.add(&harm);
                     }
@@ -299,7 +365,7 @@ impl Book {
     /// A packet that has waited is dropped; of a flow that is gone, or of this one.
     pub(super) fn dropped_by_change(&mut self, flow: Option<FlowId>, bytes: u32) {
         let (tally, lost) = match flow {
-            Some(flow) => (&mut self.tallies[flow.index()], &mut self.lost[flow.index()]),
+            Some(flow) => (&mut self.tallies[flow.index()], self.lost.of_mut(flow.index())),
             None => {
                 self.gone.0.queued(bytes);
                 (&mut self.gone.0, &mut self.gone.1)
@@ -325,12 +391,46 @@ impl Lost {
     }
 }
 
+/// The tallies of several flows.
+#[derive(Default)]
+struct Sum {
+    queued: u64,
+    queued_bytes: u64,
+    backlog: u64,
+    backlog_bytes: u64,
+    max_backlog: u32,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, tally: &Tally) {
+        self.queued += tally.queued;
+        self.queued_bytes += tally.queued_bytes;
+        self.backlog += u64::from(tally.backlog);
+        self.backlog_bytes += u64::from(tally.backlog_bytes);
+        self.max_backlog = self.max_backlog.max(tally.max_backlog);
+    }
+}
+
 fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
+    let waiting = (u64::from(tally.backlog), u64::from(tally.backlog_bytes));
     Counters {
-        offered: tally.queued + lost.full + lost.large + lost.early,
-        offered_bytes: tally.queued_bytes + lost.bytes,
-        sent: tally.packets_gone() - lost.by_discipline - lost.by_policy - lost.by_change,
-        sent_bytes: tally.bytes_gone() - lost.thrown_bytes,
+        max_backlog: tally.max_backlog.into(),
+        ..counted((tally.queued, tally.queued_bytes), waiting, lost, harm)
+    }
+}
+
+fn counted(
+    (queued, queued_bytes): (u64, u64),
+    (backlog, backlog_bytes): (u64, u64),
+    lost: &Lost,
+    harm: &Harm,
+) -> Counters {
+    Counters {
+        offered: queued + lost.full + lost.large + lost.early,
+        offered_bytes: queued_bytes + lost.bytes,
+        sent: queued - backlog - lost.by_discipline - lost.by_policy - lost.by_change,
+        sent_bytes: queued_bytes - backlog_bytes - lost.thrown_bytes,
         dropped_full: lost.full,
         dropped_large: lost.large,
         dropped_by_discipline: lost.by_discipline,
@@ -342,9 +442,9 @@ fn counters(tally: &Tally, lost: &Lost, harm: &Harm) -> Counters {
         duplicated: harm.duplicated,
         corrupted: harm.corrupted,
         reordered: harm.reordered,
-        backlog: tally.backlog.into(),
-        backlog_bytes: tally.backlog_bytes.into(),
-        max_backlog: tally.max_backlog.into(),
+        backlog,
+        backlog_bytes,
+        max_backlog: 0,
         air: Air::default(),
     }
 }

@@ -34,6 +34,8 @@ use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
 use falaj_sched::tree::Tree;
 use std::any::Any;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// The engine's view of a pipe, whatever its discipline.
 pub(crate) trait Pipe: Send + Any {
@@ -54,6 +56,12 @@ pub(crate) trait Pipe: Send + Any {
     /// A packet of so many bytes that is not decided by `now` is due no earlier.
     fn soonest(&self, bytes: u32, now: Time) -> Time;
     fn counters(&self, flow: FlowId) -> Counters;
+    /// Of so many flows from this one on, all together.
+    fn sum(&self, first: FlowId, number: u32) -> Counters {
+        let mut sum = Counters::default();
+        (first.0..first.0 + number).for_each(|flow| sum.add(&self.counters(FlowId(flow))));
+        sum
+    }
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise>;
     /// Adds how disciplines of libraries broke their contract, those that others have taken over from too.
     fn breaches(&self, out: &mut Vec<Breach>);
@@ -87,7 +95,14 @@ pub(crate) trait Pipe: Send + Any {
     fn flatten(self: Box<Self>) -> Flat;
     /// What another kind of pipe may go on with.
     fn dismantle(self: Box<Self>) -> Remains;
+    /// What it has no use for after it took over, and takes a while to be dropped.
+    fn leavings(&mut self) -> Option<Leavings> {
+        None
+    }
 }
+
+/// What nobody needs any more, to be dropped where nobody waits for it.
+pub(crate) type Leavings = Box<dyn Any + Send>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Link {
@@ -128,7 +143,8 @@ pub(crate) struct Remains {
 
 struct Of<S: Server> {
     id: PipeId,
-    spec: PipeSpec,
+    flows: usize,
+    spec: Arc<PipeSpec>,
     server: S,
     wire: Wire,
     link: Link,
@@ -142,10 +158,20 @@ struct Of<S: Server> {
     /// Packets up to this length come in without more ado: of a link that does
     /// something to packets or counts more than they have, none.
     plain: u32,
+    leavings: Option<Leavings>,
+}
+
+/// For what a pipe is built.
+#[derive(Clone, Copy)]
+pub(crate) enum For<'a> {
+    /// To begin empty, or to take over from whatever there was.
+    Any,
+    /// To take over from one of the same discipline and masks, in which these flows alone have another limit of their queue.
+    Values(&'a [Range<u32>]),
 }
 
 /// Builds the pipe that `spec` asks for.
-pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
+pub(crate) fn build(id: PipeId, spec: &PipeSpec, what: For<'_>) -> Result<Box<dyn Pipe>, Refusals> {
     if let Some(refused) = spec.refused() {
         return Err(refused.into());
     }
@@ -153,42 +179,48 @@ pub(crate) fn build(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusa
         return Ok(Box::new(Links::new(id, spec)?));
     }
     if !spec.masks.is_none() {
-        return Ok(Box::new(Queues::new(id, spec)?));
+        return Ok(Box::new(Queues::new(id, spec, what)?));
     }
-    plain(id, spec)
+    plain(id, spec.clone(), what)
 }
 
 /// The same for one that has no masks and that nothing refuses.
-pub(crate) fn plain(id: PipeId, spec: &PipeSpec) -> Result<Box<dyn Pipe>, Refusals> {
-    struct Builder<'a>(PipeId, &'a PipeSpec);
+pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn Pipe>, Refusals> {
+    struct Builder<'a>(PipeId, &'a Arc<PipeSpec>, For<'a>);
     impl Visitor for Builder<'_> {
         type Output = Result<Box<dyn Pipe>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            let Builder(id, spec) = self;
+            let Builder(id, spec, what) = self;
             let setup = spec.setup.joined(spec.kind);
             if setup.flows.iter().any(|f| f.inner.is_some()) {
-                return Ok(pipe(id, spec, Tree::new(&setup, discipline)?));
+                return Ok(pipe(id, spec, Tree::new(&setup, discipline)?, true));
             }
             if policy::any(&setup) {
-                return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline)));
+                return Ok(pipe(id, spec, WithPolicies::new(&setup, discipline), true));
             }
-            Ok(pipe(id, spec, Station::new(&setup, discipline)))
+            Ok(match what {
+                For::Any => pipe(id, spec, Station::new(&setup, discipline), true),
+                For::Values(others) => pipe(id, spec, Station::bare(&setup, discipline, others), false),
+            })
         }
     }
-    registry::build(spec.kind, &spec.setup, Builder(id, spec))?
+    let spec = Arc::new(spec);
+    registry::build(spec.kind, &spec.setup, Builder(id, &spec, what))?
 }
 
-fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<dyn Pipe> {
+/// A pipe around a server, which may have no queues yet.
+fn pipe<S: Server + 'static>(id: PipeId, spec: &Arc<PipeSpec>, mut server: S, queues: bool) -> Box<dyn Pipe> {
     server.seed(mix(spec.seed) ^ u64::from(id.0));
     let flows = spec.setup.leaves().len();
-    let mut book = Book::new(flows);
+    let mut book = Book::new(if queues { flows } else { 0 });
     let impairer = (!spec.impairments.is_none()).then(|| {
-        book.harm = vec![Harm::default(); flows];
+        book.harm = vec![Harm::default(); if queues { flows } else { 0 }];
         let chances = Chances { seed: spec.seed, pipe: id.0 };
         Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
     });
     Box::new(Of {
         id,
+        flows,
         server,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
@@ -197,7 +229,8 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &PipeSpec, mut server: S) -> Box<
         impairer,
         breaches: Vec::new(),
         least_delay: spec.impairments.delays(spec.delay).0,
-        spec: spec.clone(),
+        spec: Arc::clone(spec),
+        leavings: None,
     })
 }
 
@@ -260,7 +293,7 @@ impl<S: Server> Of<S> {
 
     #[cold]
     fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
-        self.book.lost[flow.index()].marked += 1;
+        self.book.lost(flow).marked += 1;
         out.push(Output::Mark(Mark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
     }
 
@@ -303,7 +336,7 @@ impl<S: Server> Of<S> {
         let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
         let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
         if bytes > largest {
-            let lost = &mut self.book.lost[flow.index()];
+            let lost = self.book.lost(flow);
             lost.large += 1;
             lost.bytes += u64::from(cost);
             out.push(self.dropped(handle, flow, cost, Why::TooLarge));
@@ -485,6 +518,13 @@ impl<S: Server + 'static> Pipe for Of<S> {
         Counters { air: self.server.air(flow).unwrap_or_default(), ..self.book.counters(flow) }
     }
 
+    fn sum(&self, first: FlowId, number: u32) -> Counters {
+        let mut sum = self.book.sum(first.index()..first.index() + number as usize);
+        let airs = (first.0..first.0 + number).map_while(|flow| self.server.air(FlowId(flow)));
+        airs.for_each(|air| sum.add(&Counters { air, ..Counters::default() }));
+        sum
+    }
+
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
         self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
     }
@@ -507,7 +547,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn flows(&self) -> usize {
-        self.book.tallies.len()
+        self.flows
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
@@ -539,7 +579,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Time {
-        let flows = self.book.tallies.len();
+        let flows = self.flows;
         let (old, unmasked) = match old.masks().of_flows() {
             true => {
                 let (flat, how) = old.flatten().into_others(&Masks::default(), flows, how);
@@ -557,12 +597,14 @@ impl<S: Server + 'static> Pipe for Of<S> {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
             (wire, self.book, before) = (old.wire, old.book, old.impairer);
+            self.leavings = Some(Box::new(old.spec));
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             let setup = self.spec.setup.joined(self.spec.kind);
             (self.server.succeed(old.server, &setup, queue, known, now), sending.map(|(_, end)| end))
         } else {
             let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            self.server.start(&self.spec.setup.joined(self.spec.kind));
             (wire, self.book, before) = (its, book, impairer);
             (self.inherit((packets, sending.is_some()), flows, how, known, now, out), sending)
         };
@@ -592,5 +634,9 @@ impl<S: Server + 'static> Pipe for Of<S> {
             book: self.book,
             impairer: self.impairer,
         }
+    }
+
+    fn leavings(&mut self) -> Option<Leavings> {
+        self.leavings.take()
     }
 }

@@ -246,7 +246,7 @@ async fn service(State(app): State<Arc<App>>) -> Json<Service> {
 /// All adapters: what they are promised, and what they got in the last second and since the start.
 #[utoipa::path(get, path = "/v1/adapters", responses((status = 200, body = Sample)))]
 async fn adapters(State(app): State<Arc<App>>) -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], app.published.json().to_string()).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], app.published.json()).into_response()
 }
 
 /// One adapter; a `/` in its name is written `%2F`.
@@ -389,13 +389,21 @@ async fn replace(State(app): State<Arc<App>>, Query(meant): Query<Meant>, text: 
     ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
 }
 
-/// The same numbers for Prometheus and its kin.
-#[utoipa::path(get, path = "/metrics",
+/// How finely.
+#[derive(Deserialize, utoipa::IntoParams)]
+struct Finely {
+    /// A series for each flow of an adapter, instead of one for all of them.
+    #[serde(default)]
+    flows: bool,
+}
+
+/// The same numbers for Prometheus and its kin: of each adapter in each direction.
+#[utoipa::path(get, path = "/metrics", params(Finely),
     responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
-async fn openmetrics(State(app): State<Arc<App>>) -> Result<Response, No> {
+async fn openmetrics(State(app): State<Arc<App>>, Query(Finely { flows }): Query<Finely>) -> Result<Response, No> {
     // Of thousands of adapters it takes its time, and others are answered meanwhile.
-    let text = blocking(move || app.published.openmetrics()).await?;
-    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text.to_string()).into_response())
+    let text = blocking(move || app.published.openmetrics(flows)).await?;
+    Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())
 }
 
 fn unknown(sample: &Sample, name: &str) -> No {

@@ -1,149 +1,332 @@
 //! The last sample as OpenMetrics: units in the names, one family for each number.
+//!
+//! A series is an adapter in one direction: flows of an adapter count together, since a service of a thousand adapters may have a
+//! hundred times as many of them. Who wants each by itself asks for that.
 
-use super::model::{Flow, Sample};
+use super::model::{Adapter, Flow, Quantiles, Sample, Window};
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
-use std::sync::atomic::AtomicU64;
+use std::fmt;
+use std::sync::Arc;
 
 /// What a scraper is told that it gets.
 pub(super) const TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-type Labels = Vec<(&'static str, String)>;
-type Count = Family<Labels, Counter>;
-type Number = Family<Labels, Gauge<f64, AtomicU64>>;
-
 const NANO: f64 = 1e-9;
 
-/// The families of one scrape.
-struct Families {
-    registry: Registry,
-    counts: Vec<(&'static str, Count)>,
-    numbers: Vec<(&'static str, Number)>,
+/// A label that tells series of one adapter and direction apart, and the number of each.
+type Several<T> = (&'static str, fn(&Flow) -> Vec<(&str, T)>);
+
+/// What stands in a family.
+enum Of {
+    /// Of an adapter, a count.
+    Adapter(fn(&Adapter) -> u64),
+    Spent(fn(&Adapter) -> f64),
+    /// Of what it sends or receives, a count.
+    Count(fn(&Flow) -> u64),
+    Counts(Several<u64>),
+    /// A number that may not be known.
+    Number(fn(&Flow) -> Option<f64>),
+    Numbers(Several<Option<f64>>),
 }
 
-impl Families {
-    fn count(&mut self, name: &'static str, unit: Option<Unit>, help: &str) {
-        let family = Count::default();
-        match unit {
-            Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
-            None => self.registry.register(name, help, family.clone()),
-        }
-        self.counts.push((name, family));
-    }
+#[derive(Clone, Copy)]
+enum Measure {
+    None,
+    Bytes,
+    Seconds,
+    BitsPerSecond,
+}
 
-    fn number(&mut self, name: &'static str, unit: Option<Unit>, help: &str) {
-        let family = Number::default();
-        match unit {
-            Some(unit) => self.registry.register_with_unit(name, help, unit, family.clone()),
-            None => self.registry.register(name, help, family.clone()),
-        }
-        self.numbers.push((name, family));
-    }
-
-    fn add(&self, name: &str, labels: &Labels, value: u64) {
-        if let Some((_, family)) = self.counts.iter().find(|(known, _)| *known == name) {
-            family.get_or_create(labels).inc_by(value);
-        }
-    }
-
-    fn set(&self, name: &str, labels: &Labels, value: Option<f64>) {
-        if let (Some((_, family)), Some(value)) = (self.numbers.iter().find(|(known, _)| *known == name), value) {
-            family.get_or_create(labels).set(value);
+impl Measure {
+    fn unit(self) -> Option<Unit> {
+        match self {
+            Measure::None => None,
+            Measure::Bytes => Some(Unit::Bytes),
+            Measure::Seconds => Some(Unit::Seconds),
+            Measure::BitsPerSecond => Some(Unit::Other("bits_per_second".into())),
         }
     }
 }
 
-fn per_second() -> Unit {
-    Unit::Other("bits_per_second".into())
-}
-
-fn families() -> Families {
-    let mut all =
-        Families { registry: Registry::with_prefix("falaj_adapter"), counts: Vec::new(), numbers: Vec::new() };
-    all.count("offered_packets", None, "Packets that came");
-    all.count("offered", Some(Unit::Bytes), "Their bytes, as the link accounts them");
-    all.count("sent_packets", None, "Packets whose last bit left");
-    all.count("sent", Some(Unit::Bytes), "Their bytes");
-    all.count("dropped_packets", None, "Packets that did not get as far as the link, by reason");
-    all.count("beyond_packets", None, "Packets beyond the envelope");
-    all.count(
+/// Name, unit, meaning, and where the numbers are.
+const FAMILIES: [(&str, Measure, &str, Of); 19] = [
+    ("offered_packets", Measure::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
+    (
+        "offered",
+        Measure::Bytes,
+        "Their bytes, as the link accounts them",
+        Of::Count(|flow| flow.total.offered_bytes),
+    ),
+    ("sent_packets", Measure::None, "Packets whose last bit left", Of::Count(|flow| flow.total.sent)),
+    ("sent", Measure::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
+    (
+        "dropped_packets",
+        Measure::None,
+        "Packets that did not get as far as the link, by reason",
+        Of::Counts(("reason", |flow| flow.total.dropped.iter().map(|(why, count)| (why.as_str(), *count)).collect())),
+    ),
+    ("beyond_packets", Measure::None, "Packets beyond the envelope", Of::Count(|flow| flow.total.beyond)),
+    (
         "breaches",
-        None,
+        Measure::None,
         "Packets that stayed longer than promised, and windows below the promised rate, by cause",
-    );
-    all.count("foreign_units", None, "Units from another adapter's address");
-    all.count("malformed_units", None, "Units that were no frames");
-    all.count("not_taken_units", None, "Units that the adapter did not take");
-    all.count("held_back_turns", None, "Turns whose processor time was used up while others waited too");
-    all.number("spent", Some(Unit::Seconds), "Time of the link's thread that went into the adapter");
-    all.number("backlog_packets", None, "Packets that wait");
-    all.number("backlog", Some(Unit::Bytes), "Their bytes");
-    all.number("promised_rate", Some(per_second()), "The rate that it is promised while packets wait");
-    all.number("rate", Some(per_second()), "What it sent in the last window");
-    all.number("promised_delay", Some(Unit::Seconds), "The delay that no packet is to exceed");
-    all.number("delay", Some(Unit::Seconds), "Delays of the last window; quantile 1 is the largest");
-    all.number("release_error", Some(Unit::Seconds), "How late packets of the last window were handed over");
-    all
+        Of::Counts(("cause", |Flow { breaches, .. }| {
+            let of = [breaches.own_burst, breaches.host, breaches.promise, breaches.rate];
+            ["own-burst", "host", "promise", "rate"].into_iter().zip(of).collect()
+        })),
+    ),
+    ("foreign_units", Measure::None, "Units from another adapter's address", Of::Adapter(|adapter| adapter.foreign)),
+    ("malformed_units", Measure::None, "Units that were no frames", Of::Adapter(|adapter| adapter.malformed)),
+    ("not_taken_units", Measure::None, "Units that the adapter did not take", Of::Adapter(|adapter| adapter.not_taken)),
+    (
+        "held_back_turns",
+        Measure::None,
+        "Turns whose processor time was used up while others waited too",
+        Of::Adapter(|adapter| adapter.held_back),
+    ),
+    (
+        "spent",
+        Measure::Seconds,
+        "Time of the link's thread that went into the adapter",
+        Of::Spent(|adapter| adapter.spent_ns as f64 * NANO),
+    ),
+    ("backlog_packets", Measure::None, "Packets that wait", Of::Number(|flow| Some(flow.backlog as f64))),
+    ("backlog", Measure::Bytes, "Their bytes", Of::Number(|flow| Some(flow.backlog_bytes as f64))),
+    (
+        "promised_rate",
+        Measure::BitsPerSecond,
+        "The rate that it is promised while packets wait",
+        Of::Number(|flow| flow.promise.rate.map(|rate| rate as f64)),
+    ),
+    (
+        "rate",
+        Measure::BitsPerSecond,
+        "What it sent in the last window",
+        Of::Number(|flow| flow.window.as_ref().map(|window| window.sent)),
+    ),
+    (
+        "promised_delay",
+        Measure::Seconds,
+        "The delay that no packet is to exceed",
+        Of::Number(|flow| seconds(flow.promise.delay_ns)),
+    ),
+    (
+        "delay",
+        Measure::Seconds,
+        "Delays of the last window, the longest of all flows; quantile 1 is the largest",
+        Of::Numbers(("quantile", |flow| flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.delay)))),
+    ),
+    (
+        "release_error",
+        Measure::Seconds,
+        "How late packets of the last window were handed over, the latest of all flows",
+        Of::Numbers(("quantile", |flow| {
+            flow.window.as_ref().map_or(Vec::new(), |window| quantiles(&window.release_error))
+        })),
+    ),
+];
+
+fn seconds(ns: Option<u64>) -> Option<f64> {
+    ns.map(|ns| ns as f64 * NANO)
 }
 
-/// The text of a scrape.
-pub(super) fn text(sample: &Sample) -> String {
-    let all = families();
-    for adapter in &sample.adapters {
-        let own: Labels = vec![("adapter", adapter.name.clone())];
-        all.add("foreign_units", &own, adapter.foreign);
-        all.add("malformed_units", &own, adapter.malformed);
-        all.add("not_taken_units", &own, adapter.not_taken);
-        all.add("held_back_turns", &own, adapter.held_back);
-        all.set("spent", &own, Some(adapter.spent_ns as f64 * NANO));
-        for (way, flows) in [("up", &adapter.up), ("down", &adapter.down)] {
-            flows.iter().for_each(|flow| of_flow(&all, &adapter.name, way, flow));
-        }
-    }
+fn quantiles(of: &Quantiles) -> Vec<(&'static str, Option<f64>)> {
+    [("0.5", of.p50_ns), ("0.99", of.p99_ns), ("1", of.max_ns)].map(|(name, ns)| (name, seconds(ns))).into()
+}
+
+/// The text of a scrape: of adapters, or of each of their flows.
+pub(super) fn text(sample: &Arc<Sample>, flows: bool) -> String {
+    let series = sample.adapters.iter().map(|adapter| match flows {
+        true => [adapter.up.clone(), adapter.down.clone()],
+        false => [together(&adapter.up), together(&adapter.down)],
+    });
+    let series = series.collect();
+    let mut registry = Registry::with_prefix("falaj_adapter");
+    registry.register_collector(Box::new(Scrape { sample: Arc::clone(sample), series, flows }));
     let mut text = String::new();
     // Writing to a text does not fail.
-    let _ = encode(&mut text, &all.registry);
+    let _ = encode(&mut text, &registry);
     text
 }
 
-fn of_flow(all: &Families, adapter: &str, way: &str, flow: &Flow) {
-    let labels: Labels =
-        vec![("adapter", adapter.to_owned()), ("direction", way.to_owned()), ("flow", flow.flow.clone())];
-    let with = |name: &'static str, value: &str| {
-        let mut labels = labels.clone();
-        labels.push((name, value.to_owned()));
-        labels
-    };
-    let total = &flow.total;
-    all.add("offered_packets", &labels, total.offered);
-    all.add("offered", &labels, total.offered_bytes);
-    all.add("sent_packets", &labels, total.sent);
-    all.add("sent", &labels, total.sent_bytes);
-    all.add("beyond_packets", &labels, total.beyond);
-    for (reason, count) in &total.dropped {
-        all.add("dropped_packets", &with("reason", reason), *count);
-    }
-    let breaches = &flow.breaches;
-    let causes = [
-        ("own-burst", breaches.own_burst),
-        ("host", breaches.host),
-        ("promise", breaches.promise),
-        ("rate", breaches.rate),
-    ];
-    causes.iter().for_each(|(cause, count)| all.add("breaches", &with("cause", cause), *count));
-    let nanos = |ns: Option<u64>| ns.map(|ns| ns as f64 * NANO);
-    all.set("backlog_packets", &labels, Some(flow.backlog as f64));
-    all.set("backlog", &labels, Some(flow.backlog_bytes as f64));
-    all.set("promised_rate", &labels, flow.promise.rate.map(|rate| rate as f64));
-    all.set("promised_delay", &labels, nanos(flow.promise.delay_ns));
-    let Some(window) = &flow.window else { return };
-    all.set("rate", &labels, Some(window.sent));
-    for (name, of) in [("delay", &window.delay), ("release_error", &window.release_error)] {
-        for (quantile, ns) in [("0.5", of.p50_ns), ("0.99", of.p99_ns), ("1", of.max_ns)] {
-            all.set(name, &with("quantile", quantile), nanos(ns));
+/// Flows of an adapter in one direction as if they were one: what is promised to each holds of all, and the slowest decides.
+fn together(flows: &[Flow]) -> Vec<Flow> {
+    let mut flows = flows.iter();
+    let Some(mut sum) = flows.next().cloned() else { return Vec::new() };
+    for Flow { promise, window, total, backlog, backlog_bytes, breaches, .. } in flows {
+        sum.promise.rate = sum.promise.rate.zip(promise.rate).map(|(a, b)| a.saturating_add(b));
+        sum.promise.delay_ns = sum.promise.delay_ns.zip(promise.delay_ns).map(|(a, b)| a.max(b));
+        sum.window = sum.window.zip(window.as_ref()).map(|(a, b)| Window {
+            sent: a.sent + b.sent,
+            delay: longest(&a.delay, &b.delay),
+            release_error: longest(&a.release_error, &b.release_error),
+            ..a
+        });
+        for (of, more) in [
+            (&mut sum.total.offered, total.offered),
+            (&mut sum.total.offered_bytes, total.offered_bytes),
+            (&mut sum.total.sent, total.sent),
+            (&mut sum.total.sent_bytes, total.sent_bytes),
+            (&mut sum.total.beyond, total.beyond),
+            (&mut sum.backlog, *backlog),
+            (&mut sum.backlog_bytes, *backlog_bytes),
+            (&mut sum.breaches.own_burst, breaches.own_burst),
+            (&mut sum.breaches.host, breaches.host),
+            (&mut sum.breaches.promise, breaches.promise),
+            (&mut sum.breaches.rate, breaches.rate),
+        ] {
+            *of += more;
         }
+        for (why, count) in &total.dropped {
+            *sum.total.dropped.entry(why.clone()).or_default() += count;
+        }
+    }
+    vec![sum]
+}
+
+fn longest(a: &Quantiles, b: &Quantiles) -> Quantiles {
+    Quantiles {
+        packets: a.packets + b.packets,
+        p50_ns: a.p50_ns.max(b.p50_ns),
+        p99_ns: a.p99_ns.max(b.p99_ns),
+        max_ns: a.max_ns.max(b.max_ns),
+    }
+}
+
+/// What is written when the registry is.
+struct Scrape {
+    sample: Arc<Sample>,
+    /// By adapter, up and down.
+    series: Vec<[Vec<Flow>; 2]>,
+    /// Each flow has its own.
+    flows: bool,
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scrape").field("at_ns", &self.sample.at_ns).finish_non_exhaustive()
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for (name, measure, help, of) in &FAMILIES {
+            let kind = match of {
+                Of::Adapter(_) | Of::Count(_) | Of::Counts(_) => MetricType::Counter,
+                Of::Spent(_) | Of::Number(_) | Of::Numbers(_) => MetricType::Gauge,
+            };
+            let unit = measure.unit();
+            let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
+            match of {
+                Of::Adapter(of) => self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?,
+                Of::Spent(of) => self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?,
+                Of::Count(of) => self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?,
+                Of::Number(of) => self.each_flow(|labels, flow| match of(flow) {
+                    Some(value) => number(&mut family, labels, value),
+                    None => Ok(()),
+                })?,
+                Of::Counts((label, of)) => self.each_flow(|labels, flow| {
+                    let each = of(flow).into_iter();
+                    with(labels, label, each, |labels, value| count(&mut family, labels, value))
+                })?,
+                Of::Numbers((label, of)) => self.each_flow(|labels, flow| {
+                    let known = of(flow).into_iter().filter_map(|(name, value)| Some((name, value?)));
+                    with(labels, label, known, |labels, value| number(&mut family, labels, value))
+                })?,
+            }
+        }
+        Ok(())
+    }
+}
+
+type Labels<'a> = &'a [(&'a str, &'a str)];
+
+impl Scrape {
+    fn each_adapter(&self, mut write: impl FnMut(Labels<'_>, &Adapter) -> fmt::Result) -> fmt::Result {
+        self.sample.adapters.iter().try_for_each(|adapter| write(&[("adapter", &adapter.name)], adapter))
+    }
+
+    fn each_flow(&self, mut write: impl FnMut(Labels<'_>, &Flow) -> fmt::Result) -> fmt::Result {
+        for (adapter, ways) in self.sample.adapters.iter().zip(&self.series) {
+            for (way, flows) in ["up", "down"].into_iter().zip(ways) {
+                for flow in flows {
+                    let labels = [("adapter", &adapter.name[..]), ("direction", way), ("flow", &flow.flow[..])];
+                    write(if self.flows { &labels } else { &labels[..2] }, flow)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Writes each of several numbers under one more label.
+fn with<'a, T>(
+    labels: Labels<'_>,
+    label: &str,
+    each: impl Iterator<Item = (&'a str, T)>,
+    mut write: impl FnMut(Labels<'_>, T) -> fmt::Result,
+) -> fmt::Result {
+    let mut all = [("", ""); 4];
+    all[..labels.len()].copy_from_slice(labels);
+    for (value, of) in each {
+        all[labels.len()] = (label, value);
+        write(&all[..=labels.len()], of)?;
+    }
+    Ok(())
+}
+
+fn count(family: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64) -> fmt::Result {
+    family.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+fn number(family: &mut MetricEncoder<'_>, labels: Labels<'_>, value: f64) -> fmt::Result {
+    family.encode_family(&labels)?.encode_gauge(&value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{Breaches, Promise, Total};
+    use super::*;
+
+    fn flow(name: &str, sent: u64, delay_ns: u64) -> Flow {
+        Flow {
+            flow: name.into(),
+            promise: Promise { rate: Some(3 * sent), delay_ns: Some(delay_ns), ..Promise::default() },
+            window: Some(Window {
+                sent: sent as f64,
+                delay: Quantiles { packets: 1, p50_ns: Some(delay_ns / 2), p99_ns: None, max_ns: Some(delay_ns) },
+                ..Window::default()
+            }),
+            total: Total { sent, dropped: [("policy".to_owned(), sent / 2)].into(), ..Total::default() },
+            breaches: Breaches { host: 1, ..Breaches::default() },
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn flows_of_an_adapter_count_together_unless_each_is_asked_for() {
+        let up = vec![flow("t/web", 10, 4_000_000), flow("t/mail", 20, 6_000_000)];
+        let adapter = Adapter { name: "t".into(), up, foreign: 7, ..Adapter::default() };
+        let sample = Arc::new(Sample { adapters: vec![adapter], ..Sample::default() });
+        let (all, each) = (text(&sample, false), text(&sample, true));
+        for line in [
+            "falaj_adapter_foreign_units_total{adapter=\"t\"} 7",
+            "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\"} 30",
+            "falaj_adapter_dropped_packets_total{adapter=\"t\",direction=\"up\",reason=\"policy\"} 15",
+            "falaj_adapter_breaches_total{adapter=\"t\",direction=\"up\",cause=\"host\"} 2",
+            "falaj_adapter_promised_rate_bits_per_second{adapter=\"t\",direction=\"up\"} 90.0",
+            "falaj_adapter_promised_delay_seconds{adapter=\"t\",direction=\"up\"} 0.006",
+            "falaj_adapter_delay_seconds{adapter=\"t\",direction=\"up\",quantile=\"1\"} 0.006",
+            "# UNIT falaj_adapter_delay_seconds seconds",
+        ] {
+            assert!(all.lines().any(|l| l == line), "{line} is not in\n{all}");
+        }
+        assert!(!all.contains("flow=") && !all.contains("0.99") && all.ends_with("# EOF\n"), "{all}");
+        let line = "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\",flow=\"t/mail\"} 20";
+        assert!(each.lines().any(|l| l == line), "{each}");
     }
 }

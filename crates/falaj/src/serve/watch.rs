@@ -8,6 +8,7 @@ use crate::control::lock;
 use crate::plan::Standing;
 use crate::show::{self, note};
 use anyhow::Result;
+use axum::body::Bytes;
 use falaj_live::adapters::Counts;
 use falaj_live::forward::{Cause, Counted, Kept, Late, LiveFlow};
 use falaj_scenario::{Direction, Towards};
@@ -30,13 +31,16 @@ const TOLD: usize = 3;
 /// Samples that a slow listener may be behind.
 const BEHIND: usize = 4;
 
+/// A text for Prometheus, and when the sample was made that it is of.
+type Scrape = Mutex<Option<(u64, Bytes)>>;
+
 /// What the watch knows, for others to read.
 pub(super) struct Published {
     sample: RwLock<Arc<Sample>>,
     /// The same as JSON: written once, however many ask.
-    json: RwLock<Arc<str>>,
-    /// And for Prometheus and its kin, once somebody asks: the sample that it is of.
-    openmetrics: Mutex<Option<(Arc<Sample>, Arc<str>)>>,
+    json: RwLock<Bytes>,
+    /// And for Prometheus and its kin, once somebody asks: of adapters, and of their flows.
+    openmetrics: [Scrape; 2],
     breaches: RwLock<VecDeque<Breach>>,
     /// What flows were at the last look.
     flows: RwLock<Arc<Looked>>,
@@ -48,7 +52,7 @@ impl Published {
         Arc::new(Published {
             sample: RwLock::default(),
             json: RwLock::new(json(&Sample::default())),
-            openmetrics: Mutex::default(),
+            openmetrics: Default::default(),
             breaches: RwLock::default(),
             flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
@@ -61,19 +65,19 @@ impl Published {
     }
 
     /// The same as JSON.
-    pub(super) fn json(&self) -> Arc<str> {
-        Arc::clone(&self.json.read().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn json(&self) -> Bytes {
+        self.json.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The same as OpenMetrics; of thousands of adapters it takes its time.
-    pub(super) fn openmetrics(&self) -> Arc<str> {
+    /// The same as OpenMetrics, of adapters or of each of their flows; of thousands it takes its time.
+    pub(super) fn openmetrics(&self, flows: bool) -> Bytes {
         let sample = self.sample();
-        let mut written = self.openmetrics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut written = self.openmetrics[usize::from(flows)].lock().unwrap_or_else(PoisonError::into_inner);
         match &*written {
-            Some((of, text)) if Arc::ptr_eq(of, &sample) => Arc::clone(text),
+            Some((at, text)) if *at == sample.at_ns => text.clone(),
             _ => {
-                let text: Arc<str> = metrics::text(&sample).into();
-                *written = Some((sample, Arc::clone(&text)));
+                let text = Bytes::from(metrics::text(&sample, flows));
+                *written = Some((sample.at_ns, text.clone()));
                 text
             }
         }
@@ -122,9 +126,9 @@ impl Published {
     }
 }
 
-fn json(sample: &Sample) -> Arc<str> {
+fn json(sample: &Sample) -> Bytes {
     // Numbers, texts and lists of them: there is nothing that JSON does not have.
-    serde_json::to_string(sample).unwrap_or_default().into()
+    serde_json::to_vec(sample).unwrap_or_default().into()
 }
 
 /// The watch's thread.
