@@ -112,10 +112,10 @@ impl Prepared {
     pub fn with_values(
         mut self,
         pipe: PipeId,
-        spec: &PipeSpec,
+        spec: PipeSpec,
         limits: &[Range<u32>],
     ) -> Result<Prepared, (PipeId, Unfit)> {
-        let successor = pipe::build(pipe, spec, For::Values(limits));
+        let successor = pipe::build(pipe, &spec, For::Values(limits));
         let successor = successor.map_err(|refused| (pipe, Unfit::Refused(refused)))?;
         self.parts.push(Part { pipe, successor, handover: Handover::default() });
         Ok(self)

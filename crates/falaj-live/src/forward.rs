@@ -32,7 +32,7 @@ pub use change::Changed;
 pub use contract::{Cause, Kept, Late, REMEMBERED, Terms};
 pub use figures::{Awake, LiveFlow, Losses};
 pub use options::{Options, WhenFull};
-pub use snapshot::{Counted, Snapshot};
+pub use snapshot::{Counted, Snapshot, Sojourns};
 pub use turns::Turn;
 pub use waits::Woken;
 

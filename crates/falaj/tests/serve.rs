@@ -179,9 +179,7 @@ fn flood() {
 
     let metrics = service.get("/metrics").body;
     assert!(
-        metrics.contains(
-            "falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} 9999999"
-        ),
+        metrics.contains("falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} 9999999"),
         "{metrics}"
     );
     let each = service.get("/metrics?flows=true").body;

@@ -10,6 +10,7 @@ use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 use falaj_traffic::capture::Wanted;
+use std::any::Any;
 use std::cell::RefCell;
 
 /// A change that was made.
@@ -49,7 +50,9 @@ impl Forwarder {
         self.network.apply(engine, around, &known, now, &mut self.out)?;
         let by_change = |output: &&Output| matches!(output, Output::Drop(dropped) if dropped.why == Why::Changed);
         let dropped = self.out.iter().filter(by_change).count() as u64;
-        self.turns.forget();
+        if !(flows.is_empty() && begin.is_empty() && self.order == order) {
+            self.turns.forget();
+        }
         for Flows { pipe, fates, number } in flows {
             self.flows_become(pipe, &fates, number);
         }
@@ -69,6 +72,11 @@ impl Forwarder {
         if let Some(recorder) = &mut self.recorder {
             recorder.changed(wanted, at, self.arrived);
         }
+    }
+
+    /// See [`falaj_engine::Engine::take_leavings`].
+    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.network.take_leavings()
     }
 
     /// Where pipes are, and where others may begin: nothing of those that have ended is on its way any more.

@@ -285,6 +285,20 @@ impl Forwarder {
         self.contracts.of = of;
     }
 
+    /// From now on packets of these flows, by the number of their pipe as those who ask number them, are held against other
+    /// terms; those flows stay who they are.
+    pub fn hold_some_to(&mut self, others: Vec<(usize, FlowId, Terms)>) {
+        let now = self.clock.now();
+        for (number, flow, terms) in others {
+            let Some(&pipe) = self.order.get(number) else { continue };
+            let is_empty = self.network.counters(pipe, flow).backlog == 0;
+            if let Some(contract) = self.contracts.get(pipe, flow) {
+                let old = std::mem::replace(contract, Contract::new(Terms::default()));
+                *contract = old.become_of(terms, now, is_empty);
+            }
+        }
+    }
+
     /// What became of the contracts, by pipe and flow as those who ask number them.
     pub fn kept(&self) -> Vec<Vec<Kept>> {
         let of = |pipe: &PipeId| self.contracts.of.get(pipe.0 as usize);

@@ -7,6 +7,7 @@ use falaj_engine::rules::{Active, Taken};
 use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use falaj_traffic::meter::Meter;
 
 /// What was counted of a flow.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,6 +16,15 @@ pub struct Counted {
     pub counters: Counters,
     /// When a packet of it came last; `None`: none ever did.
     pub active: Option<Time>,
+}
+
+/// How long packets of a flow stayed, and how late they were handed over.
+#[derive(Clone, Debug, Default)]
+pub struct Sojourns {
+    /// See [`LiveFlow::delay`].
+    pub delay: Meter,
+    /// See [`LiveFlow::release_error`].
+    pub release_error: Meter,
 }
 
 /// What was counted, all at one instant.
@@ -70,11 +80,12 @@ impl Forwarder {
 
     /// What was measured of the flows from the one on that is `from` among all of all pipes, for as many as can be
     /// copied in `budget`, one at least: a histogram is a hundred kilobytes, and while they are copied no packet passes.
-    pub fn measured(&self, from: usize, budget: Span) -> Vec<LiveFlow> {
+    pub fn measured(&self, from: usize, budget: Span) -> Vec<Sojourns> {
         let until = self.clock.now() + budget;
         let mut measured = Vec::new();
         for flow in self.order.iter().flat_map(|pipe| &self.flows[pipe.0 as usize]).skip(from) {
-            measured.push(flow.clone());
+            let LiveFlow { delay, release_error, .. } = flow;
+            measured.push(Sojourns { delay: delay.clone(), release_error: release_error.clone() });
             if self.clock.now() >= until {
                 break;
             }

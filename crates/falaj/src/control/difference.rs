@@ -10,6 +10,7 @@ use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::queue::FlowId;
 use falaj_sim::scenario::pipe_of;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Both directions, and what people call them.
 pub(super) const WAYS: [(Towards, &str); 2] = [(Towards::Up, "up"), (Towards::Down, "down")];
@@ -20,6 +21,22 @@ pub(crate) struct Difference {
     pub(crate) change: Option<Transaction>,
     /// Where the links are then.
     pub(crate) at: Vec<u32>,
+    /// Links or flows are others then, or have other numbers.
+    pub(crate) others: bool,
+}
+
+/// Has the difference to begin or end links, so that it has to know where there is room?
+pub(crate) fn needs_places(before: &Scenario, after: &Scenario) -> bool {
+    let names = |scenario: &Scenario| scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>();
+    before.rules != after.rules || names(before) != names(after)
+}
+
+/// Where values alone change, the queues that have another limit then; `None`: more changes than that.
+fn limits(was: &Direction, is: &Direction) -> Option<Vec<Range<u32>>> {
+    let (before, after) = (was.setup.leaves(), is.setup.leaves());
+    let same = was.scheduler.kind == is.scheduler.kind && was.masks == is.masks && before.len() == after.len();
+    let others = before.iter().zip(&after).enumerate().filter(|(_, (before, after))| before.limit != after.limit);
+    same.then(|| others.map(|(f, _)| f as u32..f as u32 + 1).collect())
 }
 
 /// The rules as the engine has them, with links by their places.
@@ -59,7 +76,7 @@ pub(crate) fn difference(
     let was_at = |link: &Link| before.links.iter().position(|old| old.name == link.name).map(|n| at[n]);
     let then: Vec<u32> = after.links.iter().map(|link| was_at(link).unwrap_or_else(|| free.next())).collect();
     let (mut ways, mut pipes, mut flows, mut sorted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut begin, mut end) = (Vec::new(), Vec::new());
+    let (mut begin, mut end, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for (new, &place) in after.links.iter().zip(&then) {
         let old = before.links.iter().find(|old| old.name == new.name);
         for (towards, name) in WAYS {
@@ -79,8 +96,10 @@ pub(crate) fn difference(
                 |direction: &Direction| direction.flows.iter().map(|flow| flow.matches.clone()).collect::<Vec<_>>();
             let sorts = was.account != is.account || was.masks != is.masks || matches(was) != matches(is);
             let other = was.pipe() != spec || !fates.is_empty();
-            if other {
-                pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop });
+            match limits(was, is).filter(|_| other && fates.is_empty() && !drop) {
+                Some(limits) => values.push((pipe, spec, limits)),
+                None if other => pipes.push(change::Change { pipe, spec, flows: fates.clone(), drop }),
+                None => {}
             }
             if !fates.is_empty() || was.flows.len() != is.flows.len() {
                 flows.push(Flows { pipe, fates, number: is.flows.len() });
@@ -123,8 +142,9 @@ pub(crate) fn difference(
         }
         Leading::new(leads, after.run.seed, become_others, bypass)
     });
-    if pipes.is_empty() && sorted.is_empty() && begin.is_empty() && end.is_empty() && leading.is_none() {
-        return Ok(Difference { ways, change: None, at: then });
+    let others = !(flows.is_empty() && begin.is_empty() && end.is_empty()) || then != at;
+    if pipes.is_empty() && values.is_empty() && sorted.is_empty() && !others && leading.is_none() {
+        return Ok(Difference { ways, change: None, at: then, others });
     }
     let named = |PipeId(pipe): PipeId| {
         let link =
@@ -134,6 +154,9 @@ pub(crate) fn difference(
     };
     let unfit = |(pipe, unfit): (PipeId, Unfit)| format!("{}: {unfit}", named(pipe));
     let mut engine = Prepared::new(&pipes).map_err(unfit)?;
+    for (pipe, spec, limits) in values {
+        engine = engine.with_values(pipe, spec, &limits).map_err(unfit)?;
+    }
     // Behind those that there are they begin in order.
     begin.sort_by_key(|(pipe, _)| *pipe);
     for (pipe, spec) in &begin {
@@ -142,7 +165,7 @@ pub(crate) fn difference(
     let engine = end.into_iter().fold(engine, Prepared::ending);
     let order = then.iter().flat_map(|&place| WAYS.map(|(towards, _)| pipe_of(place as usize, towards))).collect();
     let change = Transaction { engine, flows, sorted, rules: leading, order };
-    Ok(Difference { ways, change: Some(change), at: then })
+    Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
 /// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one that says the same.

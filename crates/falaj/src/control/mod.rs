@@ -28,16 +28,19 @@ pub(crate) mod show;
 use crate::plan::Standing;
 use crate::show::note;
 use anyhow::{Context, Result};
-use desk::{Answer, Ask, Desk};
+use desk::Desk;
+use desk::asking::{AdaptersThen, Answer, Ask, Changing, HeldTo, Told};
+pub(crate) use desk::lock;
 use falaj_live::adapters::Counts;
 use falaj_live::forward::{Changed, Forwarder, Terms};
-use falaj_scenario::{Direction, Link, Scenario};
+use falaj_scenario::{Direction, Link, Scenario, Towards};
 use falaj_sched::time::Span;
+use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -96,6 +99,8 @@ pub(crate) trait Beside {
     fn prepare(&mut self, then: &Arc<Scenario>) -> Result<(), String>;
     /// It is to be so from now on; or, if not, what was prepared is not wanted.
     fn settle(&mut self, made: bool);
+    /// Of those that stay, these have another weight.
+    fn weigh(&mut self, weights: &BTreeMap<&str, u32>);
     /// Pauses an adapter, or lets it go on.
     ///
     /// # Errors
@@ -104,6 +109,20 @@ pub(crate) trait Beside {
     fn pause(&self, name: &str, paused: bool) -> Result<(), String>;
     /// What each adapter did.
     fn counts(&self) -> Vec<(String, Counts)>;
+}
+
+/// By adapter, how much of the link's processor it may take beside the others: as much as its weight upwards says.
+pub(crate) fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
+    let mut weights = BTreeMap::new();
+    for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
+        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
+            if let Some(adapter) = &flow.adapter {
+                let weight = setup.values.count("weight").unwrap_or(1);
+                weights.insert(&adapter.name[..], u32::try_from(weight).unwrap_or(u32::MAX));
+            }
+        }
+    }
+    weights
 }
 
 /// What flows are held to, by pipe and flow. Where a mask makes many of one, promise and envelope are of each of them,
@@ -161,7 +180,7 @@ impl Control {
         let (stopped, stop) = std::io::pipe()?;
         let desk = Arc::new(Mutex::new(Desk::new(running, ask, answer, wake)));
         let (hello, at_socket) = (lock(&desk).hello(), Arc::clone(&desk));
-        let serve = move || server::serve(&listener, &stopped, &hello, |line| lock(&at_socket).answer(line));
+        let serve = move || server::serve(&listener, &stopped, &hello, |line| desk::answer_line(&at_socket, line));
         let thread = std::thread::Builder::new().name("control".into()).spawn(serve)?;
         let path = path.to_owned();
         let ends = Ends {
@@ -217,42 +236,25 @@ impl Control {
                     // Nobody's counts lag behind the others'.
                     forwarder.settle();
                     let counts = self.beside.as_ref().map_or_else(Vec::new, |beside| beside.counts());
-                    desk::Told::Snapshot(Box::new(forwarder.snapshot()), counts)
+                    Told::Snapshot(Box::new(forwarder.snapshot()), counts)
                 }
                 #[cfg(feature = "serve")]
                 Ask::Pause { name, paused } => {
                     let none = Err("this link has no adapters".into());
-                    desk::Told::Paused(self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)))
+                    Told::Paused(self.beside.as_ref().map_or(none, |beside| beside.pause(&name, paused)))
                 }
-                Ask::Places => desk::Told::Places(forwarder.places()),
-                Ask::Made(pipe, flow) => desk::Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new)),
-                Ask::Measured { from } => desk::Told::Measured(forwarder.measured(from, COPYING)),
+                Ask::Places => Told::Places(forwarder.places()),
+                Ask::Made(pipe, flow) => Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new)),
+                Ask::Measured { from } => Told::Measured(forwarder.measured(from, COPYING)),
                 #[cfg(feature = "serve")]
                 Ask::Turns => {
                     forwarder.settle();
-                    desk::Told::Turns(forwarder.turns())
+                    Told::Turns(forwarder.turns())
                 }
-                Ask::Change(change, scenario, terms, written) => {
-                    let beside = self.beside.as_mut();
-                    match beside.map_or(Ok(()), |beside| beside.prepare(&scenario)) {
-                        Err(why) => desk::Told::Refused(why),
-                        Ok(()) => {
-                            let now = Changed { at: forwarder.clock().now(), dropped: 0 };
-                            let made = change.map_or(Ok(now), |change| forwarder.change(*change));
-                            if let Some(beside) = &mut self.beside {
-                                beside.settle(made.is_ok());
-                            }
-                            if let Ok(Changed { at, .. }) = made {
-                                written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
-                                self.scenario = scenario;
-                                changed = true;
-                                if let Some(terms) = terms {
-                                    forwarder.hold_to(terms);
-                                }
-                            }
-                            desk::Told::Changed(made)
-                        }
-                    }
+                Ask::Change(changing) => {
+                    let told = change(*changing, forwarder, &mut self.beside, &mut self.scenario);
+                    changed |= matches!(told, Told::Changed(Ok(_), _));
+                    told
                 }
             };
             // Who asked may be gone.
@@ -262,9 +264,35 @@ impl Control {
     }
 }
 
-/// Who panicked there has changed nothing that is not whole: it is asked as before.
-pub(crate) fn lock(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+/// Makes a change: all of it or nothing.
+fn change(
+    changing: Changing,
+    forwarder: &mut Forwarder,
+    beside: &mut Option<Box<dyn Beside>>,
+    running: &mut Arc<Scenario>,
+) -> Told {
+    let Changing { change, scenario, held_to, adapters } = changing;
+    let mut others = beside.as_mut().filter(|_| matches!(adapters, AdaptersThen::Others));
+    if let Some(Err(why)) = others.as_mut().map(|beside| beside.prepare(&scenario)) {
+        return Told::Refused(why);
+    }
+    let now = Changed { at: forwarder.clock().now(), dropped: 0 };
+    let made = change.map_or(Ok(now), |change| forwarder.change(change));
+    if let Some(others) = others {
+        others.settle(made.is_ok());
+    }
+    if made.is_ok() {
+        *running = scenario;
+        if let (AdaptersThen::Stay(weights), Some(beside)) = (&adapters, beside) {
+            beside.weigh(&weights.iter().map(|(name, weight)| (&name[..], *weight)).collect());
+        }
+        match held_to {
+            HeldTo::Same => {}
+            HeldTo::Some(others) => forwarder.hold_some_to(others),
+            HeldTo::All(terms) => forwarder.hold_to(terms),
+        }
+    }
+    Told::Changed(made, forwarder.take_leavings())
 }
 
 impl Drop for Ends {

@@ -55,12 +55,7 @@ impl Measure {
 /// Name, unit, meaning, and where the numbers are.
 const FAMILIES: [(&str, Measure, &str, Of); 19] = [
     ("offered_packets", Measure::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
-    (
-        "offered",
-        Measure::Bytes,
-        "Their bytes, as the link accounts them",
-        Of::Count(|flow| flow.total.offered_bytes),
-    ),
+    ("offered", Measure::Bytes, "Their bytes, as the link accounts them", Of::Count(|flow| flow.total.offered_bytes)),
     ("sent_packets", Measure::None, "Packets whose last bit left", Of::Count(|flow| flow.total.sent)),
     ("sent", Measure::Bytes, "Their bytes", Of::Count(|flow| flow.total.sent_bytes)),
     (

@@ -1,6 +1,6 @@
 //! Adapters and the uplink: opened before anything runs, and those that come and go with changes.
 
-use crate::control::Beside;
+use crate::control::{Beside, weights};
 use crate::show::note;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::adapters::{self, Adapters, Addresses, Counts, Opener, Space, TapWanted};
@@ -9,7 +9,7 @@ use falaj_live::interface::{EndName, Interface};
 use falaj_live::packet::{Monitor, State};
 use falaj_live::port::Port;
 use falaj_live::sandbox::Hosts;
-use falaj_scenario::{Adapter, Scenario, Towards};
+use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,20 +100,6 @@ impl Interfaces {
             }
         }
     }
-}
-
-/// How much of the link's processor each adapter may take, beside the others: as much as its weight upwards says.
-fn weigh(adapters: &Adapters, scenario: &Scenario) {
-    let mut weights = BTreeMap::new();
-    for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
-        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
-            if let Some(adapter) = &flow.adapter {
-                let weight = setup.values.count("weight").unwrap_or(1);
-                weights.insert(&adapter.name[..], u32::try_from(weight).unwrap_or(u32::MAX));
-            }
-        }
-    }
-    adapters.set_weights(&weights);
 }
 
 /// An adapter with another port is another one.
@@ -212,7 +198,7 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
         }
     }
     give_up.take().map_or(Ok(()), |give_up| give_up())?;
-    weigh(&all, scenario);
+    all.set_weights(&weights(scenario));
     let used = u8::try_from(kept.len() + spaces.len()).unwrap_or(Addresses::LAST);
     Ok(Opened {
         adapters: all,
@@ -435,8 +421,12 @@ impl Beside for Fleet {
                 Err(error) => note!("{} cannot be read: {error:#}", called(&name)),
             }
         }
-        weigh(&self.adapters, &then);
+        self.adapters.set_weights(&weights(&then));
         self.known = there;
+    }
+
+    fn weigh(&mut self, weights: &BTreeMap<&str, u32>) {
+        self.adapters.set_weights(weights);
     }
 
     fn pause(&self, name: &str, paused: bool) -> Result<(), String> {

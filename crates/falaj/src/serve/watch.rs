@@ -3,14 +3,14 @@
 use super::manager::Watchdog;
 use super::metrics;
 use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, Total, Window};
-use crate::control::desk::{Desk, Look};
-use crate::control::lock;
+use crate::control::desk::Desk;
+use crate::control::desk::look::{Look, look};
 use crate::plan::Standing;
 use crate::show::{self, note};
 use anyhow::Result;
 use axum::body::Bytes;
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Cause, Counted, Kept, Late, LiveFlow};
+use falaj_live::forward::{Cause, Counted, Kept, Late, Sojourns};
 use falaj_scenario::{Direction, Towards};
 use falaj_sched::rate::BIT_NANOS;
 use falaj_sched::time::{Span, Time};
@@ -146,8 +146,7 @@ impl Watching {
             let step = watchdog.at_most().map_or(STEP, |at_most| STEP.min(at_most));
             let mut next = Instant::now();
             loop {
-                let looked = lock(&desk).look();
-                let Ok(look) = looked else { return };
+                let Ok(look) = look(&desk) else { return };
                 watchdog.is_alive();
                 let (sample, late) = watch.sample(look);
                 tell(&late);
@@ -207,7 +206,7 @@ fn tell(late: &[Late]) {
 struct Before {
     counted: Counted,
     kept: Kept,
-    measured: LiveFlow,
+    measured: Sojourns,
 }
 
 /// By link, direction and flow.
@@ -235,7 +234,7 @@ struct Watch {
 impl Watch {
     /// The sample of a look, and the breaches since the one before.
     fn sample(&mut self, look: Look) -> (Sample, Vec<Late>) {
-        let Look { scenario, standings, snapshot, measured, adapters } = look;
+        let Look { scenario, standings, snapshot, measured, adapters, .. } = look;
         let over = snapshot.at.0.saturating_sub(self.at);
         let (before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
         let mut looked = Looked::new();

@@ -1,0 +1,253 @@
+//! Changes: the text is edited and read anew, what it promises is admitted, and what differs is handed to the forwarder.
+
+use super::Desk;
+use super::asking::{AdaptersThen, Ask, Changing, HeldTo, Told};
+use crate::control::difference::{difference, needs_places};
+use crate::control::protocol::{Refusal, Remark, SetAnswer, SetRequest};
+use crate::control::{terms, weights};
+use crate::measure::live_links;
+use crate::plan::{Standing, standings};
+use falaj_engine::network::Places;
+use falaj_live::forward::{Changed, Terms};
+use falaj_scenario::edit::{Edit, parse_set_or_unset};
+use falaj_scenario::{Problem, Scenario, Severity};
+use falaj_sched::queue::FlowId;
+use std::path::Path;
+use std::sync::Arc;
+use toml_edit::DocumentMut;
+
+impl Desk {
+    /// Makes a change, all of it or nothing.
+    pub(crate) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
+        if self.running.recording && !wanted.check {
+            return Err(Refusal::new(
+                "a capture is being written, which holds one scenario: end it first, or run without --capture",
+            ));
+        }
+        let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
+        let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
+        let (scenario, remarks) = self.read(&text, &file, &wanted.set)?;
+        let scenario = Arc::new(scenario);
+        live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+        if !scenario.hosts.is_empty() {
+            return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
+        }
+        let adapters = !scenario.adapters().is_empty();
+        if adapters && self.running.standings.is_none() {
+            return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
+        }
+        let standings = self.running.standings.as_ref().map(|_| admitted(&scenario).map(Arc::new)).transpose()?;
+        let places = if needs_places(&self.running.scenario, &scenario) {
+            match self.asking.ask(Ask::Places)? {
+                Told::Places(places) => places,
+                _ => return Err(Refusal::new("another answer than one about places")),
+            }
+        } else {
+            Places { number: 0, vacant: Vec::new(), bypass: None }
+        };
+        let difference =
+            difference(&self.running.scenario, &scenario, (&self.at, places), wanted.drop).map_err(Refusal::new)?;
+        let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
+        if wanted.check {
+            return Ok(made);
+        }
+        if difference.change.is_some() || standings.is_some() {
+            let held_to = self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
+            let adapters = self.adapters_then(&scenario);
+            let changing = Changing { change: difference.change, scenario: Arc::clone(&scenario), held_to, adapters };
+            let changed = match self.asking.ask(Ask::Change(Box::new(changing)))? {
+                // What it has left is dropped here, where no packet waits for it.
+                Told::Changed(changed, leavings) => {
+                    drop(leavings);
+                    changed
+                }
+                Told::Refused(why) => return Err(Refusal::new(why)),
+                _ => return Err(Refusal::new("another answer than one to a change")),
+            };
+            let Changed { at, dropped } = changed.map_err(|unfit| {
+                let hint = if wanted.drop { "" } else { "; with --drop such packets are dropped" };
+                Refusal::new(format!("{unfit}{hint}"))
+            })?;
+            (made.at_ns, made.dropped) = (Some(at.0), dropped);
+        }
+        if difference.others {
+            self.others += 1;
+        }
+        self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
+        #[cfg(feature = "serve")]
+        self.forget_pauses(&scenario);
+        (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
+        self.running.file = file;
+        self.running.standings = standings;
+        self.keep();
+        Ok(made)
+    }
+
+    /// What flows are held to from then on: where they stay who they are, only those of which that changes.
+    fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
+        let Some(standings) = standings else { return HeldTo::Same };
+        let after = terms(then, standings);
+        let before = self.running.standings.as_ref().map(|standings| terms(&self.running.scenario, standings));
+        let is_same = |(a, b): (&Terms, &Terms)| a.name == b.name;
+        let stay = |before: &Vec<Vec<Terms>>| {
+            let same = |(a, b): (&Vec<Terms>, &Vec<Terms>)| a.len() == b.len() && a.iter().zip(b).all(is_same);
+            before.len() == after.len() && before.iter().zip(&after).all(same)
+        };
+        let Some(before) = before.filter(stay) else { return HeldTo::All(after) };
+        let of = |(pipe, (before, after)): (usize, (Vec<Terms>, Vec<Terms>))| {
+            let flows = before.into_iter().zip(after).enumerate();
+            let others = flows.filter(|(_, (before, after))| before != after);
+            others.map(move |(f, (_, terms))| (pipe, FlowId(f as u32), terms))
+        };
+        HeldTo::Some(before.into_iter().zip(after).enumerate().flat_map(of).collect())
+    }
+
+    fn adapters_then(&self, then: &Scenario) -> AdaptersThen {
+        let before = &self.running.scenario;
+        let uplinks = |scenario: &Scenario| scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>();
+        if uplinks(before) != uplinks(then) || before.adapters() != then.adapters() {
+            return AdaptersThen::Others;
+        }
+        let was = weights(before);
+        let others = weights(then).into_iter().filter(|(name, weight)| was.get(name) != Some(weight));
+        AdaptersThen::Stay(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
+    }
+
+    /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
+    fn read(&self, text: &str, file: &Path, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
+        let new = |problems: &[Problem]| -> Vec<Remark> {
+            let mut remarks: Vec<Remark> = Vec::new();
+            for remark in problems.iter().filter(|p| !self.said.contains(&p.title)).map(remark) {
+                // What both directions have alike is said once.
+                if !remarks.contains(&remark) {
+                    remarks.push(remark);
+                }
+            }
+            remarks
+        };
+        match falaj_scenario::parse(text, &file.to_string_lossy()) {
+            Ok((scenario, warnings)) => Ok((scenario, new(warnings.problems()))),
+            Err(errors) => Err(Refusal {
+                what: ["nothing was changed", &sets.join(" ")].join(if sets.is_empty() { "" } else { ": " }),
+                remarks: new(errors.problems()),
+            }),
+        }
+    }
+}
+
+/// What is promised there, if all is that anybody needs.
+fn admitted(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
+    let standings = standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+    let refused = standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
+    let mut remarks: Vec<Remark> = Vec::new();
+    for (flow, (what, help)) in refused {
+        let remark = Remark { severity: "error".into(), title: format!("{flow} {what}"), help: vec![help.clone()] };
+        // What both directions have alike is said once.
+        if !remarks.contains(&remark) {
+            remarks.push(remark);
+        }
+    }
+    if remarks.is_empty() { Ok(standings) } else { Err(Refusal { what: "that does not fit".into(), remarks }) }
+}
+
+/// The text with these values.
+fn edited(text: &str, sets: &[String]) -> Result<String, Refusal> {
+    let mut file: DocumentMut = text.parse().map_err(|_| Refusal::new("the scenario is no TOML"))?;
+    let mut edit = Edit::new(&mut file);
+    for set in sets {
+        let read = parse_set_or_unset(set).map_err(|error| Refusal::new(format!("{set}: {error}")))?;
+        edit.set(&read.path, read.value.as_ref()).map_err(|error| Refusal::new(format!("{set}: {error:#}")))?;
+    }
+    edit.finish();
+    Ok(file.to_string())
+}
+
+fn remark(problem: &Problem) -> Remark {
+    let label = Some(&problem.label).filter(|label| !label.is_empty());
+    Remark {
+        severity: if problem.severity == Severity::Error { "error" } else { "warning" }.into(),
+        title: problem.title.clone(),
+        help: label.into_iter().chain(&problem.help).cloned().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str =
+        "[link.a]\nrate = \"1mbit\"\n[link.a.flow.voice]\nmatch = \"udp\"\n[link.a.flow.rest]\nmatch = \"any\"\n";
+
+    /// Any words for values to be set: a text that is TOML, or a refusal.
+    fn any_sets(sets: &[String]) {
+        match edited(TEXT, sets) {
+            Ok(text) => drop(falaj_scenario::parse(&text, "x")),
+            Err(refusal) => assert!(!refusal.what.is_empty()),
+        }
+    }
+
+    #[test]
+    fn any_words_are_set_or_refused() {
+        let words = [
+            "a",
+            "voice",
+            "link",
+            "flow",
+            "rate",
+            "up",
+            "scheduler",
+            "kind",
+            ".",
+            "..",
+            "=",
+            "\"",
+            "'",
+            "{",
+            "}",
+            "[",
+            "]",
+            "/",
+            "1mbit",
+            "\n",
+            "#",
+            "",
+            " ",
+            "loss",
+            "queue",
+            "need",
+            "\u{0}",
+            "é",
+            "traffic",
+            "run",
+            "seed",
+            "1",
+            "{ kind = \"drr\" }",
+        ];
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut next = || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random as usize
+        };
+        for _ in 0..5_000 {
+            let mut set = || (0..1 + next() % 8).map(|_| words[next() % words.len()]).collect::<Vec<_>>();
+            let sets = [set().concat(), format!("{}={}", set().join("."), set().concat())];
+            any_sets(&sets);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_as_of_a_file() {
+        let of = |set: &str| edited(TEXT, &[set.to_owned()]);
+        assert_eq!(
+            of("rate").unwrap_err().what,
+            "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`"
+        );
+        let text = of("a.rate=3").unwrap();
+        let errors = falaj_scenario::parse(&text, "x").unwrap_err();
+        let Remark { severity, title, help } = remark(&errors.problems()[0]);
+        assert_eq!((severity.as_str(), title.as_str()), ("error", "`rate`: `3` is a number without a unit"));
+        assert!(help[0].contains("`3mbit`"), "{help:?}");
+    }
+}
