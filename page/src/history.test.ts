@@ -16,7 +16,7 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
 }
 
 function sample(second: number, up: Flow): Sample {
-  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null, held_back: second * second };
+  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null, held_back: second * second, gone: false };
   return { at_ns: second * 1e9, adapters: [adapter], losses: {} };
 }
 

@@ -26,6 +26,8 @@ export interface Adapter {
   processor: number | null;
   /** How often its turn on the link's thread was used up while it, and another one, had more. */
   held_back: number;
+  /** Its interface is gone for good. */
+  gone: boolean;
 }
 
 export interface Flow {

@@ -54,9 +54,9 @@ export class Overview {
   show(lanes: Lane[], history: History, chosen: string | null): void {
     const wanted = this.filter.value.trim().toLowerCase();
     const fitting = lanes.filter((lane) => lane.adapter.name.toLowerCase().includes(wanted));
-    const broken = (lane: Lane) => verdict(lane.flow, lane.adapter).level === "broken";
+    const matters = (lane: Lane) => ["broken", "gone"].includes(verdict(lane.flow, lane.adapter).level);
     // Where not all are shown, those that matter are.
-    const ordered = fitting.length > ROWS ? [...fitting.filter(broken), ...fitting.filter((lane) => !broken(lane))] : fitting;
+    const ordered = fitting.length > ROWS ? [...fitting.filter(matters), ...fitting.filter((lane) => !matters(lane))] : fitting;
     const shown = ordered.slice(0, ROWS);
     const rows = new Map<string, Row>();
     for (const lane of shown) {

@@ -2,9 +2,9 @@ import { expect, test } from "vitest";
 import type { Flow } from "./model";
 import { verdict } from "./verdict";
 
-function judged(breaches: Partial<Flow["breaches"]>, rate: number | null = 1, paused = false) {
+function judged(breaches: Partial<Flow["breaches"]>, rate: number | null = 1, paused = false, gone = false) {
   const promise = { rate, delay_ns: null, none: "its queue takes all" };
-  return verdict({ promise, breaches: { own_burst: 0, host: 0, promise: 0, rate: 0, ...breaches } } as Flow, { paused });
+  return verdict({ promise, breaches: { own_burst: 0, host: 0, promise: 0, rate: 0, ...breaches } } as Flow, { paused, gone });
 }
 
 test("the worst is told, with a sign and a word of its own", () => {
@@ -15,5 +15,7 @@ test("the worst is told, with a sign and a word of its own", () => {
   expect(all.at(-1)!.why).toBe("packets stayed longer than promised, 3 times; less than the promised rate was sent, once");
   expect(judged({ host: 1 }, 1, true).word).toBe("paused");
   expect(judged({ promise: 1 }, 1, true).level).toBe("broken");
+  expect(judged({ host: 1 }, 1, true, true)).toMatchObject({ level: "gone", sign: "∅", word: "gone" });
+  expect(judged({ promise: 1 }, 1, false, true)).toMatchObject({ level: "broken", word: "gone, BROKEN ×1" });
   expect(all[0]!.why).toBe("its queue takes all");
 });

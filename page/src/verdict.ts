@@ -2,7 +2,7 @@
 
 import type { Adapter, Flow } from "./model";
 
-export type Level = "none" | "paused" | "kept" | "own" | "host" | "broken";
+export type Level = "none" | "gone" | "paused" | "kept" | "own" | "host" | "broken";
 
 export interface Verdict {
   level: Level;
@@ -12,14 +12,18 @@ export interface Verdict {
   why: string;
 }
 
-export function verdict({ promise, breaches }: Flow, { paused }: Pick<Adapter, "paused">): Verdict {
+const GONE = "its interface is gone for good: take the adapter away and add it again";
+
+export function verdict({ promise, breaches }: Flow, { paused, gone }: Pick<Adapter, "paused" | "gone">): Verdict {
   const broken = breaches.promise + breaches.rate;
   const times = (n: number) => (n === 1 ? "once" : `${n.toLocaleString("en-US")} times`);
   if (broken > 0) {
     const late = breaches.promise > 0 ? [`packets stayed longer than promised, ${times(breaches.promise)}`] : [];
     const slow = breaches.rate > 0 ? [`less than the promised rate was sent, ${times(breaches.rate)}`] : [];
-    return { level: "broken", sign: "✖", word: `BROKEN ×${broken}`, why: [...late, ...slow].join("; ") };
+    const now = gone ? [GONE] : [];
+    return { level: "broken", sign: "✖", word: `${gone ? "gone, " : ""}BROKEN ×${broken}`, why: [...now, ...late, ...slow].join("; ") };
   }
+  if (gone) return { level: "gone", sign: "∅", word: "gone", why: GONE };
   if (paused) return { level: "paused", sign: "‖", word: "paused", why: "it is not read from, and gets nothing" };
   if (breaches.host > 0) {
     const why = `this host handed packets over late, ${times(breaches.host)}; they had left their queue in time`;

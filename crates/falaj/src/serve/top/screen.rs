@@ -133,6 +133,9 @@ fn verdict(flow: &Flow, coloured: bool) -> (String, Style) {
         let style = colour(Color::Red).add_modifier(Modifier::REVERSED | Modifier::BOLD);
         return (format!("✖ BROKEN ×{}", flow.broken), style);
     }
+    if flow.gone {
+        return ("∅ gone".into(), Style::new().add_modifier(Modifier::REVERSED));
+    }
     if flow.paused {
         return ("‖ paused".into(), Style::new().add_modifier(Modifier::REVERSED));
     }

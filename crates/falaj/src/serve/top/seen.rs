@@ -35,6 +35,8 @@ pub(super) struct Row {
     /// The adapter, where it is a service's.
     pub(super) adapter: Option<String>,
     pub(super) paused: bool,
+    /// Its interface is gone for good.
+    pub(super) gone: bool,
     /// How often the adapter's turn on the link's thread was used up since the start.
     pub(super) held_back: u64,
     pub(super) rate: Option<f64>,
@@ -97,6 +99,7 @@ impl Seen {
                 for flow in flows {
                     let mut row = of_flow(flow);
                     (row.up, row.paused, row.held_back) = (up, adapter.paused, adapter.held_back);
+                    row.gone = adapter.gone;
                     (row.link, row.adapter) = (adapter.link.clone(), Some(adapter.name.clone()));
                     row.configure(scenario);
                     rows.push(row);
