@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak sbom python page bench kernel-oracle guests fuzz lint docs program cargo
+.PHONY: help demo test soak sbom python api page bench kernel-oracle guests fuzz lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -18,8 +18,9 @@ demo: cargo ## see what isolation is worth, on real packets, in a minute
 test: cargo ## run all tests
 	cargo test --workspace --no-fail-fast
 	@if python3 -c 'import ensurepip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	$(MAKE) --no-print-directory python; \
-	else echo "left out: the package for Python, whose tests take python3 (3.11 or newer) with venv"; fi
+	$(MAKE) --no-print-directory python && \
+	$(MAKE) --no-print-directory api CALLS=200; \
+	else echo "left out: the package for Python, and malformed calls of the API, which take python3 (3.11 or newer) with venv"; fi
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page; \
 	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm"; fi
 
@@ -35,6 +36,16 @@ python: cargo $(target)/python/tools ## build the package for Python, in an envi
 
 # What the tests need, from scratch whenever that changes.
 $(target)/python/tools: bindings/python/requirements.txt
+	python3 -m venv --clear $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
+	touch $@
+
+# The program is that of the other tests, so that it is not built twice.
+api: cargo $(target)/api/tools ## call the API of a service 10,000 times as its description says and otherwise, while packets pass (CALLS=N)
+	cargo test --workspace --test serve --no-run
+	tests/api/run $(target)/debug/falaj $(abspath $(target))/api/bin/schemathesis $(or $(CALLS),10000)
+
+$(target)/api/tools: tests/api/requirements.txt
 	python3 -m venv --clear $(@D)
 	$(@D)/bin/pip install --quiet --disable-pip-version-check -r $<
 	touch $@

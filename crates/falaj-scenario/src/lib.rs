@@ -43,6 +43,7 @@
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
 //! | `format` | one way to write the file |
 //! | [`edit`] | values set in it, at the place that a key names |
+//! | `again` | values of one flow set in a scenario that was read |
 //! | `dist`, `trace`, `profile`, `place` | other files that a scenario names |
 //! | `plugin` | libraries that it names, and what it says to them |
 //! | [`import`] | other tools' configurations, made into scenarios |
@@ -52,6 +53,7 @@
 #![warn(clippy::unwrap_used)]
 
 mod adapters;
+mod again;
 mod arrivals;
 mod capacity;
 mod captured;
@@ -90,6 +92,7 @@ mod traffic;
 mod units;
 mod unlikely;
 
+pub use again::set_values;
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;

@@ -11,7 +11,8 @@ use crate::control::desk::Desk;
 use crate::control::lock;
 use crate::control::protocol::{self, Refusal, SetAnswer, SetRequest};
 use anyhow::{Context, Result, ensure};
-use axum::extract::{Path, Query, Request, State};
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -19,6 +20,7 @@ use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use nix::sys::stat::{Mode, umask};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -219,6 +221,41 @@ impl From<SetAnswer> for Made {
     }
 }
 
+/// What a request holds, as the parameter of a handler: what cannot be read is said as any other problem is.
+struct Given<T>(T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Given<Json<T>> {
+    type Rejection = No;
+    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+        Json::from_request(request, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Given<Query<T>> {
+    type Rejection = No;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+        Query::from_request_parts(parts, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Given<Path<String>> {
+    type Rejection = No;
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, No> {
+        Path::from_request_parts(parts, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for Given<String> {
+    type Rejection = No;
+    async fn from_request(request: Request, state: &S) -> Result<Self, No> {
+        String::from_request(request, state).await.map(Given).map_err(|why| unread(&why.body_text()))
+    }
+}
+
+fn unread(why: &str) -> No {
+    No(StatusCode::BAD_REQUEST, problem(why))
+}
+
 /// How a change is meant.
 #[derive(Deserialize, utoipa::IntoParams)]
 struct Meant {
@@ -251,8 +288,8 @@ async fn adapters(State(app): State<Arc<App>>) -> Response {
 
 /// One adapter; a `/` in its name is written `%2F`.
 #[utoipa::path(get, path = "/v1/adapters/{name}", params(("name" = String, Path)),
-    responses((status = 200, body = Adapter), (status = 404, body = Problem)))]
-async fn adapter(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Adapter>, No> {
+    responses((status = 200, body = Adapter), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn adapter(State(app): State<Arc<App>>, Given(Path(name)): Given<Path<String>>) -> Result<Json<Adapter>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(found.ok_or_else(|| unknown(&sample, &name))?.clone()))
@@ -263,9 +300,9 @@ async fn adapter(State(app): State<Arc<App>>, Path(name): Path<String>) -> Resul
     request_body = Object, responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
 async fn add(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    Query(meant): Query<Meant>,
-    Json(keys): Json<Map<String, Value>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(Json(keys)): Given<Json<Map<String, Value>>>,
 ) -> Result<Json<Made>, No> {
     let sample = app.published.sample();
     if sample.adapters.iter().any(|adapter| adapter.name == name) {
@@ -283,9 +320,9 @@ async fn add(
     (status = 409, body = Problem)))]
 async fn change(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    Query(meant): Query<Meant>,
-    Json(keys): Json<Map<String, Value>>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(Json(keys)): Given<Json<Map<String, Value>>>,
 ) -> Result<Json<Made>, No> {
     let link = link_of(&app, &name)?;
     set(app, sets(&link, &name, &keys)?, meant).await
@@ -293,11 +330,11 @@ async fn change(
 
 /// Takes an adapter away; what waits for it joins another flow, or, with `drop`, is dropped.
 #[utoipa::path(delete, path = "/v1/adapters/{name}", params(("name" = String, Path), Meant),
-    responses((status = 200, body = Made), (status = 404, body = Problem), (status = 409, body = Problem)))]
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn remove(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    Query(meant): Query<Meant>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Query(meant)): Given<Query<Meant>>,
 ) -> Result<Json<Made>, No> {
     let link = link_of(&app, &name)?;
     let set_to_nothing = format!("{}=", place(&link, &name)?);
@@ -306,8 +343,8 @@ async fn remove(
 
 /// How long packets of an adapter stayed, by flow: the whole distribution since the start.
 #[utoipa::path(get, path = "/v1/adapters/{name}/delays", params(("name" = String, Path)),
-    responses((status = 200, body = Vec<Delays>), (status = 404, body = Problem)))]
-async fn delays(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Vec<Delays>>, No> {
+    responses((status = 200, body = Vec<Delays>), (status = 400, body = Problem), (status = 404, body = Problem)))]
+async fn delays(State(app): State<Arc<App>>, Given(Path(name)): Given<Path<String>>) -> Result<Json<Vec<Delays>>, No> {
     let sample = app.published.sample();
     let found = sample.adapters.iter().find(|adapter| adapter.name == name);
     Ok(Json(app.published.delays(found.ok_or_else(|| unknown(&sample, &name))?)))
@@ -318,8 +355,8 @@ async fn delays(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result
     responses((status = 200, body = bool), (status = 400, body = Problem), (status = 404, body = Problem), (status = 409, body = Problem)))]
 async fn pause(
     State(app): State<Arc<App>>,
-    Path(name): Path<String>,
-    Json(paused): Json<bool>,
+    Given(Path(name)): Given<Path<String>>,
+    Given(Json(paused)): Given<Json<bool>>,
 ) -> Result<Json<bool>, No> {
     link_of(&app, &name)?;
     let pause = move || {
@@ -332,8 +369,11 @@ async fn pause(
 }
 
 /// Who held the link when, in each direction: the last turns, since flows changed last.
-#[utoipa::path(get, path = "/v1/turns", params(Newest), responses((status = 200, body = Vec<Turns>), (status = 409, body = Problem)))]
-async fn turns(State(app): State<Arc<App>>, Query(newest): Query<Newest>) -> Result<Json<Vec<Turns>>, No> {
+#[utoipa::path(get, path = "/v1/turns", params(Newest), responses((status = 200, body = Vec<Turns>), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn turns(
+    State(app): State<Arc<App>>,
+    Given(Query(newest)): Given<Query<Newest>>,
+) -> Result<Json<Vec<Turns>>, No> {
     let look = move || {
         let mut desk = lock(&app.desk);
         let turns = desk.turns()?;
@@ -383,8 +423,12 @@ async fn scenario(State(app): State<Arc<App>>, headers: HeaderMap) -> Result<Res
 
 /// The whole scenario as it is to be, as TOML: all of it takes over at one instant, or nothing does.
 #[utoipa::path(put, path = "/v1/scenario", params(Meant), request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Made), (status = 409, body = Problem)))]
-async fn replace(State(app): State<Arc<App>>, Query(meant): Query<Meant>, text: String) -> Result<Json<Made>, No> {
+    responses((status = 200, body = Made), (status = 400, body = Problem), (status = 409, body = Problem)))]
+async fn replace(
+    State(app): State<Arc<App>>,
+    Given(Query(meant)): Given<Query<Meant>>,
+    Given(text): Given<String>,
+) -> Result<Json<Made>, No> {
     let Meant { check, drop } = meant;
     ask(app, SetRequest { toml: Some(text), drop, check, ..SetRequest::default() }).await
 }
@@ -399,8 +443,11 @@ struct Finely {
 
 /// The same numbers for Prometheus and its kin: of each adapter in each direction.
 #[utoipa::path(get, path = "/metrics", params(Finely),
-    responses((status = 200, content_type = "application/openmetrics-text", body = String)))]
-async fn openmetrics(State(app): State<Arc<App>>, Query(Finely { flows }): Query<Finely>) -> Result<Response, No> {
+    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = 400, body = Problem)))]
+async fn openmetrics(
+    State(app): State<Arc<App>>,
+    Given(Query(Finely { flows })): Given<Query<Finely>>,
+) -> Result<Response, No> {
     // Of thousands of adapters it takes its time, and others are answered meanwhile.
     let text = blocking(move || app.published.openmetrics(flows)).await?;
     Ok(([(header::CONTENT_TYPE, metrics::TYPE)], text).into_response())

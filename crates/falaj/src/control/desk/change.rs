@@ -10,11 +10,22 @@ use crate::plan::{Standing, standings};
 use falaj_engine::network::Places;
 use falaj_live::forward::{Changed, Terms};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
-use falaj_scenario::{Problem, Scenario, Severity};
+use falaj_scenario::{Problem, Scenario, Severity, set_values};
 use falaj_sched::queue::FlowId;
 use std::path::Path;
 use std::sync::Arc;
 use toml_edit::DocumentMut;
+
+/// What is to be running.
+struct Read {
+    text: String,
+    /// The text as it is edited, if that is at hand.
+    edited: Option<DocumentMut>,
+    scenario: Scenario,
+    /// What is promised then, where that was asked already.
+    standings: Option<Vec<Vec<Standing>>>,
+    remarks: Vec<Remark>,
+}
 
 impl Desk {
     /// Makes a change, all of it or nothing.
@@ -24,9 +35,11 @@ impl Desk {
                 "a capture is being written, which holds one scenario: end it first, or run without --capture",
             ));
         }
-        let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
         let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
-        let (scenario, remarks) = self.read(&text, &file, &wanted.set)?;
+        let Read { text, edited, scenario, standings, remarks } = match self.values_of_a_flow(wanted) {
+            Some(read) => read,
+            None => self.whole(wanted, &file)?,
+        };
         let scenario = Arc::new(scenario);
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
@@ -36,7 +49,12 @@ impl Desk {
         if adapters && self.running.standings.is_none() {
             return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
         }
-        let standings = self.running.standings.as_ref().map(|_| admitted(&scenario).map(Arc::new)).transpose()?;
+        let standings = match (standings, &self.running.standings) {
+            (Some(standings), _) => Some(standings),
+            (None, Some(_)) => Some(promised(&scenario)?),
+            (None, None) => None,
+        };
+        let standings = standings.map(|standings| admitted(standings).map(Arc::new)).transpose()?;
         let places = if needs_places(&self.running.scenario, &scenario) {
             match self.asking.ask(Ask::Places)? {
                 Told::Places(places) => places,
@@ -77,7 +95,7 @@ impl Desk {
         #[cfg(feature = "serve")]
         self.forget_pauses(&scenario);
         (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
-        self.running.file = file;
+        (self.running.file, self.edited) = (file, edited);
         self.running.standings = standings;
         self.keep();
         Ok(made)
@@ -113,6 +131,28 @@ impl Desk {
         AdaptersThen::Stay(others.map(|(name, weight)| (name.to_owned(), weight)).collect())
     }
 
+    /// The scenario with other values of one flow, if they are no more than that: the others are not read for it.
+    fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<Read> {
+        // Without promises nobody asks the discipline whether all fit together.
+        if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
+            return None;
+        }
+        let sets = wanted.set.iter().map(|set| parse_set_or_unset(set)).collect::<Result<Vec<_>, _>>().ok()?;
+        // Until the change is made it is of something that does not run.
+        let mut edited = self.edited.take().or_else(|| self.running.text.parse().ok())?;
+        let file = self.running.file.to_string_lossy();
+        let scenario = set_values(&self.running.scenario, &mut edited, &file, &sets)?;
+        // What it refuses is said best of the whole.
+        let standings = Some(standings(&scenario).ok()?);
+        Some(Read { text: edited.to_string(), edited: Some(edited), scenario, standings, remarks: Vec::new() })
+    }
+
+    fn whole(&self, wanted: &SetRequest, file: &Path) -> Result<Read, Refusal> {
+        let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
+        let (scenario, remarks) = self.read(&text, file, &wanted.set)?;
+        Ok(Read { text, edited: None, scenario, standings: None, remarks })
+    }
+
     /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.
     fn read(&self, text: &str, file: &Path, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
         let new = |problems: &[Problem]| -> Vec<Remark> {
@@ -135,9 +175,12 @@ impl Desk {
     }
 }
 
-/// What is promised there, if all is that anybody needs.
-fn admitted(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
-    let standings = standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
+fn promised(scenario: &Scenario) -> Result<Vec<Vec<Standing>>, Refusal> {
+    standings(scenario).map_err(|error| Refusal::new(format!("{error:#}")))
+}
+
+/// What is promised, if that is all that anybody needs.
+fn admitted(standings: Vec<Vec<Standing>>) -> Result<Vec<Vec<Standing>>, Refusal> {
     let refused = standings.iter().flatten().filter_map(|flow| Some((&flow.flow, flow.refused.as_ref()?)));
     let mut remarks: Vec<Remark> = Vec::new();
     for (flow, (what, help)) in refused {

@@ -29,12 +29,15 @@ use std::io::PipeWriter;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use toml_edit::DocumentMut;
 
 /// Keeps the scenario that is running.
 pub(crate) struct Desk {
     running: Running,
     /// By link, its place in the engine.
     at: Vec<u32>,
+    /// Its text as it is edited, if a change before has left that.
+    edited: Option<DocumentMut>,
     /// How often flows or links have become others.
     others: u64,
     /// Warnings that were said already.
@@ -73,6 +76,7 @@ impl Desk {
         Desk {
             running,
             at,
+            edited: None,
             others: 0,
             said,
             asking: Asking::new(ask, answers, wake),
