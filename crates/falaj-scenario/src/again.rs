@@ -139,7 +139,7 @@ mod tests {
             assert!(again(TEXT, sets).is_none(), "{sets:?}");
         }
         let set = &["link.up-link.flow.a.weight=9"][..];
-        for more in ["rate = \"100mbit\"\ndelay = \"5ms\"", "rate = \"100mbit\"\nup = { mtu = 1400 }"] {
+        for more in ["rate = \"100mbit\"\ndelay = \"5ms\"", "rate = \"100mbit\"\nup = { mtu = \"1400B\" }"] {
             assert!(again(&TEXT.replace("rate = \"100mbit\"", more), set).is_none(), "{more}");
         }
         let sources =
