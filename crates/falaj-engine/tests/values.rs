@@ -50,7 +50,7 @@ fn queues_that_stay_are_as_good_as_queues_anew() {
             let mut spec = virtual_links(&mut dice, "packet-wise", "clean");
             become_kind(&mut dice, &mut spec, entry);
             if seed % 2 == 0 && spec.setup.scheduler.iter().next().is_none() {
-                let mask = Mask { sport: true, ..Mask::default() };
+                let mask = Mask { sport: Some(16), ..Mask::default() };
                 let each = Each { mask, most: 3, expire: Span(20_000) };
                 spec.masks = Masks { link: None, flows: vec![Some(each)] };
                 if Engine::new(std::slice::from_ref(&spec)).is_err() {

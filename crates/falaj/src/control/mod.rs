@@ -271,7 +271,7 @@ fn change(
     beside: &mut Option<Box<dyn Beside>>,
     running: &mut Arc<Scenario>,
 ) -> Told {
-    let Changing { change, scenario, held_to, adapters } = changing;
+    let Changing { change, scenario, held_to, adapters, written } = changing;
     let mut others = beside.as_mut().filter(|_| matches!(adapters, AdaptersThen::Others));
     if let Some(Err(why)) = others.as_mut().map(|beside| beside.prepare(&scenario)) {
         return Told::Refused(why);
@@ -281,7 +281,8 @@ fn change(
     if let Some(others) = others {
         others.settle(made.is_ok());
     }
-    if made.is_ok() {
+    if let Ok(Changed { at, .. }) = made {
+        written.into_iter().for_each(|wanted| forwarder.write_down(wanted, at));
         *running = scenario;
         if let (AdaptersThen::Stay(weights), Some(beside)) = (&adapters, beside) {
             beside.weigh(&weights.iter().map(|(name, weight)| (&name[..], *weight)).collect());

@@ -4,13 +4,15 @@ use super::{Desk, lock};
 use crate::control::protocol::Refusal;
 use falaj_engine::each::Report as Made;
 use falaj_engine::network::Places;
+use falaj_engine::transaction::Transaction;
 use falaj_engine::{PipeId, Unfit};
 use falaj_live::adapters::Counts;
 #[cfg(feature = "serve")]
 use falaj_live::forward::Turn;
-use falaj_live::forward::{Change, Changed, Snapshot, Sojourns, Terms};
+use falaj_live::forward::{Changed, Snapshot, Sojourns, Terms};
 use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
+use falaj_traffic::capture::Wanted;
 use std::any::Any;
 use std::io::{PipeWriter, Write};
 use std::sync::mpsc::{Receiver, Sender};
@@ -58,11 +60,13 @@ pub(crate) enum Told {
 /// A change as the forwarder makes it.
 pub(crate) struct Changing {
     /// The engine's, if there is something to change.
-    pub(crate) change: Option<Change>,
+    pub(crate) change: Option<Transaction>,
     /// What is running then.
     pub(crate) scenario: Arc<Scenario>,
     pub(crate) held_to: HeldTo,
     pub(crate) adapters: AdaptersThen,
+    /// What is to be written down of it.
+    pub(crate) written: Option<Wanted>,
 }
 
 /// What flows are held to from then on.

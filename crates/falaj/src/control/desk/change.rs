@@ -12,6 +12,7 @@ use falaj_live::forward::{Changed, Terms};
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
 use falaj_scenario::{Problem, Scenario, Severity, set_values};
 use falaj_sched::queue::FlowId;
+use falaj_traffic::capture::Wanted;
 use std::path::Path;
 use std::sync::Arc;
 use toml_edit::DocumentMut;
@@ -30,11 +31,6 @@ struct Read {
 impl Desk {
     /// Makes a change, all of it or nothing.
     pub(crate) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
-        if self.running.recording && !wanted.check {
-            return Err(Refusal::new(
-                "a capture is being written, which holds one scenario: end it first, or run without --capture",
-            ));
-        }
         let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
         let Read { text, edited, scenario, standings, remarks } = match self.values_of_a_flow(wanted) {
             Some(read) => read,
@@ -55,7 +51,8 @@ impl Desk {
             (None, None) => None,
         };
         let standings = standings.map(|standings| admitted(standings).map(Arc::new)).transpose()?;
-        let places = if needs_places(&self.running.scenario, &scenario) {
+        // What is written down is to be the same change wherever it is read.
+        let places = if self.running.recording || needs_places(&self.running.scenario, &scenario) {
             match self.asking.ask(Ask::Places)? {
                 Told::Places(places) => places,
                 _ => return Err(Refusal::new("another answer than one about places")),
@@ -63,6 +60,7 @@ impl Desk {
         } else {
             Places { number: 0, vacant: Vec::new(), bypass: None }
         };
+        let vacant = places.vacant.clone();
         let difference =
             difference(&self.running.scenario, &scenario, (&self.at, places), wanted.drop).map_err(Refusal::new)?;
         let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
@@ -72,7 +70,11 @@ impl Desk {
         if difference.change.is_some() || standings.is_some() {
             let held_to = self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
             let adapters = self.adapters_then(&scenario);
-            let changing = Changing { change: difference.change, scenario: Arc::clone(&scenario), held_to, adapters };
+            let what = if wanted.set.is_empty() { file.display().to_string() } else { wanted.set.join(" ") };
+            let written =
+                self.running.recording.then(|| Wanted { what, scenario: text.clone(), drop: wanted.drop, vacant });
+            let changing =
+                Changing { change: difference.change, scenario: Arc::clone(&scenario), held_to, adapters, written };
             let changed = match self.asking.ask(Ask::Change(Box::new(changing)))? {
                 // What it has left is dropped here, where no packet waits for it.
                 Told::Changed(changed, leavings) => {
