@@ -11,7 +11,7 @@ NAMES = st.sampled_from(["greedy", "wild", "greedy/part", "GREEDY", "calm2", "."
 WORDS = st.sampled_from(["1", "-1", "0", "20p", "9kB", "1mbit", "1e400", "unlimited", "5ms", "namespace", "tap:none",
                          "any", "src", "codel", "", " ", "\n", "\"", "{", "drr", "🦀"])
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8) | WORDS,
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=8) | WORDS,
     lambda inner: st.lists(inner, max_size=3)
     | st.dictionaries(st.sampled_from(["rate", "delay", "burst", "kind", "limit", "policy"]) | st.text(max_size=4), inner, max_size=3),
     max_leaves=5,
