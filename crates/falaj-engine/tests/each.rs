@@ -373,7 +373,7 @@ fn impossible_masks_are_refused() {
     assert!(refused(link("fifo", Values::default(), masks.clone())).contains("all flows share one queue"));
     let own = Values::default().with("rate", Value::Rate(Rate::from_mbit(8)));
     let told = refused(link("virtual-clock", own, masks.clone()));
-    assert!(told.contains("add up to more") && told.contains("`each` makes 100 queues"), "{told}");
+    assert!(told.contains("more than the link's") && told.contains("`each` makes 100 queues"), "{told}");
     let both = Masks { link: Some(each(Each::MOST, 1)), flows: vec![Some(each(Each::MOST, 1))] };
     assert!(refused(link("drr", Values::default(), both)).contains("`max-flows`"));
 }

@@ -709,7 +709,7 @@ fn a_setup_that_cannot_be_kept_is_refused_by_the_key() {
         assert_eq!(refused(kind, &weights(4, &[65_537])).1, "weight", "{kind}");
     }
     for kind in ["virtual-clock", "sced", "arc"] {
-        let over = "with 501mbit the flows' rates add up to more than the link's 1gbit".to_owned();
+        let over = "the flows' `rate`s add up to 1.001gbit, more than the link's 1gbit".to_owned();
         assert_eq!(refused(kind, &rates(4, &[500, 501])), (Some(1), "rate", over), "{kind}");
         let mut nothing_left = rates(4, &[1000, 1]);
         nothing_left.flows[1].values = Values::default();

@@ -4,12 +4,13 @@
 use crate::diagnostics::Problem;
 use crate::flows::{FlowRead, FlowTable, flow_table, read_flows};
 use crate::keys;
-use crate::link::{Chosen, Promised, chosen, refusal, values};
+use crate::link::{Chosen, Promised, chosen, refusal, taken_all_the_same, values};
 use crate::model::{Adapter, Flow, Towards};
 use crate::plugin;
 use crate::read::Fields;
 use falaj_engine::classifier::Match;
 use falaj_sched::classes::DEEPEST;
+use falaj_sched::fits;
 use falaj_sched::params::{FlowSetup, Inner, Setup, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
@@ -139,7 +140,12 @@ pub(crate) fn divide(
         let mut below = Setup { flows: joined(inner, &link, parts), scheduler, ..link };
         let slots = below.joined(inner).flows.len() as u32;
         match registry::build(inner, &below, Promised { flows: (0..slots).map(FlowId).collect() }) {
-            Ok(rates) => good &= divide(&mut below, &mut rates.iter(), parts, beside, problems),
+            Ok(rates) => {
+                let taken = fits::taken(inner, &below);
+                let classes = classes(inner, parts);
+                problems.extend(taken.map(|t| taken_all_the_same(t, &[&flow.fields], chosen, &classes)));
+                good &= divide(&mut below, &mut rates.iter(), parts, beside, problems);
+            }
             Err(refused) => {
                 let classes = classes(inner, parts);
                 problems.extend(refused.into_iter().map(|r| refusal(r, &[&flow.fields], chosen, &classes)));

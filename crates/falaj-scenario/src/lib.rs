@@ -38,6 +38,7 @@
 //! | [`keys`] | every key of the file, described once |
 //! | `model` | what a scenario says |
 //! | `unlikely` | values that are legal but hardly meant |
+//! | `exceed` | sources that send more than their flow declares |
 //! | `adapters` | virtual adapters, and what is at the other end of their link |
 //! | `read`, `syntax`, `link`, `capacity`, `impair`, `flows`, `divided`, `traffic`, `hosts`, `parse` | from the text to the scenario |
 //! | [`mod@reference`] | a key explained, the reference page, the JSON Schema, made from `keys` |
@@ -63,6 +64,7 @@ mod dist;
 mod divided;
 pub mod edit;
 mod envelopes;
+mod exceed;
 mod flows;
 mod format;
 mod hosts;
@@ -74,6 +76,7 @@ mod masks;
 mod matching;
 mod model;
 mod nearest;
+mod nesting;
 mod parse;
 mod place;
 mod plugin;

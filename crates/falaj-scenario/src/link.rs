@@ -2,7 +2,7 @@
 
 use crate::adapters;
 use crate::capacity::{self, CARRIES};
-use crate::diagnostics::Problem;
+use crate::diagnostics::{Problem, Severity};
 use crate::divided;
 use crate::flows::{FlowRead, FlowTable, all, flow_table, read_flows, unmatched};
 use crate::impair;
@@ -20,6 +20,7 @@ use falaj_engine::account::Account;
 use falaj_engine::each::Masks;
 use falaj_engine::framing::{Cells, Framing};
 use falaj_sched::discipline::Discipline;
+use falaj_sched::fits;
 use falaj_sched::params::{Refused, Setup, Value, Values};
 use falaj_sched::queue::FlowId;
 use falaj_sched::rate::Rate;
@@ -342,6 +343,11 @@ fn direction(
             return (None, names, Vec::new());
         }
     };
+    if let Some(taken) = fits::taken(kind, &masks.expanded(&setup)) {
+        let masked = masks.flows.iter().any(Option::is_some);
+        let all = if masked { masks.refused(taken.into(), &setup) } else { taken.into() };
+        problems.extend(all.into_iter().map(|taken| taken_all_the_same(taken, tables, chosen, &classes)));
+    }
     if !divided::divide(&mut setup, &mut rates.iter(), &flows, beside, problems) {
         return (None, names, Vec::new());
     }
@@ -459,6 +465,16 @@ pub(crate) fn refusal(
         None => Problem::error(header, title).label(format!("`{}` is not set here", refused.param)),
     }
     .help(refused.help)
+}
+
+/// The same where the discipline takes what is hardly meant.
+pub(crate) fn taken_all_the_same(
+    taken: Refused,
+    tables: &[&Fields<'_>],
+    chosen: &Chosen<'_>,
+    flows: &[&FlowRead<'_>],
+) -> Problem {
+    Problem { severity: Severity::Warning, ..refusal(taken, tables, chosen, flows) }
 }
 
 /// Asks a discipline that was accepted which rate it promises each flow.

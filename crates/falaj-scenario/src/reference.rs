@@ -8,6 +8,7 @@ use crate::keys::{self, FILE, Fallback, Holds, Key, TABLES, TO, Table};
 use crate::masks::PARTS;
 use crate::matching::TERMS;
 use crate::nearest;
+use crate::nesting;
 use crate::units::{RATE_MAX, RATE_UNITS, SIZE_UNITS, SPAN_UNITS, quoted};
 use falaj_sched::params::Kind;
 use falaj_sched::registry::{self, Entry, entry};
@@ -385,18 +386,33 @@ pub fn disciplines() -> String {
          and `falaj plan` what each promises to a flow and by which formula.\n\n\
          Steps are those of a packet among `N` flows that have packets. Instructions are those that the discipline adds to a list of\n\
          packets, enqueued and dequeued, with 256 flows of 20 packets each: the same on every machine, as\n\
-         [counted](../instructions.toml); nanoseconds are in [Benchmarks](../benchmarks.md). Promises are attacked by property tests.\n\n\
-         | discipline | what it does | steps | instructions | promised to a flow | source |\n|---|---|---|---|---|---|\n",
+         [counted](../instructions.toml); ns are nanoseconds of CPU under the same load, net of that list, as [measured](../nanoseconds.toml)\n",
+    );
+    line(
+        &mut out,
+        format_args!(
+            "on {} ({}), {}, by `falaj bench sched --record`; more flows and loads are in [Benchmarks](../benchmarks.md). Promises are attacked by\n\
+             property tests.\n\n\
+             | discipline | what it does | paper | steps | instructions | ns | promised to a flow | the bound is from |\n|---|---|---|---|---|---|---|---|",
+            costs::measured("machine"),
+            costs::measured("compiler"),
+            costs::measured("day")
+        ),
     );
     for entry in registry::all() {
-        let (steps, promise) = costs::of(entry);
+        let [steps, promise, whose] = costs::of(entry);
         let counted = costs::instructions(entry.kind).map_or("—".into(), |n| n.to_string());
-        let (doc, source) = (cell(entry.doc), cell(entry.source));
+        let ns = costs::nanoseconds(entry.kind).unwrap_or("—");
+        let (doc, paper) = (cell(entry.doc), cell(entry.source));
         line(
             &mut out,
-            format_args!("| [`{0}`](#{0}) | {doc} | {steps} | {counted} | {promise} | {source} |", entry.kind),
+            format_args!(
+                "| [`{0}`](#{0}) | {doc} | {paper} | {steps} | {counted} | {ns} | {promise} | {whose} |",
+                entry.kind
+            ),
         );
     }
+    nesting(&mut out);
     for entry in registry::all() {
         line(&mut out, format_args!("\n## `{}`\n\n{}. Source: {}.", entry.kind, capital(entry.doc), entry.source));
         for (what, params) in [("of the scheduler", keys::of_scheduler(entry)), ("of each flow", keys::of_flow(entry))]
@@ -410,6 +426,27 @@ pub fn disciplines() -> String {
         }
     }
     out
+}
+
+/// Which may stand below a flow of which.
+fn nesting(out: &mut String) {
+    out.push_str(
+        "\n## One below a flow of another\n\n\
+         Every discipline may divide a flow of every other, [up to eight levels](../how-to/divide.md), but for these pairs. This page is made by building\n\
+         them, so it says what `falaj check` says.\n\n\
+         | above | below | why not |\n|---|---|---|\n",
+    );
+    for (above, below, why) in nesting::refused() {
+        line(out, format_args!("| {above} | {below} | {} |", cell(&why)));
+    }
+    let (above, below) = nesting::promised();
+    line(
+        out,
+        format_args!(
+            "\nA plug-in that looks at arrivals divides no flow of its own; any may stand below. Parts are promised something where one of {above} stands above, which keep a rate over any\n\
+             interval, and one of {below} below. Elsewhere they get what comes, and `falaj plan` says that nothing is promised."
+        ),
+    );
 }
 
 fn keys_table(out: &mut String, keys: impl Iterator<Item = Key>) {

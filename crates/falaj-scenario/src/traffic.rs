@@ -2,6 +2,7 @@
 
 use crate::arrivals::{self, Sends};
 use crate::diagnostics::Problem;
+use crate::exceed;
 use crate::keys;
 use crate::link::Known;
 use crate::model::{Direction, Source, Towards};
@@ -250,11 +251,14 @@ fn headers_of(headers: &Match, towards: Towards, protocol: Protocol) -> Result<K
     Ok(key)
 }
 
-/// Warns where it is headers that decide whether the traffic of a link fits,
+/// Warns where the traffic of a link is more than its flows declare; and where it is headers that decide whether it fits,
 /// and nothing says that they were thought of.
 pub(crate) fn counted(n: usize, known: &Known, sources: &[&(Source, Range<usize>)], problems: &mut Vec<Problem>) {
     let Some(link) = &known.link else { return };
     for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
+        let of_this = |s: &&(Source, Range<usize>)| (s.0.link, s.0.towards) == (n, towards);
+        let mine: Vec<_> = sources.iter().copied().filter(of_this).collect();
+        exceed::envelopes(link.direction(towards), &mine, problems);
         if known.account[way] {
             continue;
         }

@@ -10,6 +10,7 @@
 
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
@@ -161,12 +162,14 @@ impl Discipline for Ats {
         let of = |which: fn(&u64, &u64) -> bool| {
             sums(self.buckets.iter().zip(&self.classes).filter(|(_, class)| which(class, &own)).map(|(b, _)| b))
         };
-        let (bursts, rates) = of(u64::le);
+        let (bursts, _) = of(u64::le);
         let (_, above) = of(u64::lt);
-        if rates > self.link.0.into() {
+        let up_to_it = self.buckets.iter().zip(&self.classes).enumerate().filter(|(_, (_, class))| **class <= own);
+        if let Some(excess) = Excess::of("rate", up_to_it.map(|(n, (bucket, _))| (n, bucket.rate)), self.link) {
+            let up_to = format!("up to class {own} the flows'");
             return Err(NoPromise(format!(
-                "the rates up to class {own} add up to more than the link's {}: packets become eligible faster than they are sent",
-                self.link
+                "{}: packets become eligible faster than they are sent",
+                excess.words(&up_to)
             )));
         }
         let left = Rate(self.link.0 - above as u64);

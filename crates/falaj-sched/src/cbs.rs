@@ -11,6 +11,7 @@
 //! the slope, a byte costs 8 10^9; nothing is rounded.
 
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -198,13 +199,12 @@ impl Discipline for Cbs {
             above += u128::from(higher.0);
             floors += u128::from(self.rate.0 - higher.0) * u128::from(self.largest);
         }
-        let left = u128::from(self.rate.0).saturating_sub(above);
-        if u128::from(slope.0) > left {
-            return Err(NoPromise(format!(
-                "the idle slopes up to this class add up to more than the link's {}",
-                self.rate
-            )));
+        let up_to_it = self.slopes[..=f.index()].iter().enumerate();
+        let up_to_it = up_to_it.filter_map(|(n, slope)| Some((n, (*slope)?)));
+        if let Some(excess) = Excess::of("idle-slope", up_to_it, self.rate) {
+            return Err(NoPromise(excess.words("up to this class the flows'")));
         }
+        let left = u128::from(self.rate.0) - above;
         let waits = (floors / u128::from(self.rate.0) + u128::from(self.largest) + 1) * u128::from(BIT_NANOS);
         let waits = Span(u64::try_from(waits.div_ceil(left)).unwrap_or(u64::MAX)) + ROUNDING;
         let own = slope.airtime(self.largest);

@@ -19,6 +19,7 @@
 use crate::bucket::begun;
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::mclock::{FAR, Rule};
 use crate::params::{Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, full_queue};
@@ -124,10 +125,10 @@ impl HClock {
             below[shape.above(class as u32)] += u128::from(rule.reservation.map_or(0, |rate| rate.0));
             rules[class] = rule;
         }
-        if below[LINK] > setup.rate.0.into() {
-            let what = format!("the reservations add up to more than the link's {}", setup.rate);
-            let help = format!("at most {} for all flows together; the rest is shared by `weight`", setup.rate);
-            return Err(Refused { flow: None, param: "reservation", what, help }.into());
+        let at_the_link = (0..shape.len()).filter(|&class| shape.above(class as u32) == LINK);
+        let reserved = at_the_link.filter_map(|class| Some((all.numbers[class], rules[class].reservation?)));
+        if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
+            return Err(excess.refused("; the rest is shared by `weight`").into());
         }
         let node = |node| {
             let heap = || Heap::new(shape.below(node).count());

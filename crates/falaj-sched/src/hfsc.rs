@@ -24,6 +24,7 @@
 use crate::bucket::begun;
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
 use crate::quad_heap::Heap;
@@ -263,11 +264,9 @@ impl Hfsc {
                 shares[class] = below.map(|below| shares[below as usize]).fold(0, u64::saturating_add);
             }
         }
-        let rates: u128 = pieces.iter().map(|&(_, _, rate)| u128::from(rate.0)).sum();
-        if rates > setup.rate.0.into() {
-            let what = format!("the real-time rates add up to more than the link's {}", setup.rate);
-            let help = "lower some, or give `share` instead, which counts in proportion".into();
-            return Err(Refused { flow: None, param: "rate", what, help }.into());
+        let rates = pieces.iter().zip(&all.numbers).map(|(&(_, _, rate), &number)| (number, rate));
+        if let Some(excess) = Excess::of("rate", rates, setup.rate) {
+            return Err(excess.refused("; or give some a `share` instead, which counts in proportion").into());
         }
         fits(setup, &pieces)
             .map_err(|refused| Refused { flow: refused.flow.map(|leaf| all.numbers[leaf]), ..refused })?;

@@ -22,6 +22,7 @@
 use crate::bucket::{BURST, Bucket, RATE, begun, bucket, usual_burst};
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, full_queue};
 use crate::quad_heap::Heap;
@@ -631,11 +632,9 @@ impl Discipline for Htb {
         let rates: u128 = others().map(|rule| u128::from(rule.own.rate.0)).sum();
         let left = u128::from(self.link.0).saturating_sub(rates);
         let (rate, largest) = (own.own.rate, u64::from(self.largest));
-        if left < rate.0.into() {
-            return Err(NoPromise(format!(
-                "the rates add up to more than the link's {}: somebody's is not kept",
-                self.link
-            )));
+        let all = leaves.iter().enumerate().map(|(n, rule)| (n, rule.own.rate));
+        if let Some(excess) = Excess::of("rate", all, self.link) {
+            return Err(NoPromise(format!("{}: somebody's is not kept", excess.words("the flows'"))));
         }
         let first = others().fold(largest, |sum, rule| sum.saturating_add(rule.own.burst).saturating_add(largest));
         let waits = Rate(left as u64).airtime_of_many(first) + ROUNDING;

@@ -57,6 +57,7 @@ pub mod edf;
 pub mod ets;
 pub mod ffs;
 pub mod fifo;
+pub mod fits;
 mod flow_set;
 pub mod fq_codel;
 pub mod gps;

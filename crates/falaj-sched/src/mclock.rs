@@ -20,6 +20,7 @@
 
 use crate::bucket::begun;
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::quad_heap::Heap;
@@ -159,21 +160,14 @@ impl MClock {
         finite_rate(setup, "mClock")?;
         room_for_one(setup)?;
         let mut rules = Vec::with_capacity(setup.flows.len());
-        let mut sum = 0u128;
         for (flow, f) in setup.flows.iter().enumerate() {
             let rule = Rule::of(flow, f)?;
             rule.fits(flow, f)?;
-            sum += rule.reservation.map_or(0, |r| r.0.into());
-            if sum > setup.rate.0.into() {
-                return Err(Refused {
-                    flow: Some(flow),
-                    param: "reservation",
-                    what: format!("with it the reservations add up to more than the link's {}", setup.rate),
-                    help: format!("at most {} for all flows together; the rest is shared by `weight`", setup.rate),
-                }
-                .into());
-            }
             rules.push(rule);
+        }
+        let reserved = rules.iter().enumerate().filter_map(|(flow, rule)| Some((flow, rule.reservation?)));
+        if let Some(excess) = Excess::of("reservation", reserved, setup.rate) {
+            return Err(excess.refused("; the rest is shared by `weight`").into());
         }
         Ok(MClock {
             reserved: Heap::new(rules.len()),

@@ -10,6 +10,7 @@
 
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, full_queue, room_for_one};
@@ -128,14 +129,15 @@ impl Discipline for Shaper {
     /// goes before a packet is its flows' bursts and what the link sends meanwhile, and one
     /// packet that began before it came. It is released when its bucket has refilled for all before it.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let (bursts, rates) = sums(self.buckets.iter());
-        if rates > self.link.0.into() {
+        let rates = self.buckets.iter().enumerate().map(|(n, bucket)| (n, bucket.rate));
+        if let Some(excess) = Excess::of("rate", rates, self.link) {
             return Err(NoPromise(format!(
-                "the flows' rates add up to more than the link's {}: who comes late waits for all others' bursts, \
-                 without end; lower the rates, or divide the link by `mclock`, whose rates are minima and limits",
-                self.link
+                "{}: who comes late waits for all others' bursts, without end; lower the rates, or divide the link by \
+                 `mclock`, whose rates are minima and limits",
+                excess.words("the flows'")
             )));
         }
+        let (bursts, _) = sums(self.buckets.iter());
         let rate = self.buckets[f.index()].rate;
         let others = self.link.airtime_of_many(bursts.saturating_add(self.largest.into())) + ROUNDING;
         Ok(Promise {

@@ -13,6 +13,7 @@
 //! weight is exact where the weights have a common multiple below 2^40, in which
 //! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
 
+use crate::fits::Excess;
 use crate::params::{Kind, Param, Refusals, Refused, Setup, Value};
 use crate::promise::{Bound, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::FlowId;
@@ -241,27 +242,18 @@ pub(crate) const RATE: Param = Param {
 pub(crate) fn rates(setup: &Setup, what: &'static str) -> Result<Vec<Rate>, Refusals> {
     finite_rate(setup, what)?;
     room_for_one(setup)?;
-    let mut given = 0u128;
-    for (flow, f) in setup.flows.iter().enumerate() {
-        let Some(rate) = f.values.rate("rate") else { continue };
-        given += u128::from(rate.0);
-        if rate.0 == 0 || given > u128::from(setup.rate.0) {
-            return Err(Refused {
-                flow: Some(flow),
-                param: "rate",
-                what: if rate.0 == 0 {
-                    "a rate of 0 sends nothing".into()
-                } else {
-                    format!("with {rate} the flows' rates add up to more than the link's {}", setup.rate)
-                },
-                help: format!("at most {} for all flows together", setup.rate),
-            }
-            .into());
-        }
+    let given = || setup.flows.iter().enumerate().filter_map(|(flow, f)| Some((flow, f.values.rate("rate")?)));
+    if let Some((flow, _)) = given().find(|(_, rate)| rate.0 == 0) {
+        let help = format!("at most {} for all flows together", setup.rate);
+        return Err(Refused { flow: Some(flow), param: "rate", what: "a rate of 0 sends nothing".into(), help }.into());
     }
+    if let Some(excess) = Excess::of("rate", given(), setup.rate) {
+        return Err(excess.refused("").into());
+    }
+    let given: u64 = given().map(|(_, rate)| rate.0).sum();
     let unset = |f: &crate::params::FlowSetup| !matches!(f.values.get("rate"), Some(Value::Rate(_)));
     let sharing = setup.flows.iter().filter(|f| unset(f)).count() as u64;
-    let part = (setup.rate.0 - given as u64).checked_div(sharing).unwrap_or(1);
+    let part = (setup.rate.0 - given).checked_div(sharing).unwrap_or(1);
     if part == 0 {
         return Err(Refused {
             flow: setup.flows.iter().position(unset),

@@ -17,6 +17,7 @@
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Sent};
+use crate::fits::Excess;
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
@@ -108,7 +109,7 @@ impl XenWrr {
     pub fn new(setup: &Setup) -> Result<XenWrr, Refusals> {
         finite_rate(setup, "round robin")?;
         room_for_one(setup)?;
-        let (mut weights, mut minima, mut all) = (Vec::new(), Vec::new(), 0u128);
+        let (mut weights, mut minima) = (Vec::new(), Vec::new());
         for (flow, f) in setup.flows.iter().enumerate() {
             let weight = f.values.count("weight").unwrap_or(1);
             if !(1..=65_536).contains(&weight) {
@@ -117,16 +118,15 @@ impl XenWrr {
             }
             weights.push(weight as u32);
             let rate = f.values.rate("min-rate");
-            all += rate.map_or(0, |rate| u128::from(rate.0));
-            if rate.is_some_and(|rate| rate.0 == 0) || all > u128::from(setup.rate.0) {
-                let what = match rate {
-                    Some(Rate(0)) => "a minimum of 0 is none".into(),
-                    _ => format!("the minimum rates add up to more than the link's {}", setup.rate),
-                };
-                let help = format!("at most {} for all flows together, or leave it out", setup.rate);
+            if rate == Some(Rate(0)) {
+                let (what, help) = ("a minimum of 0 is none".into(), "any rate above 0, or leave it out".into());
                 return Err(Refused { flow: Some(flow), param: "min-rate", what, help }.into());
             }
             minima.push(rate.map(|rate| Minimum { rate, pace: pace(rate) }));
+        }
+        let given = minima.iter().enumerate().filter_map(|(flow, minimum)| Some((flow, minimum.as_ref()?.rate)));
+        if let Some(excess) = Excess::of("min-rate", given, setup.rate) {
+            return Err(excess.refused(", or leave it out").into());
         }
         let flows = weights.len();
         Ok(XenWrr {

@@ -27,25 +27,30 @@ pub(super) fn print(way: &Way<'_>, before: Option<&Way<'_>>) {
     if let Some(before) = before {
         compared(way, before);
     }
-    let rows = way.flows.iter().map(|flow| {
-        let offered = match (flow.offered, flow.connections) {
-            (0, false) => show::DASH.into(),
-            (0, true) => "TCP".into(),
-            (offered, false) => show::rate(offered as f64),
-            (offered, true) => format!("{} and TCP", show::rate(offered as f64)),
-        };
-        let (delay, by) = flow
-            .assured
-            .as_ref()
-            .map_or((show::DASH.into(), String::new()), |d| (show::nanos(d.delay.0 as f64), d.formula.clone()));
-        let rate = match &flow.promise {
-            Ok(p) => [rate_of(flow), p.rate_formula.into()],
-            Err(NoPromise(why)) => [show::DASH.into(), why.clone()],
-        };
-        let name = if flow.many.is_some() { format!("{}, each", flow.name) } else { flow.name.clone() };
-        [&[name, offered], &rate[..], &[delay, by]].concat()
-    });
+    let mut notes = Notes::default();
+    let rows: Vec<_> = way
+        .flows
+        .iter()
+        .map(|flow| {
+            let offered = match (flow.offered, flow.connections) {
+                (0, false) => show::DASH.into(),
+                (0, true) => "TCP".into(),
+                (offered, false) => show::rate(offered as f64),
+                (offered, true) => format!("{} and TCP", show::rate(offered as f64)),
+            };
+            let (delay, by) = flow.assured.as_ref().map_or((show::DASH.into(), String::new()), |d| {
+                (show::nanos(d.delay.0 as f64), notes.cell(&d.formula))
+            });
+            let rate = match &flow.promise {
+                Ok(p) => [rate_of(flow), notes.cell(p.rate_formula)],
+                Err(NoPromise(why)) => [show::DASH.into(), notes.cell(why)],
+            };
+            let name = if flow.many.is_some() { format!("{}, each", flow.name) } else { flow.name.clone() };
+            [&[name, offered], &rate[..], &[delay, by]].concat()
+        })
+        .collect();
     say!("{}", show::table(&["flow", "offered", "rate, backlogged >=", "by", "delay <=", "by"], rows));
+    notes.print();
     say!("  delay <= holds for packets that find room in the queue");
     let dropping = policies(direction);
     if !dropping.is_empty() {
@@ -98,27 +103,61 @@ pub(super) fn end_to_end(routes: &Result<Routes, String>) {
             return;
         }
     };
-    let rows = routes.outlooks().into_iter().map(|outlook| {
-        let ns = |of: &Option<Exact>| of.as_ref().map_or(show::DASH.into(), |ns| show::nanos(float(ns)));
-        let (delay, by) = match (outlook.delay, &outlook.none) {
-            (Some(delay), _) => (show::span(Some(delay)), outlook.method().to_owned()),
-            (None, why) => (show::DASH.into(), why.clone().unwrap_or_default()),
-        };
-        vec![
-            outlook.route.traffic.clone(),
-            outlook.route.links.join(", "),
-            ns(&outlook.bounds.total),
-            ns(&outlook.bounds.separated),
-            show::span(Some(outlook.route.propagation)),
-            delay,
-            by,
-        ]
-    });
+    let mut notes = Notes::default();
+    let rows: Vec<_> = routes
+        .outlooks()
+        .into_iter()
+        .map(|outlook| {
+            let ns = |of: &Option<Exact>| of.as_ref().map_or(show::DASH.into(), |ns| show::nanos(float(ns)));
+            let (delay, by) = match (outlook.delay, &outlook.none) {
+                (Some(delay), _) => (show::span(Some(delay)), outlook.method().to_owned()),
+                (None, why) => (show::DASH.into(), why.as_ref().map_or(String::new(), |why| notes.cell(why))),
+            };
+            vec![
+                outlook.route.traffic.clone(),
+                outlook.route.links.join(", "),
+                ns(&outlook.bounds.total),
+                ns(&outlook.bounds.separated),
+                show::span(Some(outlook.route.propagation)),
+                delay,
+                by,
+            ]
+        })
+        .collect();
     let header = ["from end to end", "links", "sum of queues", "queues as one", "on the way", "delay <=", "by"];
     say!("{}", show::table(&header, rows));
+    notes.print();
     say!(
         "  delay <= is from last bit in at the first link to last bit at the far end, if sources send no more than they do here"
     );
+}
+
+/// What is too long for a column: below the table, by number.
+#[derive(Default)]
+struct Notes(Vec<String>);
+
+impl Notes {
+    /// As long as the formulas that people know; two of them and four numbers fit on a wide screen.
+    const WIDEST: usize = 56;
+
+    /// `text`, or where it stands.
+    fn cell(&mut self, text: &str) -> String {
+        if text.chars().count() <= Self::WIDEST {
+            return text.to_owned();
+        }
+        let known = self.0.iter().position(|note| note == text);
+        let number = known.unwrap_or_else(|| {
+            self.0.push(text.to_owned());
+            self.0.len() - 1
+        });
+        format!("note {}", number + 1)
+    }
+
+    fn print(&self) {
+        for (n, note) in self.0.iter().enumerate() {
+            say!("  note {}: {note}", n + 1);
+        }
+    }
 }
 
 fn rate_of(flow: &Outlook) -> String {
@@ -240,4 +279,19 @@ fn policies(direction: &Direction) -> Vec<String> {
     let leaves = direction.setup.leaves();
     let named = direction.flows.iter().zip(leaves);
     named.filter_map(|(flow, leaf)| Some(format!("{} of {}", leaf.values.policy()?.name(), flow.name))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_long_is_a_note_and_is_said_once() {
+        let mut notes = Notes::default();
+        let (short, long) = ("L/C".repeat(9), "because of this ".repeat(9));
+        let cells = [&short, &long, &short, &long].map(|text| notes.cell(text));
+        assert_eq!(cells, [short.as_str(), "note 1", &short, "note 1"]);
+        assert_eq!(notes.cell(&"x".repeat(57)), "note 2");
+        assert_eq!(notes.0.len(), 2);
+    }
 }

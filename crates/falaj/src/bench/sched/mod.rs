@@ -15,6 +15,7 @@ mod generator;
 mod instructions;
 #[cfg(feature = "plots")]
 mod plot;
+mod record;
 mod regimes;
 pub(crate) mod wfi;
 
@@ -68,6 +69,10 @@ pub(crate) struct Args {
     /// Compare with dummynet's own test program, run in turn with ours.
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["instructions", "engine"])]
     against: Option<PathBuf>,
+    /// Write the nanoseconds of all disciplines, net of `none`, with machine and day: 256 flows filled to 20 packets each and drained,
+    /// as the page of the disciplines has them.
+    #[arg(long, value_name = "FILE.toml", conflicts_with_all = ["instructions", "against", "engine", "alg", "load", "flows", "flowsets", "qmin", "qmax"])]
+    record: Option<PathBuf>,
     /// Count instructions instead of time; needs valgrind.
     #[arg(long)]
     instructions: bool,
@@ -136,6 +141,9 @@ impl Args {
             ensure!((1..=1 << 22).contains(n), "1 to 4m flows will do");
             all.push(Flowsets::equal(*n as u32));
         }
+        if self.record.is_some() {
+            all.push(record::FLOWS.parse()?);
+        }
         if all.is_empty() {
             let name = self.load.as_deref().unwrap_or(LOADS[0].name);
             let load = LOADS.iter().find(|load| load.name == name);
@@ -148,7 +156,9 @@ impl Args {
     /// What to fill and drain between: nearly empty and 20 for each flow, unless said.
     fn swings(&self) -> Vec<(Packets, Packets)> {
         match (self.qmin, self.qmax) {
-            (None, None) => vec![(Packets::all(0), Packets::all(1)), (Packets::all(0), Packets::each(20))],
+            (None, None) if self.record.is_none() => {
+                vec![(Packets::all(0), Packets::all(1)), (Packets::all(0), Packets::each(20))]
+            }
             (qmin, qmax) => vec![(qmin.unwrap_or(Packets::all(0)), qmax.unwrap_or(Packets::each(20)))],
         }
     }
@@ -251,6 +261,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let cases = args.cases()?;
     let rows = measure(args, &cases)?;
+    if let Some(file) = &args.record {
+        record::write(file, &cases, &rows, args.repeat.max(1))?;
+    }
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
         let picture = plot::svg(&cases, &rows)?;
@@ -310,6 +323,7 @@ pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat
         repeat,
         engine: false,
         against: None,
+        record: None,
         instructions: false,
         check: None,
         #[cfg(feature = "plots")]

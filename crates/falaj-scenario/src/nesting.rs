@@ -1,0 +1,140 @@
+//! Which discipline may stand below a flow of which: all pairs are built, and what is refused is told with its reason.
+
+use falaj_sched::params::{FlowSetup, Inner, Kind, Param, Setup, Value, Values};
+use falaj_sched::probability::Probability;
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::registry::{self, ENTRIES, Entry};
+use falaj_sched::time::Span;
+use falaj_sched::tree;
+use std::collections::BTreeMap;
+
+/// What becomes of a pair.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone)]
+enum Outcome {
+    /// The parts are promised something.
+    Promised,
+    /// They may stand so, and are promised nothing.
+    Taken,
+    /// They may not, for this reason.
+    Refused(String),
+}
+
+/// A value that a discipline takes where it has to be given, on a link of so many megabits.
+fn example(param: &Param, mbit: u64) -> Value {
+    match param.kind {
+        Kind::Span => Value::Span(Span::from_millis(10)),
+        Kind::Rate => Value::Rate(Rate::from_mbit(mbit / 5)),
+        Kind::Bytes => Value::Bytes(1514),
+        Kind::Limit => Value::Limit(Limit::Packets(20)),
+        Kind::Count { min, max } => Value::Count(min.max(8).min(max)),
+        Kind::Probability => Value::Probability(Probability::of(1, 2)),
+        Kind::Choice(words) => Value::Choice(words[0]),
+    }
+}
+
+fn examples(params: &[Param], mbit: u64) -> Values {
+    let needed = params.iter().filter(|param| param.default.is_none());
+    needed.fold(Values::default(), |values, param| values.with(param.name, example(param, mbit)))
+}
+
+/// Two flows of this discipline, with what has to be given and nothing else.
+fn smallest(entry: &Entry, mbit: u64) -> Setup {
+    let flow = || FlowSetup::new(examples(entry.flow, mbit), Limit::Packets(20));
+    let scheduler = examples(entry.scheduler, mbit);
+    Setup { rate: Rate::from_mbit(mbit), largest: 1514, scheduler, flows: vec![flow(), flow()] }
+}
+
+/// Of the link; and of a flow, at least, which is promised a rate for packets of a byte.
+const MBIT: [u64; 2] = [100_000, 5];
+
+fn pair(above: &Entry, below: &Entry) -> Outcome {
+    let mut setup = smallest(above, MBIT[0]);
+    let mut part = smallest(below, MBIT[1]);
+    if above.kind == below.kind && registry::takes_trees(above.kind) {
+        // Parts of a class have together what it has.
+        part.flows.truncate(1);
+    }
+    setup.flows[0].inner = Some(Box::new(Inner { kind: below.kind, setup: part }));
+    match tree::promises(above.kind, &setup) {
+        Ok(promises) if promises[0].is_ok() => Outcome::Promised,
+        Ok(_) => Outcome::Taken,
+        Err(refusals) => {
+            // What is wrong below is told of the flow above, behind whose it is.
+            let why = refusals.into_iter().next().map_or(String::new(), |refused| refused.what);
+            Outcome::Refused(why.rsplit_once("`: ").map_or(why.clone(), |(_, why)| why.to_owned()))
+        }
+    }
+}
+
+/// Disciplines above, disciplines below, and why not: as few rows as say it all.
+pub(crate) fn refused() -> Vec<(String, String, String)> {
+    let mut rows = Vec::new();
+    let mut by_below: BTreeMap<&str, BTreeMap<String, Vec<&str>>> = BTreeMap::new();
+    let mut divide_nothing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for above in ENTRIES {
+        let outcomes: Vec<Outcome> = ENTRIES.iter().map(|below| pair(above, below)).collect();
+        match &outcomes[0] {
+            Outcome::Refused(why) if outcomes.iter().all(|outcome| *outcome == outcomes[0]) => {
+                divide_nothing.entry(why.clone()).or_default().push(above.kind);
+            }
+            _ => {
+                for (below, outcome) in ENTRIES.iter().zip(outcomes) {
+                    if let Outcome::Refused(why) = outcome {
+                        by_below.entry(below.kind).or_default().entry(why).or_default().push(above.kind);
+                    }
+                }
+            }
+        }
+    }
+    let dividing = ENTRIES.len() - divide_nothing.values().map(Vec::len).sum::<usize>();
+    rows.extend(divide_nothing.into_iter().map(|(why, kinds)| (listed(&kinds), "any".to_owned(), why)));
+    for (below, reasons) in by_below {
+        for (why, above) in reasons {
+            let above = if above.len() == dividing { "any".to_owned() } else { listed(&above) };
+            rows.push((above, format!("`{below}`"), why));
+        }
+    }
+    rows
+}
+
+/// Those above and those below whose parts are promised something: whichever of the former over whichever of the latter.
+pub(crate) fn promised() -> (String, String) {
+    let gives = |above: &&Entry| ENTRIES.iter().any(|below| pair(above, below) == Outcome::Promised);
+    let above: Vec<&Entry> = ENTRIES.iter().filter(gives).collect();
+    let gets = |below: &&Entry| above.iter().all(|above| pair(above, below) == Outcome::Promised);
+    let below: Vec<&str> = ENTRIES.iter().filter(gets).map(|entry| entry.kind).collect();
+    (listed(&above.iter().map(|entry| entry.kind).collect::<Vec<_>>()), listed(&below))
+}
+
+fn listed(kinds: &[&str]) -> String {
+    kinds.iter().map(|kind| format!("`{kind}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A pair that cannot be built for another reason would be told as one that cannot stand so.
+    #[test]
+    fn what_has_to_be_given_is_enough() {
+        for entry in ENTRIES {
+            let built = tree::promises(entry.kind, &smallest(entry, MBIT[0]));
+            assert!(built.is_ok(), "{}: {}", entry.kind, built.unwrap_err());
+        }
+    }
+
+    #[test]
+    fn reasons_are_those_of_the_rules_and_no_example_s() {
+        let rows = refused();
+        let whys: Vec<&str> = rows.iter().map(|row| row.2.as_str()).collect();
+        let values = |why: &&&str| why.contains(|c: char| c.is_ascii_digit()) && !why.contains("802.11");
+        assert_eq!(whys.iter().find(values), None, "{rows:?}");
+        let any = |below: &str| rows.iter().any(|row| row.0 == "any" && row.1 == below);
+        assert!(any("`hrr`") && any("`virtual-links`") && any("`dcf`"), "{rows:?}");
+        let divides = |kind: &str| !rows.iter().any(|row| row.1 == "any" && row.0.contains(&format!("`{kind}`")));
+        assert!(divides("drr") && divides("wf2q+") && !divides("fifo") && !divides("wfq"), "{rows:?}");
+        let (above, below) = promised();
+        assert!(above.contains("`drr`") && below.contains("`fifo`") && !above.contains("`wf2q+`"), "{above}; {below}");
+    }
+}
