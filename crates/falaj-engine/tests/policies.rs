@@ -501,3 +501,74 @@ fn after_a_change_packets_are_judged_by_what_they_are_and_by_when_they_came() {
     let place = emits(&out).iter().position(|e| e.handle == 98).expect("it was sent");
     assert!((51..=53).contains(&place), "{place}");
 }
+
+/// What flow 0 and the other one get of a link that both always want more of, where flow 0 has this policy; and whether
+/// both are promised something.
+fn shares(kind: &'static str, seed: u64, name: &str) -> Option<(bool, [u64; 2])> {
+    let mut dice = Dice::new(seed ^ 0x4ead);
+    let mut spec = any_pipe(&mut dice);
+    spec.setup.flows.iter_mut().for_each(|f| f.inner = None);
+    spec.setup.flows.truncate(2);
+    if spec.setup.flows.len() < 2 {
+        return None;
+    }
+    become_kind(&mut dice, &mut spec, registry::entry(kind).expect("known"));
+    let largest = u64::from(spec.setup.largest);
+    let limit = Limit::Packets(dice.from(2, 5) as u32);
+    let own = &mut spec.setup.flows[0];
+    own.limit = limit;
+    let mut values = Values::default();
+    for (key, value) in own.values.iter().filter(|(key, _)| *key != POLICY) {
+        values.set(key, value);
+    }
+    let policy = Policy::new(name, &Values::default(), limit).expect("valid");
+    own.values = policy.map_or(values.clone(), |policy| values.with(POLICY, Value::Policy(policy)));
+    spec.setup.flows[1].limit = Limit::Packets(8);
+    let engine = Engine::new(std::slice::from_ref(&spec)).ok()?;
+    let promised = [0, 1].iter().all(|f| engine.promise(PIPE, FlowId(*f)).is_ok());
+    // Packets of one size: then a policy changes which ones leave, and not how many bytes.
+    let horizon = 400 * 8 * largest;
+    let step = 3 * largest;
+    let arrivals = (0..horizon)
+        .step_by(step as usize)
+        .flat_map(|at| [0, 1].map(|f| common::Arrival { at: Time(at), flow: FlowId(f), bytes: largest as u32 }));
+    let (out, _) = run(&spec, seed, &arrivals.collect::<Vec<_>>(), |_, _, _| {});
+    let got =
+        |f| emits(&out).iter().filter(|e| e.flow == FlowId(f) && e.end.0 <= horizon).map(|e| u64::from(e.bytes)).sum();
+    Some((promised, [got(0), got(1)]))
+}
+
+/// Who is thrown out of the front of a queue costs his flow nothing, and others neither: with head drop both get what they
+/// get with tail drop, under every discipline whose queues take it and that shares the link. Those that go by when a packet came or
+/// is due alone promise no share, or none where rates do not fit.
+#[test]
+fn head_drop_takes_nothing_from_anybody_s_share() {
+    let mut seen = BTreeMap::new();
+    let mut broken = Vec::new();
+    // Those have one queue for all, or queues of their own; or promise delays and no rates.
+    let others = ["fifo", "fq_codel", "dualpi2", "edf", "mgfq"];
+    let kinds = ENTRIES.iter().filter(|entry| !others.contains(&entry.kind));
+    for entry in kinds.clone() {
+        for seed in 0..60 {
+            let (Some((fits, tail)), Some((_, head))) =
+                (shares(entry.kind, seed, "tail"), shares(entry.kind, seed, "head"))
+            else {
+                continue;
+            };
+            if !fits && ["ats", "rcsp"].contains(&entry.kind) {
+                continue;
+            }
+            *seen.entry(entry.kind).or_insert(0) += 1;
+            for f in [0, 1] {
+                // A packet or two may be on their way at the end.
+                if head[f] * 100 < (tail[f] * 95).saturating_sub(300) {
+                    broken.push((entry.kind, seed, f, tail[f], head[f]));
+                }
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:?}");
+    for entry in kinds {
+        assert!(seen.get(entry.kind).is_some_and(|n| *n > 5), "{}: {seen:?}", entry.kind);
+    }
+}

@@ -1,7 +1,7 @@
 //! Asynchronous traffic shaping, IEEE 802.1Qcr (802.1Q-2022, 8.6.11).
 //!
-//! Each flow has a token bucket and is judged by it when a packet arrives: its eligibility time is when the bucket
-//! has its length, after all packets of the flow before it. From then on it stands in the queue of its traffic class, in
+//! Each flow has a token bucket, by which its packets are judged as when they arrive: an eligibility time is when the bucket
+//! has the packet's length, after all packets of the flow that were sent before it. From then on it stands in the queue of its traffic class, in
 //! order of eligibility times. Of the classes with eligible packets the highest sends.
 //!
 //! The standard lets several flows share a queue before the bucket, in which all wait for the first (its groups), to save queues;
@@ -9,7 +9,7 @@
 //! away: the queue's limit does that.
 
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::fits::Excess;
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Setup};
@@ -18,6 +18,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::{Instant, ROUNDING, instant};
+use crate::steads::Steads;
 use crate::time::Time;
 use alloc::format;
 use alloc::vec::Vec;
@@ -49,6 +50,7 @@ pub struct Ats {
     held: Heap<Time>,
     /// Heads that are eligible, by class and eligibility time.
     eligible: Heap<(u64, Time)>,
+    steads: Steads<Time>,
     serving: Option<FlowId>,
     link: Rate,
     largest: u32,
@@ -60,7 +62,7 @@ pub struct Ats {
 pub struct AtsFlow {
     /// When its bucket will be full.
     full: Instant,
-    /// Its last packet's eligibility time.
+    /// Eligibility time of the last packet that was sent; or when one was thrown out, if that was later.
     last: Instant,
 }
 
@@ -74,6 +76,7 @@ impl Ats {
             classes: setup.flows.iter().map(|f| f.values.count("class").unwrap_or(0)).collect(),
             held: Heap::new(setup.flows.len()),
             eligible: Heap::new(setup.flows.len()),
+            steads: Steads::new(setup),
             serving: None,
             link: setup.rate,
             largest: setup.largest,
@@ -81,10 +84,20 @@ impl Ats {
         })
     }
 
+    /// Eligibility time of a head of so many bytes.
+    #[inline]
+    fn eligibility(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, bytes: u32) -> Instant {
+        let state = flows.state(f);
+        state
+            .last
+            .max(instant(self.steads.came(f, flows.head_tag(f))))
+            .max(self.buckets[f.index()].has(bytes, state.full))
+    }
+
     fn follow(&mut self, flows: &Flows<AtsFlow, Time>, f: FlowId) {
         self.eligible.remove(f);
         match flows.head(f) {
-            Some(_) => self.held.set(f, flows.head_tag(f)),
+            Some(bytes) => self.held.set(f, begun(self.eligibility(flows, f, bytes))),
             None => self.held.remove(f),
         }
     }
@@ -92,38 +105,49 @@ impl Ats {
 
 impl Discipline for Ats {
     type State = AtsFlow;
-    /// The eligibility time.
+    /// When it came.
     type Tag = Time;
 
     fn start(&mut self, _: &mut Flows<AtsFlow, Time>) {}
 
-    /// As many tokens are missing as before; who has an eligibility time keeps it.
+    /// As many tokens are missing as before.
     fn succeed(&mut self, old: Ats, flows: &mut Flows<AtsFlow, Time>, now: Time) {
         self.serving = old.serving;
         for f in ids(old.buckets.len()) {
             let state = flows.state_mut(f);
-            // The last packet may be eligible in the future only: what is missing is missing then.
-            let since = state.last.max(instant(now));
-            state.full = self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, since);
+            state.full = self.buckets[f.index()].inherit(&old.buckets[f.index()], state.full, instant(now));
             self.follow(flows, f);
         }
     }
 
     #[inline(always)]
-    fn arrived(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, bytes: u32, now: Time) -> Time {
-        let (bucket, state) = (&self.buckets[f.index()], flows.state_mut(f));
-        state.last = state.last.max(instant(now)).max(bucket.has(bytes, state.full));
-        state.full = bucket.spend(state.full, state.last, bytes);
-        begun(state.last)
+    fn arrived(&mut self, _: &mut Flows<AtsFlow, Time>, _: FlowId, _: u32, now: Time) -> Time {
+        now
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.follow(flows, f);
     }
 
     fn offer_changed(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
+    }
+
+    /// It costs no tokens, and who stands in for it is not eligible before it was, or before now.
+    fn thrown_away(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Thrown, now: Time) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        let state = flows.state_mut(f);
+        state.last = state.last.max(instant(since));
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
     }
 
     #[inline(always)]
@@ -146,12 +170,21 @@ impl Discipline for Ats {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<AtsFlow, Time>, f: FlowId, _: Sent) {
+    fn take(&mut self, flows: &mut Flows<AtsFlow, Time>, f: FlowId, sent: Sent) {
+        let eligible = self.eligibility(flows, f, sent.bytes);
+        self.steads.taken(f, sent.start);
+        let state = flows.state_mut(f);
+        (state.last, state.full) = (eligible, self.buckets[f.index()].spend(state.full, eligible, sent.bytes));
         self.serving = Some(f);
     }
 
     fn forgettable(&self, flows: &Flows<AtsFlow, Time>, f: FlowId, now: Time) -> bool {
         flows.state(f).full <= instant(now)
+    }
+
+    /// Who is thrown out has spent nothing.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     /// Eligible packets of a flow keep to its bucket: those of a class wait for the bursts of their own and of the higher classes and for one

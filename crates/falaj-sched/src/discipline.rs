@@ -201,6 +201,11 @@ pub trait Discipline: Send + Sized {
         self.offer_changed(flows, f, now);
     }
 
+    /// The packet behind the head of `f`, of so many bytes, was thrown out by a policy; the head is on the wire.
+    fn passed_over(&mut self, flows: &mut Flows<Self::State, Self::Tag>, f: FlowId, bytes: u32, now: Time) {
+        let _ = (flows, f, bytes, now);
+    }
+
     /// Was the packet that was [taken](Discipline::take) last marked? It is told once.
     #[inline]
     fn marked(&mut self) -> bool {

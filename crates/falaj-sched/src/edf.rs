@@ -4,7 +4,7 @@
 //! Liu and Layland, "Scheduling algorithms for multiprogramming in a
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent};
 use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
@@ -116,6 +116,11 @@ impl Discipline for Edf {
     #[inline(always)]
     fn take(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: Sent) {
         self.serving = Some(f);
+    }
+
+    /// No packet's time depends on those before it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     /// A packet that comes `d_i - min d` after another has a later deadline,

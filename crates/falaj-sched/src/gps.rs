@@ -18,12 +18,12 @@
 //! the weights have no small common multiple, a packet counts up to a part of
 //! `2^-47` longer than it is, in both the link and the fluid.
 
-use crate::discipline::Sent;
+use crate::discipline::{Sent, Thrown};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
-use crate::shares::{Shares, Virtual, rescaled, retagged};
+use crate::shares::{Shares, Virtual, rescaled, retagged, shifted};
 use crate::time::{Span, Time};
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -36,6 +36,8 @@ type Work = u128;
 struct Share {
     /// Of the flow's last packet.
     finish: Virtual,
+    /// What was served of packets that were thrown out, in virtual time: less is to be served of those that come in their stead.
+    owed: Virtual,
     slope: u64,
     weight: u32,
 }
@@ -55,7 +57,7 @@ pub(crate) struct Gps {
 
 impl Gps {
     pub(crate) fn new(shares: &Shares) -> Gps {
-        let share = |f| Share { finish: 0, slope: shares.slope(f), weight: shares.weight(f) };
+        let share = |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
         Gps { flows: shares.all().map(share).collect(), present: Heap::new(shares.flows()), weight: 0, now: 0, rest: 0 }
     }
 
@@ -73,10 +75,13 @@ impl Gps {
         }
     }
 
-    /// What a tag of `old`, at its time, is by these weights.
+    /// What a finish of `old`, at its time, is by these weights.
     fn retag(&self, old: &Gps, f: FlowId, tag: Virtual) -> Virtual {
-        let slope = |gps: &Gps| gps.flows[f.index()].slope.into();
-        retagged(tag, old.now, slope(old), slope(self))
+        retagged(tag, old.now, old.slope(f), self.slope(f))
+    }
+
+    fn slope(&self, f: FlowId) -> Virtual {
+        self.flows[f.index()].slope.into()
     }
 
     pub(crate) fn now(&self) -> Virtual {
@@ -97,14 +102,44 @@ impl Gps {
     /// A packet comes to `f`: its finish.
     #[inline]
     pub(crate) fn arrive(&mut self, f: FlowId, bytes: u32) -> Virtual {
-        let length = self.length(f, bytes);
+        let mut length = self.length(f, bytes);
         let flow = &mut self.flows[f.index()];
+        if flow.owed > 0 {
+            let less = flow.owed.min(length);
+            (flow.owed, length) = (flow.owed - less, length - less);
+            if length == 0 {
+                return flow.finish;
+            }
+        }
         if self.present.tag(f).is_none() {
             self.weight += u64::from(flow.weight);
         }
         flow.finish = flow.finish.max(self.now) + length;
         self.present.set(f, flow.finish);
         flow.finish
+    }
+
+    /// A packet of `f` is thrown out: as many bytes less are to be served of the flow, from its end. What of them is served
+    /// already is owed by who comes in its stead; where nobody does, it was done for all.
+    fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown) {
+        let length = self.length(f, bytes);
+        let left = self.finish(f).saturating_sub(self.now);
+        let flow = &mut self.flows[f.index()];
+        flow.finish -= length.min(left);
+        if left > length {
+            self.present.set(f, flow.finish);
+            return;
+        }
+        let weight = Work::from(flow.weight);
+        if because != Thrown::Answered {
+            flow.owed += length - left;
+        }
+        if self.present.tag(f).is_some() {
+            self.leave(f);
+        }
+        if because == Thrown::Answered {
+            self.serve((length - left) * weight);
+        }
     }
 
     /// So much work has been done.
@@ -190,9 +225,10 @@ impl Beside {
         });
     }
 
-    /// What the tag of a packet that waits under `old` is from `now` on.
+    /// What the stamp of a packet that waits under `old` is from `now` on.
     pub(crate) fn retag(&self, old: &mut Beside, f: FlowId, tag: Virtual, now: Time) -> Virtual {
-        self.gps.retag(old.at(now), f, tag)
+        let old = old.at(now);
+        shifted(tag, old.now, old.slope(f), self.gps.slope(f))
     }
 
     /// The clock as it stands at `now`.
@@ -223,10 +259,21 @@ impl Beside {
         self.sending = Some(Sending { work, counted: 0, pace: self.pace, start: sent.start, end: sent.end });
     }
 
+    /// Virtual time that a packet of `f` takes.
+    #[inline]
+    pub(crate) fn length(&self, f: FlowId, bytes: u32) -> Virtual {
+        self.gps.length(f, bytes)
+    }
+
     /// A packet of `f` has gone of which nobody told that it was sent.
     pub(crate) fn gone(&mut self, f: FlowId, bytes: u32) {
         let work = self.gps.work(f, bytes);
         self.gps.serve(work);
+    }
+
+    /// A packet of `f` has been thrown out.
+    pub(crate) fn forget(&mut self, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+        self.at(now).forget(f, bytes, because);
     }
 
     pub(crate) fn run_empty(&mut self) {

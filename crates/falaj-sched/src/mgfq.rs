@@ -9,7 +9,7 @@
 //! The gate at which a packet joins the queue and its number among all arrivals say the same as the queues do, so that nothing is moved at a gate.
 
 use crate::bucket::ids;
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent};
 use crate::heap::Heap;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
@@ -163,6 +163,11 @@ impl Discipline for Mgfq {
     #[inline(always)]
     fn take(&mut self, _: &mut Flows<(), Place>, f: FlowId, _: Sent) {
         self.serving = Some(f);
+    }
+
+    /// No packet's time depends on those before it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     /// A packet is in the queue that is sent by its due date. What comes later stands behind it, so that all it still waits for

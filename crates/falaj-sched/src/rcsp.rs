@@ -17,7 +17,7 @@
 //! so is early by that much more, and a next link's regulator holds it.
 
 use crate::bucket::ids;
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::heap::Heap;
 use crate::label::Label;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
@@ -26,6 +26,7 @@ use crate::queue::{FlowId, Flows, Limit};
 use crate::rate::{BIT_NANOS, Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::ROUNDING;
+use crate::steads::Steads;
 use crate::time::{Span, Time};
 use alloc::collections::VecDeque;
 use alloc::format;
@@ -92,8 +93,11 @@ const LONGEST: Span = Span::from_secs(3_600);
 #[derive(Debug, Clone)]
 pub struct Rcsp {
     flows: Vec<Regulated>,
-    /// Eligibility times of each flow's last packets, the oldest first.
+    /// Eligibility times of the packets that each flow sent last, the oldest first.
     last: Vec<VecDeque<Time>>,
+    /// When a head of each flow was thrown out last, or was to be eligible, if that was earlier.
+    thrown_out: Vec<Time>,
+    steads: Steads<Time>,
     held: Heap<Time>,
     eligible: Heap<(u64, Time)>,
     releases: bool,
@@ -135,6 +139,8 @@ impl Rcsp {
         };
         let mut rcsp = Rcsp {
             last: flows.iter().map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize))).collect(),
+            thrown_out: alloc::vec![Time::ZERO; flows.len()],
+            steads: Steads::new(setup),
             held: Heap::new(flows.len()),
             eligible: Heap::new(flows.len()),
             flows,
@@ -177,9 +183,24 @@ impl Rcsp {
     fn follow(&mut self, flows: &Flows<(), Time>, f: FlowId) {
         self.eligible.remove(f);
         match flows.head(f) {
-            Some(_) => self.held.set(f, flows.head_tag(f)),
+            Some(_) => self.held.set(f, self.eligibility(flows, f)),
             None => self.held.remove(f),
         }
+    }
+
+    /// Eligibility time of the head of `f`: after those of the packets that were sent before it.
+    #[inline]
+    fn eligibility(&self, flows: &Flows<(), Time>, f: FlowId) -> Time {
+        let Regulated { gaps, delay_bound, .. } = self.flows[f.index()];
+        // Who was early on the link before is held for that, in whosever stead he stands.
+        let own = flows.head_tag(f);
+        let came = if delay_bound.is_some() { own } else { self.steads.came(f, own) };
+        let eligible = came.max(self.thrown_out[f.index()]);
+        let Some(gaps) = gaps else { return eligible };
+        let last = &self.last[f.index()];
+        let gap = last.back().map_or(Time::ZERO, |&before| before + gaps.least);
+        let first = last.front().filter(|_| last.len() as u64 >= gaps.packets);
+        eligible.max(gap).max(first.map_or(Time::ZERO, |&first| first + gaps.interval))
     }
 
     /// How long an eligible packet of this priority waits at most for its last bit: the least `d` in which the link sends one
@@ -250,17 +271,18 @@ fn regulated((flow, f): (usize, &FlowSetup)) -> Result<Regulated, Refused> {
 
 impl Discipline for Rcsp {
     type State = ();
-    /// The eligibility time.
+    /// When it came, and by how much it was early on the link before.
     type Tag = Time;
 
     fn start(&mut self, _: &mut Flows<(), Time>) {}
 
-    /// Who has an eligibility time keeps it; later packets keep their gaps from those that were.
+    /// Packets keep their gaps from those that were sent.
     fn succeed(&mut self, old: Rcsp, flows: &mut Flows<(), Time>, _: Time) {
         self.serving = old.serving;
         for (f, last) in ids(old.flows.len()).zip(&old.last) {
             let kept = self.flows[f.index()].gaps.map_or(0, |gaps| gaps.packets as usize);
             self.last[f.index()].extend(last.iter().skip(last.len().saturating_sub(kept)));
+            self.thrown_out[f.index()] = old.thrown_out[f.index()];
             self.follow(flows, f);
         }
     }
@@ -268,32 +290,34 @@ impl Discipline for Rcsp {
     #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, now: Time) -> Time {
         let Label { earliness, waited, .. } = core::mem::take(&mut self.label);
-        let own = self.flows[f.index()];
-        let mut eligible = match own.delay_bound {
+        match self.flows[f.index()].delay_bound {
             Some(_) => now.before(waited) + earliness,
             None => now,
-        };
-        let Some(gaps) = own.gaps else { return eligible };
-        let last = &mut self.last[f.index()];
-        if let Some(&before) = last.back() {
-            eligible = eligible.max(before + gaps.least);
         }
-        if last.len() as u64 >= gaps.packets
-            && let Some(first) = last.pop_front()
-        {
-            eligible = eligible.max(first + gaps.interval);
-        }
-        last.push_back(eligible);
-        eligible
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<(), Time>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.follow(flows, f);
     }
 
     fn offer_changed(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: Time) {
         self.follow(flows, f);
+    }
+
+    /// Those behind it need no gap from it, and are not eligible before it was, or before now.
+    fn thrown_away(&mut self, flows: &mut Flows<(), Time>, f: FlowId, _: u32, _: Thrown, now: Time) {
+        let was = self.eligible.tag(f).map(|(_, then)| then).or(self.held.tag(f));
+        let since = was.map_or(now, |then| then.min(now));
+        self.thrown_out[f.index()] = since;
+        self.steads.shows(f, since);
+        self.steads.thrown_out(f, now);
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<(), Time>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
     }
 
     #[inline(always)]
@@ -318,7 +342,16 @@ impl Discipline for Rcsp {
     #[inline(always)]
     fn take(&mut self, flows: &mut Flows<(), Time>, f: FlowId, sent: Sent) {
         self.serving = Some(f);
-        let latest = self.flows[f.index()].delay_bound.map(|bound| flows.head_tag(f) + bound);
+        let eligible = self.eligibility(flows, f);
+        self.steads.taken(f, sent.start);
+        if let Some(gaps) = self.flows[f.index()].gaps {
+            let last = &mut self.last[f.index()];
+            if last.len() as u64 >= gaps.packets {
+                last.pop_front();
+            }
+            last.push_back(eligible);
+        }
+        let latest = self.flows[f.index()].delay_bound.map(|bound| eligible + bound);
         self.early = latest.map(|latest| latest.since(sent.end));
     }
 
@@ -340,6 +373,11 @@ impl Discipline for Rcsp {
         let Some(gaps) = self.flows[f.index()].gaps else { return true };
         let last = &self.last[f.index()];
         last.back().is_none_or(|&last| last + gaps.least.max(gaps.interval) <= now)
+    }
+
+    /// Those behind who is thrown out need no gap from it.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     /// An eligible packet waits for what its own and higher priorities may bring at their least gaps (the paper's theorem 1), if that

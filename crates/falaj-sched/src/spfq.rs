@@ -7,19 +7,21 @@
 //! among the heads; `S = max(F of the flow's last, P)` when a packet comes,
 //! `F = S + L/r`, smallest finish first.
 //!
-//! Packets are stamped when they come: between two departures `P` may overtake
+//! Packets are stamped as when they come: between two departures `P` may overtake
 //! the finish of a packet that still waits, and its successor then starts at `P`.
 //! When all is sent `P` becomes the largest finish there was, which is the
 //! papers' reset to zero without a walk over all flows.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::chain::Chain;
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{Instant, Shares, WEIGHT, duration, retagged};
+use crate::shares::{Instant, Shares, WEIGHT, duration, shifted};
+use crate::steads::Steads;
 use crate::time::Time;
 use alloc::vec::Vec;
 
@@ -42,6 +44,7 @@ pub struct Spfq {
     finishes: Heap<Instant>,
     /// Starts of the heads.
     starts: Heap<Instant>,
+    steads: Steads<Instant>,
     /// The system's potential at `at`.
     potential: Instant,
     at: Time,
@@ -53,8 +56,8 @@ pub struct Spfq {
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct SpfqFlow {
-    /// Of the flow's last packet.
-    finish: Instant,
+    /// Starts and finishes of its packets.
+    stamps: Chain,
 }
 
 impl Spfq {
@@ -65,6 +68,7 @@ impl Spfq {
             paces: shares.all().map(|f| shares.pace(f)).collect(),
             finishes: Heap::new(shares.flows()),
             starts: Heap::new(shares.flows()),
+            steads: Steads::new(setup),
             shares,
             potential: 0,
             at: Time::ZERO,
@@ -77,12 +81,18 @@ impl Spfq {
         self.potential.saturating_add(duration(now.since(self.at)))
     }
 
+    #[inline]
+    fn length(&self, f: FlowId, bytes: u32) -> Instant {
+        Instant::from(bytes) * self.paces[f.index()]
+    }
+
     fn offer(&mut self, flows: &Flows<SpfqFlow, Instant>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                let finish = flows.head_tag(f);
-                self.finishes.set(f, finish);
-                self.starts.set(f, finish.saturating_sub(Instant::from(bytes) * self.paces[f.index()]));
+                let (stamps, came) = (&flows.state(f).stamps, self.steads.came(f, flows.head_tag(f)));
+                self.finishes.set(f, stamps.finish(came, self.length(f, bytes)));
+                self.starts.set(f, stamps.start(came));
+                self.steads.shows(f, stamps.start(came));
             }
             None => {
                 self.finishes.remove(f);
@@ -101,12 +111,13 @@ impl Spfq {
 
 impl Discipline for Spfq {
     type State = SpfqFlow;
+    /// The potential when it came.
     type Tag = Instant;
 
     fn start(&mut self, _: &mut Flows<SpfqFlow, Instant>) {}
 
     fn retag(&self, old: &mut Spfq, f: FlowId, tag: Instant, now: Time) -> Instant {
-        retagged(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
+        shifted(tag, old.potential(now), old.paces[f.index()], self.paces[f.index()])
     }
 
     /// The potential goes on; what flows are ahead of it stays as many bytes.
@@ -114,29 +125,42 @@ impl Discipline for Spfq {
         (self.potential, self.at, self.serving) = (old.potential(now), now, old.serving);
         self.latest = self.potential;
         for f in old.shares.all() {
-            let finish = self.retag(&mut old, f, flows.state(f).finish, now);
-            flows.state_mut(f).finish = finish;
-            self.latest = self.latest.max(finish);
+            flows.state_mut(f).stamps.map(|stamp| self.retag(&mut old, f, stamp, now));
+            self.latest = self.latest.max(flows.state(f).stamps.start(0));
             self.offer(flows, f);
         }
     }
 
     #[inline(always)]
-    fn arrived(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
-        let start = flows.state(f).finish.max(self.potential(now));
-        let finish = start.saturating_add(Instant::from(bytes) * self.paces[f.index()]);
-        flows.state_mut(f).finish = finish;
-        self.latest = self.latest.max(finish);
-        finish
+    fn arrived(&mut self, _: &mut Flows<SpfqFlow, Instant>, _: FlowId, _: u32, now: Time) -> Instant {
+        self.potential(now)
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.offer(flows, f);
     }
 
+    /// Another discipline sent the head.
     fn offer_changed(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, now: Time) {
+        if let Some(finish) = self.finishes.tag(f) {
+            flows.state_mut(f).stamps.left(finish);
+            self.latest = self.latest.max(finish);
+        }
         self.left(flows, f, now);
+    }
+
+    fn thrown_away(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: u32, _: Thrown, now: Time) {
+        self.steads.thrown_out(f, now);
+        if let Some(finish) = self.finishes.tag(f) {
+            flows.state_mut(f).stamps.thrown_out(finish);
+        }
+        self.left(flows, f, now);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
     }
 
     #[inline(always)]
@@ -148,12 +172,15 @@ impl Discipline for Spfq {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<SpfqFlow, Instant>, f: FlowId, _: Sent) {
+    fn take(&mut self, flows: &mut Flows<SpfqFlow, Instant>, f: FlowId, sent: Sent) {
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        self.steads.taken(f, self.potential(sent.start));
+        self.latest = self.latest.max(flows.state_mut(f).stamps.sent(came, length));
         self.serving = Some(f);
     }
 
     fn forgettable(&self, flows: &Flows<SpfqFlow, Instant>, f: FlowId, now: Time) -> bool {
-        flows.state(f).finish <= self.potential(now)
+        flows.state(f).stamps.is_over(self.potential(now))
     }
 
     /// A packet leaves at most `L/C` after its potential's time, `F - P` from its
@@ -167,6 +194,11 @@ impl Discipline for Spfq {
             condition: "packets that found room",
         };
         Ok(self.shares.promise_by_fluid(f, delay))
+    }
+
+    /// Who is thrown out is in nobody's stamps.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     fn rate_condition(&self) -> Option<RateCondition> {

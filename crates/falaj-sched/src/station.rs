@@ -215,7 +215,9 @@ impl<D: Discipline> Station<D> {
             true => (self.queues.pop_second(queue)?, Thrown::BehindHead),
             false => (self.queues.pop(queue)?, Thrown::Head),
         };
-        if !on_the_wire || self.discipline.manages_queues() {
+        if on_the_wire && !self.discipline.manages_queues() {
+            self.discipline.passed_over(self.queues.flows(), queue, packet.bytes, now);
+        } else {
             self.discipline.thrown_away(self.queues.flows(), queue, packet.bytes, because, now);
         }
         Some(packet)

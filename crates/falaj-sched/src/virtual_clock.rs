@@ -5,17 +5,19 @@
 //! the flow's rate, `aux = max(now, aux) + L/r`, when it comes; the smallest
 //! reading goes first.
 //!
-//! Packets are stamped when they come: a packet that waits longer than its
-//! reading says has a successor that starts at its own arrival, not there.
+//! Packets are stamped as when they come: a packet that waits longer than its
+//! reading says has a successor that starts at its own arrival, not there. Who is thrown out costs nothing.
 
-use crate::discipline::{Answer, Discipline, Sent};
+use crate::chain::Chain;
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates, retagged};
+use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates, shifted};
+use crate::steads::Steads;
 use crate::time::{Span, Time};
 use alloc::format;
 use alloc::vec::Vec;
@@ -38,14 +40,15 @@ pub struct VirtualClock {
     late: Span,
     /// Readings of the heads.
     heads: Heap<Instant>,
+    steads: Steads<Instant>,
     serving: Option<FlowId>,
 }
 
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct ClockedFlow {
-    /// The flow's clock.
-    aux: Instant,
+    /// The flow's clock, `aux`.
+    clock: Chain,
 }
 
 impl VirtualClock {
@@ -55,6 +58,7 @@ impl VirtualClock {
         let paces = rates.iter().map(|&rate| pace(rate)).collect();
         Ok(VirtualClock {
             heads: Heap::new(rates.len()),
+            steads: Steads::new(setup),
             rates,
             paces,
             late: setup.largest_airtime() + ROUNDING,
@@ -62,9 +66,19 @@ impl VirtualClock {
         })
     }
 
+    /// Time of so many bytes at the flow's rate.
+    #[inline]
+    fn length(&self, f: FlowId, bytes: u32) -> Instant {
+        Instant::from(bytes) * self.paces[f.index()]
+    }
+
     fn follow(&mut self, flows: &Flows<ClockedFlow, Instant>, f: FlowId) {
         match flows.head(f) {
-            Some(_) => self.heads.set(f, flows.head_tag(f)),
+            Some(bytes) => {
+                let (clock, came) = (&flows.state(f).clock, self.steads.came(f, flows.head_tag(f)));
+                self.steads.shows(f, clock.start(came));
+                self.heads.set(f, clock.finish(came, self.length(f, bytes)));
+            }
             None => self.heads.remove(f),
         }
     }
@@ -72,39 +86,53 @@ impl VirtualClock {
 
 impl Discipline for VirtualClock {
     type State = ClockedFlow;
+    /// When it came.
     type Tag = Instant;
 
     fn start(&mut self, _: &mut Flows<ClockedFlow, Instant>) {}
 
     fn retag(&self, old: &mut VirtualClock, f: FlowId, tag: Instant, now: Time) -> Instant {
-        retagged(tag, instant(now), old.paces[f.index()], self.paces[f.index()])
+        shifted(tag, instant(now), old.paces[f.index()], self.paces[f.index()])
     }
 
     /// What clocks are ahead stays as many bytes.
     fn succeed(&mut self, mut old: VirtualClock, flows: &mut Flows<ClockedFlow, Instant>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.rates.len() as u32).map(FlowId) {
-            let aux = self.retag(&mut old, f, flows.state(f).aux, now);
-            flows.state_mut(f).aux = aux;
+            flows.state_mut(f).clock.map(|reading| self.retag(&mut old, f, reading, now));
             self.follow(flows, f);
         }
     }
 
     #[inline(always)]
-    fn arrived(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, bytes: u32, now: Time) -> Instant {
-        let state = flows.state_mut(f);
-        let own = Instant::from(bytes) * self.paces[f.index()];
-        state.aux = state.aux.max(instant(now)).saturating_add(own);
-        state.aux
+    fn arrived(&mut self, _: &mut Flows<ClockedFlow, Instant>, _: FlowId, _: u32, now: Time) -> Instant {
+        instant(now)
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.follow(flows, f);
     }
 
+    /// Another discipline sent the head.
     fn offer_changed(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Time) {
+        if let Some(reading) = self.heads.tag(f) {
+            flows.state_mut(f).clock.left(reading);
+        }
         self.follow(flows, f);
+    }
+
+    fn thrown_away(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: u32, _: Thrown, now: Time) {
+        self.steads.thrown_out(f, now);
+        if let Some(reading) = self.heads.tag(f) {
+            flows.state_mut(f).clock.thrown_out(reading);
+        }
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: u32, _: Time) {
+        self.steads.passed_over(f);
     }
 
     #[inline(always)]
@@ -116,12 +144,20 @@ impl Discipline for VirtualClock {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<ClockedFlow, Instant>, f: FlowId, _: Sent) {
+    fn take(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
+        flows.state_mut(f).clock.sent(came, length);
+        self.steads.taken(f, instant(sent.start));
         self.serving = Some(f);
     }
 
     fn forgettable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
-        flows.state(f).aux <= instant(now)
+        flows.state(f).clock.is_over(instant(now))
+    }
+
+    /// Who is thrown out has not advanced the clock.
+    fn harm_of_drops(&self) -> Harm {
+        Harm::Nobody
     }
 
     /// A reading may be any time ahead of a flow that sent more than its rate.

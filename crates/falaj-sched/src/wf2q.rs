@@ -5,7 +5,8 @@
 //! fluid server has started (`S <= V`): no flow gets ahead of the fluid
 //! by more than a part of a packet.
 
-use crate::discipline::{Answer, Discipline, Harm, Sent};
+use crate::chain::Chain;
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::gps::Beside;
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
@@ -14,6 +15,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
+use crate::steads::Steads;
 use crate::time::Time;
 
 /// How it is named and set.
@@ -34,12 +36,15 @@ pub struct Wf2q {
     started: Heap<Virtual>,
     /// The other heads, by start.
     early: Heap<Virtual>,
+    steads: Steads<Virtual>,
     serving: Option<FlowId>,
 }
 
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct Wf2qFlow {
+    /// Starts and finishes of its packets.
+    stamps: Chain,
     /// Length of the head.
     head: u32,
 }
@@ -49,19 +54,26 @@ impl Wf2q {
     pub fn new(setup: &Setup) -> Result<Wf2q, Refusals> {
         let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
         let (started, early) = (Heap::new(shares.flows()), Heap::new(shares.flows()));
-        Ok(Wf2q { fluid: Beside::new(&shares), started, early, shares, serving: None })
+        Ok(Wf2q { fluid: Beside::new(&shares), started, early, steads: Steads::new(setup), shares, serving: None })
+    }
+
+    /// Finish of the head that is in one of the heaps.
+    fn finish(&self, flows: &Flows<Wf2qFlow, Virtual>, f: FlowId) -> Virtual {
+        let of_early = |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
+        self.started.tag(f).or(self.early.tag(f).map(of_early)).unwrap_or(0)
     }
 
     fn follow(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
         self.started.remove(f);
         self.early.remove(f);
         if let Some(bytes) = flows.head(f) {
-            flows.state_mut(f).head = bytes;
-            let gps = self.fluid.at(now);
-            let finish = flows.head_tag(f);
-            let start = finish.saturating_sub(gps.length(f, bytes));
+            let (came, gps) = (self.steads.came(f, flows.head_tag(f)), self.fluid.at(now));
+            let state = flows.state_mut(f);
+            state.head = bytes;
+            let start = state.stamps.start(came);
+            self.steads.shows(f, start);
             if start <= gps.now() {
-                self.started.set(f, finish);
+                self.started.set(f, state.stamps.finish(came, gps.length(f, bytes)));
             } else {
                 self.early.set(f, start);
             }
@@ -74,6 +86,7 @@ impl Wf2q {
 
 impl Discipline for Wf2q {
     type State = Wf2qFlow;
+    /// Virtual time when it came.
     type Tag = Virtual;
 
     fn start(&mut self, _: &mut Flows<Wf2qFlow, Virtual>) {}
@@ -83,7 +96,10 @@ impl Discipline for Wf2q {
     }
 
     /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
-    fn succeed(&mut self, old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
+    fn succeed(&mut self, mut old: Wf2q, flows: &mut Flows<Wf2qFlow, Virtual>, now: Time) {
+        for f in old.shares.all() {
+            flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
+        }
         self.fluid.succeed(old.fluid, now);
         self.serving = old.serving;
         for f in old.shares.all() {
@@ -95,17 +111,37 @@ impl Discipline for Wf2q {
 
     #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
-        self.fluid.at(now).arrive(f, bytes)
+        let gps = self.fluid.at(now);
+        gps.arrive(f, bytes);
+        gps.now()
     }
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.follow(flows, f, now);
     }
 
+    /// Another discipline sent the head.
     fn offer_changed(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, now: Time) {
-        self.fluid.gone(f, flows.state(f).head);
+        let finish = self.finish(flows, f);
+        let state = flows.state_mut(f);
+        self.fluid.gone(f, state.head);
+        state.stamps.left(finish);
         self.follow(flows, f, now);
+    }
+
+    fn thrown_away(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+        let finish = self.finish(flows, f);
+        self.steads.thrown_out(f, now);
+        flows.state_mut(f).stamps.thrown_out(finish);
+        self.fluid.forget(f, bytes, because, now);
+        self.follow(flows, f, now);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
+        self.steads.passed_over(f);
+        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
     }
 
     /// The fluid has always started a packet that the link still has, as it has
@@ -119,7 +155,9 @@ impl Discipline for Wf2q {
         let virtual_now = self.fluid.at(now).now();
         while let Some((_, f)) = self.early.first().filter(|&(start, _)| start <= virtual_now) {
             self.early.remove(f);
-            self.started.set(f, flows.head_tag(f));
+            let length = self.fluid.length(f, flows.state(f).head);
+            let came = self.steads.came(f, flows.head_tag(f));
+            self.started.set(f, flows.state(f).stamps.finish(came, length));
         }
         match self.started.first().or(self.early.first()) {
             Some((_, f)) => Answer::Serve(f),
@@ -128,8 +166,11 @@ impl Discipline for Wf2q {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<Wf2qFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        flows.state_mut(f).stamps.sent(came, length);
+        self.steads.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
     }
 

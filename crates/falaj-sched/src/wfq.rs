@@ -2,11 +2,12 @@
 //! fluid server would finish them.
 //!
 //! Demers, Keshav and Shenker, "Analysis and simulation of a fair queueing
-//! algorithm" (1989); Parekh and Gallager (1993). Packets are stamped when they
+//! algorithm" (1989); Parekh and Gallager (1993). Packets are stamped as when they
 //! come: the finish depends on the fluid's virtual time then. The clock is the
 //! exact one of [`gps`](crate::gps).
 
-use crate::discipline::{Answer, Discipline, Harm, Sent};
+use crate::chain::Chain;
+use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::gps::Beside;
 use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
@@ -15,6 +16,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::shares::{Shares, Virtual, WEIGHT};
+use crate::steads::Steads;
 use crate::time::Time;
 
 /// How it is named and set.
@@ -33,12 +35,15 @@ pub struct Wfq {
     fluid: Beside,
     /// Finish tags of the heads.
     heads: Heap<Virtual>,
+    steads: Steads<Virtual>,
     serving: Option<FlowId>,
 }
 
 /// What it keeps for a flow.
 #[derive(Debug, Clone, Default)]
 pub struct WfqFlow {
+    /// Starts and finishes of its packets.
+    stamps: Chain,
     /// Length of the head.
     head: u32,
 }
@@ -47,14 +52,23 @@ impl Wfq {
     /// Validates the setup.
     pub fn new(setup: &Setup) -> Result<Wfq, Refusals> {
         let shares = Shares::new(setup, "weighted fair queueing")?;
-        Ok(Wfq { fluid: Beside::new(&shares), heads: Heap::new(shares.flows()), shares, serving: None })
+        Ok(Wfq {
+            fluid: Beside::new(&shares),
+            heads: Heap::new(shares.flows()),
+            steads: Steads::new(setup),
+            shares,
+            serving: None,
+        })
     }
 
     fn follow(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId) {
         match flows.head(f) {
             Some(bytes) => {
-                flows.state_mut(f).head = bytes;
-                self.heads.set(f, flows.head_tag(f));
+                let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, bytes));
+                let state = flows.state_mut(f);
+                state.head = bytes;
+                self.steads.shows(f, state.stamps.start(came));
+                self.heads.set(f, state.stamps.finish(came, length));
             }
             None => self.heads.remove(f),
         }
@@ -66,6 +80,7 @@ impl Wfq {
 
 impl Discipline for Wfq {
     type State = WfqFlow;
+    /// Virtual time when it came.
     type Tag = Virtual;
 
     fn start(&mut self, _: &mut Flows<WfqFlow, Virtual>) {}
@@ -75,27 +90,50 @@ impl Discipline for Wfq {
     }
 
     /// The fluid goes on with the new weights, and what is queued has the tags that it has there.
-    fn succeed(&mut self, old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+    fn succeed(&mut self, mut old: Wfq, flows: &mut Flows<WfqFlow, Virtual>, now: Time) {
+        for f in old.shares.all() {
+            flows.state_mut(f).stamps.map(|stamp| self.fluid.retag(&mut old.fluid, f, stamp, now));
+        }
         self.fluid.succeed(old.fluid, now);
         self.serving = old.serving;
-        for f in old.shares.all().filter(|&f| flows.head(f).is_some()) {
-            self.heads.set(f, flows.head_tag(f));
+        for f in old.shares.all() {
+            if flows.head(f).is_some() {
+                self.follow(flows, f);
+            }
         }
     }
 
     #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) -> Virtual {
-        self.fluid.at(now).arrive(f, bytes)
+        let gps = self.fluid.at(now);
+        gps.arrive(f, bytes);
+        gps.now()
     }
 
     #[inline(always)]
-    fn ready(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
+    fn ready(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, now: Time) {
+        self.steads.ready(f, now);
         self.follow(flows, f);
     }
 
+    /// Another discipline sent the head.
     fn offer_changed(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, _: Time) {
-        self.fluid.gone(f, flows.state(f).head);
+        let state = flows.state_mut(f);
+        self.fluid.gone(f, state.head);
+        state.stamps.left(self.heads.tag(f).unwrap_or(0));
         self.follow(flows, f);
+    }
+
+    fn thrown_away(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, because: Thrown, now: Time) {
+        self.steads.thrown_out(f, now);
+        flows.state_mut(f).stamps.thrown_out(self.heads.tag(f).unwrap_or(0));
+        self.fluid.forget(f, bytes, because, now);
+        self.follow(flows, f);
+    }
+
+    fn passed_over(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, bytes: u32, now: Time) {
+        self.steads.passed_over(f);
+        self.fluid.forget(f, bytes, Thrown::BehindHead, now);
     }
 
     #[inline(always)]
@@ -108,8 +146,11 @@ impl Discipline for Wfq {
     }
 
     #[inline(always)]
-    fn take(&mut self, _: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
+    fn take(&mut self, flows: &mut Flows<WfqFlow, Virtual>, f: FlowId, sent: Sent) {
         self.fluid.take(f, sent);
+        let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.fluid.length(f, sent.bytes));
+        flows.state_mut(f).stamps.sent(came, length);
+        self.steads.taken(f, self.fluid.at(sent.start).now());
         self.serving = Some(f);
     }
 
