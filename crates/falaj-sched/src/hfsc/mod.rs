@@ -17,26 +17,25 @@
 //! Virtual times are clocks as well, against a time of their node's own: that of the last packet that the node shared out. There a leaf
 //! starts that comes back; and whoever is chosen starts no earlier, so that nobody saves. (The paper takes the middle between the
 //! least and the largest one of those present; the least is at most a packet's virtual time away from that here, and needs no second order.)
-//!
-//! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of his node; whatever changes
-//! that puts him and those above him back.
 
-use crate::bucket::begun;
+mod class;
+mod order;
+
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fits::Excess;
-use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
+use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, Deadlines, NoPromise, Promise, behind, full_queue};
 use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::sced::{Curve, LONGEST, fits};
+use crate::sced::{Curve, fits};
 use crate::shares::{Instant, ROUNDING, instant};
 use crate::time::{Span, Time};
-use crate::virtual_time::ahead;
-use alloc::format;
 use alloc::vec::Vec;
+use class::{Class, Pieces, Shared, clocks, curve};
+use order::Timed;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -102,11 +101,6 @@ pub const ENTRY: Entry = Entry {
     ],
 };
 
-/// Virtual times are compared in 2^-20 ns.
-const KEY: u32 = 20;
-/// And are never further ahead than this: an hour, so that keys can be told apart.
-const FAR: Instant = instant(Time(3_600_000_000_000));
-
 /// Hierarchical fair service curves.
 #[derive(Debug, Clone)]
 pub struct Hfsc {
@@ -127,15 +121,6 @@ pub struct Hfsc {
     full_queues: Vec<u64>,
 }
 
-#[derive(Debug, Clone)]
-struct Class {
-    real_time: Option<Curve>,
-    sharing: Curve,
-    limit: Option<Curve>,
-    /// The real-time curve, in pieces.
-    promised: Option<Pieces>,
-}
-
 /// What shares among classes.
 #[derive(Debug, Clone)]
 struct Node {
@@ -147,15 +132,6 @@ struct Node {
     own: Shared,
 }
 
-/// What is known of a class for sharing.
-#[derive(Debug, Clone, Default)]
-struct Shared {
-    /// The clocks of each curve's two lines.
-    sharing: [Instant; 2],
-    limit: [Instant; 2],
-    place: Place,
-}
-
 /// What it keeps for a leaf.
 #[derive(Debug, Clone, Default)]
 pub struct HfscFlow {
@@ -165,72 +141,9 @@ pub struct HfscFlow {
     timed: Timed,
 }
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Timed {
-    #[default]
-    Nowhere,
-    Held,
-    Eligible,
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
-    #[default]
-    Nowhere,
-    Sharing,
-    Limited,
-}
-
-impl Class {
-    fn limit(&self, shared: &Shared) -> Time {
-        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(shared.limit)))
-    }
-
-    fn key(&self, shared: &Shared) -> u64 {
-        (self.sharing.deadline(shared.sharing) >> KEY) as u64
-    }
-
-    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time curve.
-    #[inline]
-    fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, largest: u32, sent: Sent) {
-        if by_sharing {
-            // What a limit kept it from it does not save.
-            shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
-            *now = (*now).max(self.sharing.deadline(shared.sharing));
-        }
-        shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
-        if let Some(curve) = &self.limit {
-            // Who was kept from using its limit makes up for one packet.
-            let packet = curve.after([0; 2], largest);
-            let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
-            shared.limit = curve.after(curve.not_before(shared.limit, least), sent.bytes);
-        }
-    }
-
-    /// As it was under `old`, at an instant of the clock and of its node.
-    fn inherit(&self, old: &Class, shared: &Shared, now: Instant, node: Instant) -> Shared {
-        Shared {
-            sharing: self.sharing.inherit(&old.sharing, shared.sharing, node).map(|clock| clock.min(node + FAR)),
-            limit: clocks(&old.limit, &self.limit, shared.limit, now),
-            place: Place::Nowhere,
-        }
-    }
-}
-
 fn late(clocks: [Instant; 2], least: Instant) -> [Instant; 2] {
     clocks.map(|clock| clock.max(least))
 }
-
-/// The clocks of a curve that became another; one that there was not begins now.
-fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
-    match (was, is) {
-        (Some(was), Some(is)) => is.inherit(was, clocks, now),
-        _ => [now; 2],
-    }
-}
-
-/// A curve as first slope, its time, and second slope.
-type Pieces = (Rate, Span, Rate);
 
 impl Hfsc {
     /// Validates the setup: the real-time curves together fit below the link's.
@@ -296,199 +209,6 @@ impl Hfsc {
     fn late(&self) -> Span {
         self.link.airtime_of_many(u64::from(self.largest)) + ROUNDING + Span(1)
     }
-
-    /// When the head of `f` has its deadline.
-    fn deadline(&self, flows: &Flows<HfscFlow>, f: FlowId) -> Time {
-        let clocks = flows.state(f).real_time;
-        let curve = self.classes[f.index()].real_time.as_ref();
-        let bytes = flows.head(f).unwrap_or(0);
-        curve.map_or(Time::NEVER, |curve| begun(curve.deadline(curve.after(clocks, bytes))))
-    }
-
-    fn eligible(&self, state: &HfscFlow, f: FlowId) -> Time {
-        let curve = self.classes[f.index()].real_time.as_ref();
-        curve.map_or(Time::NEVER, |curve| begun(curve.eligible(state.real_time)))
-    }
-
-    #[inline]
-    fn shared<'a>(&'a self, flows: &'a Flows<HfscFlow>, class: u32) -> &'a Shared {
-        match self.shape.is_leaf(class) {
-            true => &flows.state(FlowId(class)).shared,
-            false => &self.nodes[self.shape.node(class)].own,
-        }
-    }
-
-    #[inline]
-    fn put(&mut self, flows: &mut Flows<HfscFlow>, class: u32, place: Place) {
-        match self.shape.is_leaf(class) {
-            true => flows.state_mut(FlowId(class)).shared.place = place,
-            false => self.nodes[self.shape.node(class)].own.place = place,
-        }
-    }
-
-    /// Gives a flow that has packets the entries that it lacks, and the classes above it.
-    fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
-        let state = flows.state(f);
-        if state.timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
-            self.held.push(self.eligible(state, f).0, f.0);
-            flows.state_mut(f).timed = Timed::Held;
-        }
-        self.enter_sharing(flows, f.0);
-    }
-
-    fn enter_sharing(&mut self, flows: &mut Flows<HfscFlow>, mut class: u32) {
-        loop {
-            let (shared, node) = (self.shared(flows, class), self.shape.above(class));
-            if shared.place == Place::Nowhere {
-                let key = self.classes[class as usize].key(shared);
-                self.nodes[node].sharing.push(key, class);
-                self.put(flows, class, Place::Sharing);
-            }
-            if node == LINK {
-                return;
-            }
-            class = self.shape.class(node);
-        }
-    }
-
-    /// When the next one becomes eligible that is not; those that have are, from now on.
-    #[inline]
-    fn first_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<Time> {
-        while let Some((at, f)) = self.held.first() {
-            let f = FlowId(f);
-            let is = self.eligible(flows.state(f), f);
-            if flows.head(f).is_none() {
-                self.held.pop();
-                flows.state_mut(f).timed = Timed::Nowhere;
-            } else if is <= now {
-                self.held.pop();
-                self.eligible.push(self.deadline(flows, f).0, f.0);
-                flows.state_mut(f).timed = Timed::Eligible;
-            } else if is.0 != at {
-                self.held.postpone_first(is.0);
-            } else {
-                return Some(is);
-            }
-        }
-        None
-    }
-
-    /// Who is eligible and has the earliest deadline.
-    #[inline]
-    fn first_eligible(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
-        while let Some((at, f)) = self.eligible.first() {
-            let f = FlowId(f);
-            let eligible = self.eligible(flows.state(f), f);
-            if flows.head(f).is_none() {
-                self.eligible.pop();
-                flows.state_mut(f).timed = Timed::Nowhere;
-            } else if eligible > now {
-                self.eligible.pop();
-                self.held.push(eligible.0, f.0);
-                flows.state_mut(f).timed = Timed::Held;
-            } else {
-                let is = self.deadline(flows, f);
-                if is.0 == at {
-                    return Some(f);
-                }
-                self.eligible.postpone_first(is.0);
-            }
-        }
-        None
-    }
-
-    /// Has this class nothing to send? Of one that is divided only looking below tells.
-    #[inline]
-    fn is_idle(&self, flows: &Flows<HfscFlow>, class: u32) -> bool {
-        self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()
-    }
-
-    /// When the next one is below its limit; those that are share from now on.
-    #[inline]
-    fn first_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<Time> {
-        while let Some((at, class)) = self.limited.first() {
-            let is = self.classes[class as usize].limit(self.shared(flows, class));
-            if self.is_idle(flows, class) {
-                self.limited.pop();
-                self.put(flows, class, Place::Nowhere);
-            } else if is <= now {
-                self.limited.pop();
-                self.put(flows, class, Place::Nowhere);
-                self.enter_sharing(flows, class);
-            } else if is.0 != at {
-                self.limited.postpone_first(is.0);
-            } else {
-                return Some(is);
-            }
-        }
-        None
-    }
-
-    /// Who may share the link: from node to node the one with the least virtual time that has somebody to send.
-    #[inline]
-    fn first_sharing(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
-        let mut node = LINK;
-        loop {
-            let Some((at, class)) = self.nodes[node].sharing.first() else {
-                if node == LINK {
-                    return None;
-                }
-                // Nobody below: it is the first of the node above, where this came from.
-                let class = self.shape.class(node);
-                self.put(flows, class, Place::Nowhere);
-                node = self.shape.above(class);
-                self.nodes[node].sharing.pop();
-                continue;
-            };
-            let (rules, shared) = (&self.classes[class as usize], self.shared(flows, class));
-            let limit = rules.limit(shared);
-            if self.is_idle(flows, class) {
-                self.nodes[node].sharing.pop();
-                self.put(flows, class, Place::Nowhere);
-            } else if limit > now {
-                self.nodes[node].sharing.pop();
-                self.limited.push(limit.0, class);
-                self.put(flows, class, Place::Limited);
-            } else {
-                let is = rules.key(shared);
-                if ahead(is, at) > 0 {
-                    self.nodes[node].sharing.postpone_first(is);
-                } else if self.shape.is_leaf(class) {
-                    return Some(FlowId(class));
-                } else {
-                    node = self.shape.node(class);
-                }
-            }
-        }
-    }
-}
-
-/// A curve of a flow, as first slope, its time, and second slope.
-fn curve(flow: usize, f: &FlowSetup, [rate, first, time]: [&'static str; 3]) -> Result<Option<Pieces>, Refused> {
-    let refused =
-        |param, what: &str, help: &str| Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() });
-    let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
-    for (param, value) in [(rate, second), (first, slope)] {
-        if value == Some(Rate(0)) {
-            return refused(param, "a slope of 0 never ends", "any rate above 0; leave the curve out for none");
-        }
-    }
-    if lasts.is_some_and(|lasts| lasts > LONGEST) {
-        return refused(time, "it lasts too long", "at most 3600s: it is for a burst at the start of a backlog");
-    }
-    // A first piece of no length is none.
-    let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
-    let Some(second) = second else {
-        let given = if slope.is_some() { Some(first) } else { lasts.filter(|l| *l > Span::ZERO).map(|_| time) };
-        return match given {
-            Some(param) => {
-                let help = format!("give it a `{rate}` too: what the curve rises by after the first slope");
-                refused(param, "it is the first piece of a curve that has no second", &help)
-            }
-            None => Ok(None),
-        };
-    };
-    Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
 }
 
 impl Discipline for Hfsc {

@@ -1,0 +1,177 @@
+//! What a flow sends at most: as it declares, or as follows from the scenario's sources.
+
+use falaj_scenario::{Direction, Flow, Scenario, Source, Towards};
+use falaj_sched::rate::Rate;
+use falaj_theory::{Curve, whole};
+use falaj_traffic::source::Model;
+
+/// What a flow sends at most.
+#[derive(Clone)]
+pub struct Envelope {
+    /// In any time.
+    pub curve: Curve,
+    /// The same as token buckets: rates, and bytes rounded up.
+    pub buckets: Vec<(Rate, u64)>,
+    /// The scenario's sources that it was derived from; none: the flow declares it.
+    pub sources: Vec<String>,
+    /// The size of its smallest packet, if that is known.
+    pub smallest: Option<u32>,
+}
+
+impl Envelope {
+    /// The one that the flow declares, if it does.
+    pub fn declared(flow: &Flow) -> Option<Envelope> {
+        let buckets: Vec<(Rate, u64)> = flow.envelope.iter().map(|b| (b.rate, b.burst)).collect();
+        let curves = buckets.iter().map(|&(rate, burst)| Curve::token_bucket(rate, burst));
+        let curve = curves.reduce(|a, b| a.min(&b))?;
+        Some(Envelope { curve, buckets, sources: Vec::new(), smallest: None })
+    }
+
+    /// What the sources send in the worst case; why nothing is known otherwise.
+    pub(super) fn derived(sources: &[&Sends]) -> Result<Envelope, String> {
+        if let Some(random) = sources.iter().find(|s| s.at_most.is_none()) {
+            let what = match random.source.model {
+                Model::Poisson => "Poisson, whose bursts have no limit",
+                Model::Tcp(_) => "TCP, which sends as much as arrives and a little more",
+                Model::Recorded(_) => "a capture's, which says nothing of what another one has",
+                _ => "random, whose bursts have no limit",
+            };
+            return Err(format!("none: traffic {} is {what}", random.source.name));
+        }
+        // While it is on, an on-off source sends evenly; a time on may last for any time.
+        let all = |s: &Sends, of: u64| of.saturating_mul(s.source.sources.into());
+        let each = sources.iter().filter_map(|s| {
+            let (rate, bytes) = s.at_most?;
+            let bytes = u32::try_from(all(s, bytes.into())).unwrap_or(u32::MAX);
+            Some((Rate(all(s, rate.0)), bytes))
+        });
+        let even = each.clone().map(|(rate, bytes)| Curve::even(rate, bytes));
+        let curve = even.reduce(|a, b| a.sum(&b)).ok_or("none: nothing says what it sends")?;
+        let rate = Rate(each.map(|(rate, _)| rate.0).fold(0, u64::saturating_add));
+        Ok(Envelope {
+            buckets: vec![(rate, whole(&curve.pieces()[0].after))],
+            curve,
+            sources: sources.iter().map(|s| s.source.name.clone()).collect(),
+            smallest: sources.iter().map(|s| s.smallest).min(),
+        })
+    }
+
+    /// Does the flow declare it? Else it follows from sources.
+    pub fn is_declared(&self) -> bool {
+        self.sources.is_empty()
+    }
+}
+
+/// What a source sends, as its packets cost on the link.
+pub struct Sends<'a> {
+    pub(super) source: &'a Source,
+    /// A token bucket: its rate, and so many bytes at once; `None`: without limit.
+    at_most: Option<(Rate, u32)>,
+    /// In the long run, of all sources alike.
+    pub(super) mean: u64,
+    smallest: u32,
+}
+
+impl<'a> Sends<'a> {
+    fn on(source: &'a Source, cost: impl Fn(u32) -> u32) -> Sends<'a> {
+        let spec = source.spec();
+        let (bytes, times) = spec.mean_size();
+        let size = (bytes / times.max(1)).max(1) as u32;
+        let mean = u128::from(source.mean_rate().0) * u128::from(cost(size)) / u128::from(size);
+        let mean = u64::try_from(mean).unwrap_or(u64::MAX);
+        Sends { source, smallest: cost(spec.smallest()), at_most: spec.at_most(cost), mean }
+    }
+}
+
+/// The sources of one direction of a link.
+pub fn sources(scenario: &Scenario, link: usize, towards: Towards) -> Vec<Sends<'_>> {
+    let direction = scenario.links[link].direction(towards);
+    let ours = scenario.traffic.iter().filter(|s| (s.link, s.towards) == (link, towards));
+    ours.map(|s| Sends::on(s, |bytes| direction.cost(bytes))).collect()
+}
+
+/// What a source sends at most on the link that it begins with.
+///
+/// # Errors
+/// Nothing limits that; why.
+pub fn sent_by(scenario: &Scenario, source: &Source) -> Result<Envelope, String> {
+    let direction = scenario.links[source.link].direction(source.towards);
+    Envelope::derived(&[&Sends::on(source, |bytes| direction.cost(bytes))])
+}
+
+/// All envelopes as one, if all are known.
+pub(super) fn united(envelopes: &[Result<Envelope, String>], direction: &Direction) -> Result<Envelope, String> {
+    let mut known = Vec::new();
+    for (envelope, flow) in envelopes.iter().zip(&direction.flows) {
+        match envelope {
+            Ok(envelope) => known.push(envelope),
+            Err(_) => {
+                return Err(format!("none: all flows share a queue, and nothing limits what {} sends", flow.name));
+            }
+        }
+    }
+    let sum = |of: &dyn Fn(&Envelope) -> Option<u64>| known.iter().filter_map(|e| of(e)).fold(0, u64::saturating_add);
+    let rate = sum(&|e| e.buckets.iter().map(|b| b.0.0).min());
+    let burst = sum(&|e| e.buckets.iter().map(|b| b.1).max());
+    Ok(Envelope {
+        curve: known.iter().fold(Curve::zero(), |all, e| all.sum(&e.curve)),
+        buckets: vec![(Rate(rate), burst)],
+        sources: known.iter().flat_map(|e| e.sources.clone()).collect(),
+        // An unknown one is below all that are known.
+        smallest: known.iter().map(|e| e.smallest).min().flatten(),
+    })
+}
+
+/// `traffic a`, `traffic a and b`.
+pub fn sources_named(sources: &[String]) -> String {
+    format!("traffic {}", sources.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::time::{Span, Time};
+    use falaj_theory::exact;
+    use falaj_traffic::source::Lasting;
+    use falaj_traffic::source::size::Sizes;
+
+    /// Every packet of any two and those between them, at rates where a gap is
+    /// no whole number of nanoseconds, and short ones.
+    #[test]
+    fn sources_keep_to_the_envelope_derived_from_them() {
+        let law = Lasting::Exponential;
+        let on_off = |us| Model::OnOff { on: Span::from_micros(us), off: Span::from_micros(3 * us), law };
+        for (rate, size) in [(12_000_000, 500), (33_333_333, 1514), (7_777_777_777, 64), (399_999_999_999, 60)] {
+            for model in [Model::Cbr, on_off(1), on_off(50), on_off(3_000)] {
+                let (name, start) = ("a".into(), Time(7));
+                let source = Source {
+                    name,
+                    link: 0,
+                    flow: 0,
+                    towards: Towards::Up,
+                    key: None,
+                    model: model.clone(),
+                    rate: Rate(rate),
+                    sizes: Sizes::Fixed(size),
+                    limit: None,
+                    sources: 1,
+                    start,
+                    stop: None,
+                    ecn: falaj_sched::label::Ecn::Not,
+                };
+                let curve = Envelope::derived(&[&Sends::on(&source, |bytes| bytes)]).unwrap().curve;
+                let mut tight = false;
+                let packets = falaj_traffic::source::Source::new(source.spec(), 5, 0);
+                let times: Vec<Time> = packets.take(250).map(|p| p.at).collect();
+                for (n, from) in times.iter().enumerate() {
+                    for (packets, to) in times[n..].iter().enumerate().map(|(i, t)| (i as u64 + 1, t)) {
+                        let most = curve.after(&exact((*to - *from).0));
+                        assert!(exact(packets * u64::from(size)) <= most, "{model:?} {rate} {size}: {packets}");
+                        tight |= packets > 1 && exact(packets * u64::from(size) + 60) > most;
+                    }
+                }
+                assert!(tight || model == on_off(1), "{model:?} {rate} {size}: far too large");
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What follows from what a flow sends and what it is promised: its delay, its backlog, and what limits them.
+
+use super::Outlook;
+use super::envelope::{Envelope, sources_named};
+use crate::words;
+use falaj_sched::promise::Promise;
+use falaj_sched::queue::Limit;
+use falaj_sched::time::Span;
+use falaj_theory::{Distance, float, whole};
+
+/// A bound on the delay, and why it is no lower.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Delay {
+    /// From last bit in to last bit out of the link.
+    pub delay: Span,
+    /// By which formula.
+    pub formula: String,
+    /// On which condition.
+    pub condition: String,
+    /// Why it is no lower, in words.
+    pub limit: String,
+}
+
+/// How much is queued at most, of a flow or of all that share its queue.
+pub struct Backlog {
+    /// So many bytes.
+    pub bytes: u64,
+    /// That many packets, if their size is known.
+    pub packets: Option<u64>,
+    /// Whether the queue holds it, in words.
+    pub fits: String,
+    /// For sure?
+    pub lossless: bool,
+    /// A queue that does, where this one may not.
+    pub enough: Option<Limit>,
+}
+
+/// The distances between an envelope and a service curve.
+pub struct Distances {
+    /// The horizontal one.
+    pub delay: Distance,
+    /// The vertical one.
+    pub backlog: Distance,
+    /// By which of the curves the delay is.
+    pub(super) by: By,
+}
+
+impl Distances {
+    /// The shorter ones of both.
+    pub(super) fn shorter(self, other: Distances) -> Distances {
+        let is = other.delay.length < self.delay.length;
+        Distances {
+            by: if is { other.by } else { self.by },
+            delay: if is { other.delay } else { self.delay },
+            backlog: if other.backlog.length < self.backlog.length { other.backlog } else { self.backlog },
+        }
+    }
+}
+
+/// What a delay is the distance to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Rate,
+    Turns,
+    /// Packets leave so long after their deadlines.
+    Deadlines(Span),
+}
+
+/// The formula of a delay bound from curves.
+const HORIZONTAL: &str = "h(envelope, service)";
+/// The same from a flow's turns.
+const TURNS: &str = "h(envelope, turns of Q at C)";
+/// The same from the curve of its deadlines.
+const DEADLINES: &str = "h(envelope, curve), and how late packets are after it";
+
+pub(super) fn full_queue(promise: &Promise, flow: &Outlook) -> Delay {
+    let queue = if flow.together { "the queue that all flows share" } else { "the queue" };
+    let why = match (&flow.envelope, &flow.service, &flow.distances) {
+        (Ok(_), Some((rate, _, _)), None) => {
+            format!(
+                "the rate: it may send more than the {} it is promised, and {queue} of {} fills",
+                words::link_rate(*rate),
+                flow.limit
+            )
+        }
+        (Ok(_), Some(_), Some(_)) => format!("{queue}: no more than {} ever waits", flow.limit),
+        _ => format!("{queue}: nothing limits what it sends, and a full one holds {}", flow.limit),
+    };
+    Delay {
+        delay: promise.delay.delay,
+        formula: promise.delay.formula.into(),
+        condition: promise.delay.condition.into(),
+        limit: why,
+    }
+}
+
+pub(super) fn by_curves(flow: &Outlook) -> Option<Delay> {
+    let (distances, (rate, latency, _)) = (flow.distances.as_ref()?, flow.service.as_ref()?);
+    let (latency, on_a_curve) = match distances.by {
+        By::Deadlines(late) => (late, true),
+        _ => (*latency, false),
+    };
+    let envelope = flow.envelope.as_ref().ok()?;
+    let delay = Span(whole(&distances.delay.length));
+    let rate = words::link_rate(*rate);
+    // By turns the first bytes come sooner.
+    let latency = delay.min(latency);
+    let (wait, total) = (words::nanos(latency.0 as f64), words::nanos(delay.0 as f64));
+    let at = float(&distances.delay.at);
+    let burst = words::bytes(float(&distances.delay.level));
+    let limit = if u128::from(latency.0) * 2 >= u128::from(delay.0) {
+        format!("the scheduler: its latency is {wait} of {total}")
+    } else if on_a_curve {
+        format!("its curve: that has {burst} within {}", words::nanos((delay - latency).0 as f64 + at))
+    } else if at > 0.0 {
+        format!("the rate: for {} it may send faster than the {rate} it is promised", words::nanos(at))
+    } else {
+        format!("the burst: {burst} at {rate} take {} of {total}", words::nanos((delay - latency).0 as f64))
+    };
+    let whose = if flow.together { "all flows" } else { "it" };
+    let condition = if envelope.is_declared() {
+        format!("{whose} keep{} to the envelope", if flow.together { "" } else { "s" })
+    } else {
+        format!(
+            "{whose} send{} no more than {}",
+            if flow.together { "" } else { "s" },
+            sources_named(&envelope.sources)
+        )
+    };
+    let condition = if flow.jitter.is_some() {
+        format!("{condition}; what packets were early by on the link before is not counted")
+    } else {
+        condition
+    };
+    let formula = match distances.by {
+        By::Rate => HORIZONTAL,
+        By::Turns => TURNS,
+        By::Deadlines(_) => DEADLINES,
+    };
+    Some(Delay { delay, formula: formula.into(), condition, limit })
+}
+
+/// Does the queue hold what may be queued?
+pub(super) fn backlog(distance: &Distance, limit: Limit, largest: u32, envelope: Option<&Envelope>) -> Backlog {
+    let bytes = whole(&distance.length.floor());
+    let smallest = envelope.and_then(|e| e.smallest).map(u64::from);
+    let packets = smallest.map(|s| bytes / s.max(1));
+    let least = bytes.div_ceil(u64::from(largest.max(1)));
+    let (fits, lossless, enough) = match (limit, packets) {
+        (Limit::Bytes(n), _) if bytes <= n => (format!("fits the queue of {limit}"), true, None),
+        (Limit::Bytes(_), _) => {
+            let enough = Limit::Bytes(bytes);
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+        (Limit::Packets(n), Some(packets)) if packets <= n.into() => (format!("fits the queue of {limit}"), true, None),
+        (Limit::Packets(_), Some(packets)) => {
+            let enough = Limit::Packets(u32::try_from(packets).unwrap_or(u32::MAX));
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+        (Limit::Packets(n), None) if least <= n.into() => {
+            // So many and one more are too long to be queued all.
+            let size = bytes / (u64::from(n) + 1) + 1;
+            let enough = Limit::Bytes(bytes);
+            let unless = if size > 1 { format!(" if no packet is below {size} B") } else { String::new() };
+            (format!("fits the queue of {limit}{unless}"), size <= 1, (size > 1).then_some(enough))
+        }
+        (Limit::Packets(_), None) => {
+            let enough = Limit::Bytes(bytes);
+            (format!("packets may be lost: the queue holds {limit}, and {enough} would do"), false, Some(enough))
+        }
+    };
+    Backlog { bytes, packets, fits, lossless, enough }
+}

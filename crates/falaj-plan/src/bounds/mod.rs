@@ -1,0 +1,148 @@
+//! What each flow of a direction is promised, what it sends at most, and what
+//! follows: its delay, its backlog, and what limits it.
+
+mod envelope;
+mod follows;
+mod served;
+
+pub use envelope::{Envelope, Sends, sent_by, sources, sources_named};
+pub use follows::{Backlog, Delay, Distances};
+pub use served::{Served, served};
+
+use envelope::united;
+use falaj_engine::each::Each;
+use falaj_scenario::Direction;
+use falaj_sched::params::Refusals;
+use falaj_sched::promise::{Bound, Deadlines, NoPromise, Promise, RateCondition};
+use falaj_sched::queue::Limit;
+use falaj_sched::rate::Rate;
+use falaj_sched::time::Span;
+use falaj_theory::Curve;
+use falaj_traffic::source::Model;
+use follows::{backlog, by_curves, full_queue};
+use served::limit_of;
+
+/// All that is known of a flow before anything runs.
+pub struct Outlook {
+    /// The flow's name.
+    pub name: String,
+    /// Bits per second that the scenario's sources offer it in the long run.
+    pub offered: u64,
+    /// Connections of TCP send to it as well, as much as arrives.
+    pub connections: bool,
+    /// What the discipline promises it.
+    pub promise: Result<Promise, NoPromise>,
+    /// The limit of the queue in which its packets stand.
+    pub limit: Limit,
+    /// What it sends at most, or all flows together that share its queue.
+    pub envelope: Result<Envelope, String>,
+    /// Rate, latency and curve of the service that this envelope gets.
+    pub service: Option<(Rate, Span, Curve)>,
+    /// What must hold, beside a backlog, for the rate that is promised.
+    pub rate_condition: Option<RateCondition>,
+    /// By which curve its packets have deadlines, if they have.
+    pub deadlines: Option<Deadlines>,
+    /// From the envelope to that service.
+    pub distances: Option<Distances>,
+    /// By how much its delays differ at most, over a chain of links that know how early packets are.
+    pub jitter: Option<Bound>,
+    /// How much is queued at most.
+    pub backlog: Option<Backlog>,
+    /// A mask makes many of it, and what is said is of each: how many there may be, and what of the others.
+    pub many: Option<String>,
+    /// Several flows share the queue: envelope, service and backlog are theirs together.
+    pub together: bool,
+    /// What holds whatever the scenario's sources do: the promise to a full
+    /// queue, or to the envelope that the flow declares.
+    pub assured: Option<Delay>,
+    /// The same, if the flow sends no more than its sources; where that is less.
+    pub expected: Option<Delay>,
+}
+
+impl Outlook {
+    /// The lowest bound there is.
+    pub fn best(&self) -> Option<&Delay> {
+        self.expected.as_ref().or(self.assured.as_ref())
+    }
+}
+
+/// All flows of one direction, to which these sources send.
+///
+/// # Errors
+/// The discipline refuses its setup.
+pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outlook>, Refusals> {
+    let served = served(direction, &direction.setup)?;
+    let flows = 0..direction.flows.len();
+    let envelope = |f: usize| {
+        if direction.flows[f].envelope.is_empty() && many(direction, f).is_some() {
+            return Err("none: nothing says what one of them sends".to_owned());
+        }
+        let derive = || Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>());
+        Envelope::declared(&direction.flows[f]).map_or_else(derive, Ok)
+    };
+    let mut envelopes: Vec<_> = flows.clone().map(envelope).collect();
+    // One queue serves all its flows as if they were one.
+    let together = served.shared.is_some() && flows.len() > 1;
+    let one = if together { shared_service(direction)? } else { None };
+    if together {
+        let all = united(&envelopes, direction);
+        envelopes = flows.map(|_| all.clone()).collect();
+    }
+    let mut out = Vec::new();
+    for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
+        let limit = served.shared.unwrap_or_else(|| limit_of(&direction.setup, f));
+        let of_all = || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
+        let service = if together { of_all() } else { served.service(f) };
+        let distances = envelope.as_ref().ok().zip(service.as_ref());
+        let distances = distances.and_then(|(e, (_, _, service))| served.distances(f, &e.curve, service));
+        let fit = |d: &Distances| backlog(&d.backlog, limit, direction.setup.largest, envelope.as_ref().ok());
+        let mut outlook = Outlook {
+            name: direction.flows[f].name.clone(),
+            many: many(direction, f),
+            connections: sources.iter().any(|s| s.source.flow == f && matches!(s.source.model, Model::Tcp(_))),
+            offered: sources.iter().filter(|s| s.source.flow == f).map(|s| s.mean).sum(),
+            backlog: distances.as_ref().map(fit),
+            assured: None,
+            expected: None,
+            rate_condition: served.rate_condition.filter(|_| promise.as_ref().is_ok_and(|p| p.rate.0 > 0)),
+            promise,
+            limit,
+            envelope,
+            service,
+            deadlines: served.deadlines.get(f).copied().flatten(),
+            distances,
+            jitter: served.jitters.get(f).cloned().flatten(),
+            together,
+        };
+        let full = outlook.promise.as_ref().ok().map(|p| full_queue(p, &outlook));
+        let curves = by_curves(&outlook).filter(|c| full.as_ref().is_none_or(|full| c.delay < full.delay));
+        if outlook.envelope.as_ref().is_ok_and(Envelope::is_declared) {
+            outlook.assured = curves.or(full);
+        } else {
+            (outlook.assured, outlook.expected) = (full, curves);
+        }
+        out.push(outlook);
+    }
+    Ok(out)
+}
+
+/// How many a flow is by the masks of its own and of its link.
+fn many(direction: &Direction, flow: usize) -> Option<String> {
+    let of = |each: &Each, what: &str| {
+        let Each { mask, most, .. } = each;
+        let shared = each.shared();
+        format!("of {most} {what} at most, by {mask}; others share {shared} more, which are promised it together")
+    };
+    let link = direction.masks.link.as_ref().map(|each| of(each, "links"));
+    let queues = direction.masks.of(flow).map(|each| of(each, "queues"));
+    let all: Vec<String> = link.into_iter().chain(queues).collect();
+    (!all.is_empty()).then(|| all.join("; in each, "))
+}
+
+/// Rate and latency of the queue that all flows share.
+fn shared_service(direction: &Direction) -> Result<Option<(Rate, Span)>, Refusals> {
+    let mut setup = direction.setup.clone();
+    setup.flows.truncate(1);
+    let served = served(direction, &setup)?;
+    Ok(served.promises.first().and_then(|p| p.as_ref().ok()).filter(|p| p.rate.0 > 0).map(|p| (p.rate, p.latency)))
+}

@@ -1,0 +1,143 @@
+//! What a discipline promises to each of its flows, as finely as it is known.
+
+use super::follows::{By, Distances};
+use falaj_scenario::Direction;
+use falaj_sched::discipline::Discipline;
+use falaj_sched::params::{Refusals, Setup};
+use falaj_sched::policy::any_later;
+use falaj_sched::promise::{Bound, Deadlines, NoPromise, Promise, RateCondition, Turns};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::registry;
+use falaj_sched::time::Span;
+use falaj_sched::tree;
+use falaj_theory::{Curve, exact, whole};
+
+/// What a discipline says of all its flows.
+pub struct Served {
+    /// One for each flow.
+    pub promises: Vec<Result<Promise, NoPromise>>,
+    /// How each is served in turns, if that is known.
+    turns: Vec<Option<Turns>>,
+    /// By which curve its packets have deadlines, if they have.
+    pub(crate) deadlines: Vec<Option<Deadlines>>,
+    /// What must hold, beside a backlog, for the rates.
+    pub(super) rate_condition: Option<RateCondition>,
+    /// By how much its delays differ at most, if that is known.
+    pub(super) jitters: Vec<Option<Bound>>,
+    /// The limit of the one queue, if all flows share it.
+    pub shared: Option<Limit>,
+    largest: u32,
+}
+
+impl Served {
+    /// The distances from this envelope to what `flow` is promised: to its rate and latency, to
+    /// the turns that it gets, or to the curve of its deadlines, whichever are shorter.
+    pub fn distances(&self, flow: usize, envelope: &Curve, service: &Curve) -> Option<Distances> {
+        let to = |service: &Curve, by| {
+            Some(Distances { delay: envelope.delay(service)?, backlog: envelope.backlog(service)?, by })
+        };
+        let by_rate = to(service, By::Rate)?;
+        // As many turns as what is queued may need.
+        let turns = self.turns.get(flow).copied().flatten().and_then(|turns| {
+            let needed = whole(&by_rate.delay.level) / turns.turn.max(1) + 2;
+            to(&Curve::in_turns(&turns, needed.min(MOST_TURNS) as usize), By::Turns)
+        });
+        let deadlines = self.deadlines.get(flow).copied().flatten().and_then(|deadlines| {
+            let mut distances = to(&Curve::by_deadlines(&deadlines), By::Deadlines(deadlines.late))?;
+            // Until its last bit has left a packet is queued whole.
+            distances.backlog.length += exact(self.largest);
+            Some(distances)
+        });
+        Some([turns, deadlines].into_iter().flatten().fold(by_rate, Distances::shorter))
+    }
+
+    /// Rate, latency and curve of the service that `flow` gets; where nothing else is promised, if it keeps to an envelope.
+    pub(crate) fn service(&self, flow: usize) -> Option<(Rate, Span, Curve)> {
+        match (&self.promises[flow], self.deadlines.get(flow).copied().flatten()) {
+            (Ok(p), _) if p.rate.0 > 0 => Some((p.rate, p.latency, Curve::rate_latency(p.rate, p.latency))),
+            (Err(_), Some(deadlines)) => Some((deadlines.rate, deadlines.late, Curve::by_deadlines(&deadlines))),
+            _ => None,
+        }
+    }
+}
+
+/// More are not drawn: the line below them is as good.
+const MOST_TURNS: u64 = 100;
+
+/// Asks the direction's discipline, with this setup.
+///
+/// # Errors
+/// It does not accept it.
+pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> {
+    let kind = direction.scheduler.kind;
+    let (mut finely, mut promises) = if direction.masks.flows.iter().any(Option::is_some) {
+        // One of each is asked for all that are like it, in the midst of as many as there may be.
+        let firsts = direction.masks.firsts(setup.flows.len());
+        let finer = Finer { whole: true, flows: firsts, largest: setup.largest };
+        let build = registry::build(kind, &direction.masks.expanded(setup), finer);
+        let mut all = build.map_err(|refused| direction.masks.refused(refused, setup))?;
+        let promises = std::mem::take(&mut all.promises);
+        (all, promises)
+    } else {
+        let whole = setup.flows.iter().all(|f| f.inner.is_none());
+        let flows = (0..setup.flows.len() as u32).map(FlowId).collect();
+        (registry::build(kind, setup, Finer { whole, flows, largest: setup.largest })?, tree::promises(kind, setup)?)
+    };
+    if let Some(none) = direction.pipe().no_promise() {
+        promises.fill_with(|| Err(none.clone()));
+        finely.turns.fill(None);
+        finely.deadlines.fill(None);
+        finely.jitters.fill(None);
+    }
+    if any_later(setup) {
+        // A shorter packet may follow in the place of one that was to go later, which others did not reckon with.
+        finely.deadlines.fill(None);
+    }
+    Ok(Served { promises, ..finely })
+}
+
+/// How flows are served in turns, unless some are divided; the one queue of a discipline
+/// that has one for all; and what they are promised.
+struct Finer {
+    /// Is none of them divided?
+    whole: bool,
+    flows: Vec<FlowId>,
+    largest: u32,
+}
+impl registry::Visitor for Finer {
+    type Output = Served;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        Served {
+            turns: self.flows.iter().map(|&f| discipline.turns(f).filter(|_| self.whole)).collect(),
+            deadlines: self.flows.iter().map(|&f| discipline.deadlines(f).filter(|_| self.whole)).collect(),
+            rate_condition: discipline.rate_condition(),
+            largest: self.largest,
+            jitters: self.flows.iter().map(|&f| discipline.jitter(f).filter(|_| self.whole)).collect(),
+            promises: self.flows.iter().map(|&f| discipline.service(f)).collect(),
+            shared: discipline.shared_queue(),
+        }
+    }
+}
+
+/// The one queue of a discipline that has one for all flows.
+struct Shared;
+impl registry::Visitor for Shared {
+    type Output = Option<Limit>;
+    fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
+        discipline.shared_queue()
+    }
+}
+
+/// The limit of the queue in which the packets of `leaf` stand: its own, or
+/// the one of all parts of the flow that it is a part of.
+pub(super) fn limit_of(setup: &Setup, leaf: usize) -> Limit {
+    let (f, within) = setup.way_to_leaf(leaf).expect("a leaf is below a flow");
+    match &setup.flows[f].inner {
+        Some(inner) => match registry::build(inner.kind, &inner.setup, Shared) {
+            Ok(Some(shared)) => shared,
+            _ => limit_of(&inner.setup, within),
+        },
+        None => setup.flows[f].limit,
+    }
+}

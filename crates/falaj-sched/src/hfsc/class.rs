@@ -1,0 +1,120 @@
+//! A class: its curves as they are set, and where it stands on them.
+
+use crate::bucket::begun;
+use crate::discipline::Sent;
+use crate::params::{FlowSetup, Refused};
+use crate::rate::Rate;
+use crate::sced::{Curve, LONGEST};
+use crate::shares::{Instant, instant};
+use crate::time::{Span, Time};
+use alloc::format;
+
+/// Virtual times are compared in 2^-20 ns.
+const KEY: u32 = 20;
+/// And are never further ahead than this: an hour, so that keys can be told apart.
+const FAR: Instant = instant(Time(3_600_000_000_000));
+
+/// A curve as first slope, its time, and second slope.
+pub(super) type Pieces = (Rate, Span, Rate);
+
+/// A curve of a flow, as first slope, its time, and second slope.
+pub(super) fn curve(
+    flow: usize,
+    f: &FlowSetup,
+    [rate, first, time]: [&'static str; 3],
+) -> Result<Option<Pieces>, Refused> {
+    let refused =
+        |param, what: &str, help: &str| Err(Refused { flow: Some(flow), param, what: what.into(), help: help.into() });
+    let (second, slope, lasts) = (f.values.rate(rate), f.values.rate(first), f.values.span(time));
+    for (param, value) in [(rate, second), (first, slope)] {
+        if value == Some(Rate(0)) {
+            return refused(param, "a slope of 0 never ends", "any rate above 0; leave the curve out for none");
+        }
+    }
+    if lasts.is_some_and(|lasts| lasts > LONGEST) {
+        return refused(time, "it lasts too long", "at most 3600s: it is for a burst at the start of a backlog");
+    }
+    // A first piece of no length is none.
+    let lasts = lasts.filter(|&lasts| lasts > Span::ZERO);
+    let Some(second) = second else {
+        let given = if slope.is_some() { Some(first) } else { lasts.filter(|l| *l > Span::ZERO).map(|_| time) };
+        return match given {
+            Some(param) => {
+                let help = format!("give it a `{rate}` too: what the curve rises by after the first slope");
+                refused(param, "it is the first piece of a curve that has no second", &help)
+            }
+            None => Ok(None),
+        };
+    };
+    Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
+}
+
+#[derive(Debug, Clone)]
+pub(super) struct Class {
+    pub(super) real_time: Option<Curve>,
+    pub(super) sharing: Curve,
+    pub(super) limit: Option<Curve>,
+    /// The real-time curve, in pieces.
+    pub(super) promised: Option<Pieces>,
+}
+
+/// What is known of a class for sharing.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Shared {
+    /// The clocks of each curve's two lines.
+    pub(super) sharing: [Instant; 2],
+    pub(super) limit: [Instant; 2],
+    pub(super) place: Place,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Place {
+    #[default]
+    Nowhere,
+    Sharing,
+    Limited,
+}
+
+impl Class {
+    pub(super) fn limit(&self, shared: &Shared) -> Time {
+        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(shared.limit)))
+    }
+
+    pub(super) fn key(&self, shared: &Shared) -> u64 {
+        (self.sharing.deadline(shared.sharing) >> KEY) as u64
+    }
+
+    /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time curve.
+    #[inline]
+    pub(super) fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, largest: u32, sent: Sent) {
+        if by_sharing {
+            // What a limit kept it from it does not save.
+            shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
+            *now = (*now).max(self.sharing.deadline(shared.sharing));
+        }
+        shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+        if let Some(curve) = &self.limit {
+            // Who was kept from using its limit makes up for one packet.
+            let packet = curve.after([0; 2], largest);
+            let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
+            shared.limit = curve.after(curve.not_before(shared.limit, least), sent.bytes);
+        }
+    }
+
+    /// As it was under `old`, at an instant of the clock and of its node.
+    pub(super) fn inherit(&self, old: &Class, shared: &Shared, now: Instant, node: Instant) -> Shared {
+        Shared {
+            sharing: self.sharing.inherit(&old.sharing, shared.sharing, node).map(|clock| clock.min(node + FAR)),
+            limit: clocks(&old.limit, &self.limit, shared.limit, now),
+            place: Place::Nowhere,
+        }
+    }
+}
+
+/// The clocks of a curve that became another; one that there was not begins now.
+pub(super) fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
+    match (was, is) {
+        (Some(was), Some(is)) => is.inherit(was, clocks, now),
+        _ => [now; 2],
+    }
+}
