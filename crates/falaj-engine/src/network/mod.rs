@@ -1,0 +1,395 @@
+//! Several pipes as one machine: rules say which of them a packet passes, and
+//! in which order. What leaves a pipe enters the next at the instant at which it
+//! is due there. A single link without rules is the plain [`Engine`], and costs
+//! nothing more.
+//!
+//! A packet enters in two steps. [`Network::route`] says where, by its key: a pipe
+//! and a flow in it. [`Network::enter`] puts it there. What comes out is what
+//! leaves the last pipe; of those before it, [`Network::passed`] tells.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `spec` | what a network is made from |
+//! | `entrance` | whose packets are where they enter a pipe |
+//! | `passing` | packets within, and what becomes of them |
+//! | `change` | changes while packets pass |
+
+mod change;
+mod entrance;
+mod passing;
+mod spec;
+
+pub use change::{Around, Leading, Places, Sorting};
+pub use spec::{NetworkSpec, Place, unlimited};
+
+use crate::Engine;
+use crate::account::Account;
+use crate::each::{Ids, Report};
+use crate::engine::{Emit, Output, PipeId, Unit};
+use crate::key::Key;
+use crate::pipe::{Counters, PipeSpec};
+use crate::rules::{Active, At, Next, RuleSet, Taken};
+use entrance::Entrance;
+use falaj_sched::label::Label;
+use falaj_sched::params::Refusals;
+use falaj_sched::plugin::Breach;
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+use passing::{Hop, Passing};
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Where a packet enters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry {
+    /// The pipe.
+    pub pipe: PipeId,
+    /// Its flow.
+    pub flow: FlowId,
+    /// By which rule; without rules none.
+    at: Option<At>,
+}
+
+/// Why a packet does not enter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// A rule drops it.
+    Dropped,
+    /// No rule takes it, or no flow of its link.
+    Unmatched,
+}
+
+/// What enters: a handle to bytes that live elsewhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Packet {
+    /// Whatever the driver knows the bytes by; it comes out again just once.
+    pub handle: u32,
+    /// Length of the IP packet.
+    pub length: u32,
+    /// What policies of queues look at, where [`Network::heeds_labels`].
+    pub label: Label,
+}
+
+/// Pipes and rules.
+pub struct Network {
+    engine: Engine,
+    places: Vec<Entrance>,
+    /// Which pipes look at labels.
+    heeds: Vec<bool>,
+    rules: Option<RuleSet>,
+    /// A packet may pass several pipes.
+    chain: bool,
+    /// The first of two pipes without limits, for what passes no link.
+    bypass: Option<u32>,
+    /// Without rules, no handle of a packet that entered is larger.
+    highest: u32,
+    /// By the engine's handle; without rules nothing.
+    passing: Vec<Passing>,
+    keys: Vec<Key>,
+    free: Vec<u32>,
+    /// How many packets share bytes; the first is nobody's.
+    shares: Vec<u32>,
+    hops: BinaryHeap<Reverse<Hop>>,
+    made: u64,
+    inner: Vec<Output>,
+    passed: Vec<Emit>,
+    /// Packets behind a link that no flow of the next one takes.
+    unmatched: u64,
+}
+
+/// A plain engine, whose units say their flow and their length as it is accounted.
+impl From<Engine> for Network {
+    fn from(engine: Engine) -> Network {
+        Network::with(engine, Vec::new(), None, None)
+    }
+}
+
+impl Network {
+    /// Builds its pipes; [`PipeId`]s follow their order. An error names the pipe.
+    pub fn new(spec: &NetworkSpec) -> Result<Network, (PipeId, Refusals)> {
+        let rules = (!spec.rules.is_empty()).then(|| RuleSet::new(spec.rules.clone(), spec.seed));
+        let mut pipes: Vec<PipeSpec> = spec.places.iter().map(|place| place.pipe.clone()).collect();
+        let bypass = rules.as_ref().is_some_and(RuleSet::pass).then_some(pipes.len() as u32);
+        if bypass.is_some() {
+            pipes.extend([unlimited(), unlimited()]);
+        }
+        let entrance = |place: &Place| Entrance::new(place.classifier.clone(), place.account, place.pipe.masks.clone());
+        let mut places: Vec<Entrance> = spec.places.iter().map(entrance).collect();
+        places.resize(pipes.len(), Entrance::open());
+        Ok(Network::with(Engine::new(&pipes)?, places, rules, bypass))
+    }
+
+    fn with(engine: Engine, places: Vec<Entrance>, rules: Option<RuleSet>, bypass: Option<u32>) -> Network {
+        Network {
+            heeds: heeds(&engine),
+            engine,
+            places,
+            chain: rules.as_ref().is_some_and(RuleSet::chain),
+            rules,
+            bypass,
+            highest: 0,
+            passing: Vec::new(),
+            keys: Vec::new(),
+            free: Vec::new(),
+            shares: vec![0],
+            hops: BinaryHeap::new(),
+            made: 0,
+            inner: Vec::new(),
+            passed: Vec::new(),
+            unmatched: 0,
+        }
+    }
+
+    /// Does what becomes of a packet that comes this way depend on its key?
+    pub fn wants_key(&self, way: usize) -> bool {
+        self.rules.is_some() || self.places.get(way).is_some_and(|place| place.wants_key) || self.heeds_labels()
+    }
+
+    /// Does any pipe look at labels?
+    pub fn heeds_labels(&self) -> bool {
+        self.heeds.contains(&true)
+    }
+
+    /// Does a pipe drop what got in, or what it has room for? See [`Engine::drops_early`].
+    pub fn drops_early(&self, pipe: PipeId) -> bool {
+        self.engine.drops_early(pipe)
+    }
+
+    /// Does what becomes of a packet depend on more than its key?
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// Where a packet of so many bytes enters that comes up (0) or down (1) at `now`. It counts as taken by its rule.
+    #[inline]
+    pub fn route(&mut self, key: &Key, way: usize, length: u32, now: Time) -> Result<Entry, Refused> {
+        let Some(rules) = &mut self.rules else {
+            let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
+            let flow = flow.ok_or(Refused::Unmatched)?;
+            return Ok(Entry { pipe: PipeId(way as u32), flow, at: None });
+        };
+        match rules.from(0, key, way, length, now) {
+            Next::Link(link, at) => {
+                let pipe = 2 * link as usize + way;
+                let flow = self.places[pipe].classifier.flow_of(key).ok_or(Refused::Unmatched)?;
+                Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at) })
+            }
+            Next::Pass => {
+                // Wherever rules let packets pass there is one.
+                let pipe = PipeId(self.bypass.unwrap_or(0) + way as u32);
+                Ok(Entry { pipe, flow: FlowId(0), at: None })
+            }
+            Next::Drop => Err(Refused::Dropped),
+            Next::Nothing => Err(Refused::Unmatched),
+        }
+    }
+
+    /// A packet that was to enter there does not, as whoever brings it found no room: its rule has it among those dropped.
+    pub fn turned_away(&mut self, entry: &Entry) {
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(entry.at)) {
+            stats.dropped += 1;
+        }
+    }
+
+    /// Where a packet enters whose pipe and flow are known.
+    pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Entry {
+        Entry { pipe, flow, at: None }
+    }
+
+    /// What of a packet counts where it enters.
+    pub fn account(&self, pipe: PipeId) -> Option<Account> {
+        self.places.get(pipe.0 as usize).map(|place| place.account)
+    }
+
+    /// Length of a packet as it is accounted where it enters.
+    #[inline]
+    pub fn bytes(&self, pipe: PipeId, length: u32) -> u32 {
+        /// What the engine takes as a unit's length.
+        const LONGEST: u32 = (1 << 31) - 1;
+        let account = self.places.get(pipe.0 as usize).map(|place| place.account);
+        account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
+    }
+
+    /// What a packet is to the masks of a pipe.
+    #[inline]
+    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Ids {
+        let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
+        place.map_or(Ids::NONE, |place| place.masks.ids(flow, key))
+    }
+
+    /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
+    #[inline]
+    pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+        if self.rules.is_some() {
+            return self.enter_by_rules(entry, key, packet, now, out);
+        }
+        let Packet { handle, length, label } = packet;
+        let unit = Unit { flow: entry.flow, handle, bytes: self.bytes(entry.pipe, length) };
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
+        self.highest = self.highest.max(handle);
+        input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
+    }
+
+    fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+        let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
+        self.poll(now, out);
+        let Packet { length, label, .. } = packet;
+        let slot = self.keep(packet, entry.at, if on { *key } else { Key::default() });
+        let unit = Unit { flow: entry.flow, handle: slot, bytes: self.bytes(entry.pipe, length) };
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
+        input(&mut self.engine, entry.pipe, unit, &ids, label, now, &mut self.inner);
+        self.sort(out);
+    }
+
+    /// Runs all that is due until `now`, each event at its own instant.
+    #[inline]
+    pub fn poll(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.rules.is_none() {
+            return self.engine.poll(now, out);
+        }
+        if !self.chain {
+            self.engine.poll(now, &mut self.inner);
+            return self.sort(out);
+        }
+        loop {
+            let hop = self.hops.peek().map_or(Time::NEVER, |hop| hop.0.due);
+            let event = self.engine.next_event();
+            if hop.min(event) > now || hop.min(event) == Time::NEVER {
+                return;
+            }
+            // Events before arrivals, as within the engine. One instant at a time: what leaves then may enter
+            // the next pipe before another event.
+            if event <= hop {
+                self.engine.poll(event, &mut self.inner);
+            } else if let Some(Reverse(Hop { due, pipe, flow, slot, .. })) = self.hops.pop() {
+                let (pipe, flow) = (PipeId(pipe), FlowId(flow));
+                let Passing { length, label, .. } = self.passing[slot as usize];
+                let unit = Unit { flow, handle: slot, bytes: self.bytes(pipe, length) };
+                let ids = self.ids(pipe, flow, &self.keys[slot as usize]);
+                let label = self.heeds[pipe.0 as usize].then_some(label);
+                input(&mut self.engine, pipe, unit, &ids, label, due, &mut self.inner);
+            }
+            self.sort(out);
+        }
+    }
+
+    /// What left a pipe for another, or was lost between them, since this was asked last.
+    pub fn passed(&mut self) -> std::vec::Drain<'_, Emit> {
+        self.passed.drain(..)
+    }
+
+    /// What each rule has taken so far.
+    pub fn taken(&self) -> &[Taken] {
+        self.rules.as_ref().map_or(&[], RuleSet::taken)
+    }
+
+    /// What became of what each rule has taken, in the links that it leads to.
+    pub fn active(&self) -> &[Active] {
+        self.rules.as_ref().map_or(&[], RuleSet::active)
+    }
+
+    /// Packets behind a link so far that no flow of the next one took.
+    pub fn unmatched(&self) -> u64 {
+        self.unmatched
+    }
+
+    /// When something happens without input; [`Time::NEVER`] if nothing does.
+    pub fn next_event(&self) -> Time {
+        self.engine.next_event().min(self.next_hop())
+    }
+
+    fn next_hop(&self) -> Time {
+        self.hops.peek().map_or(Time::NEVER, |hop| hop.0.due)
+    }
+
+    /// No unit that is still to be decided is due before this; see [`Engine::next_due`].
+    pub fn next_due(&self) -> Time {
+        self.engine.next_due().min(self.next_hop())
+    }
+
+    /// Would a packet of so many bytes find room where it enters?
+    pub fn has_room(&self, entry: &Entry, key: &Key, length: u32) -> bool {
+        let ids = self.ids(entry.pipe, entry.flow, key);
+        self.engine.has_room(entry.pipe, entry.flow, &ids, self.bytes(entry.pipe, length))
+    }
+
+    /// See [`Engine::of_the_ended`].
+    pub fn of_the_ended(&self) -> Counters {
+        self.engine.of_the_ended()
+    }
+
+    /// What rules took that are gone.
+    pub fn taken_by_the_gone(&self) -> Taken {
+        self.rules.as_ref().map_or(Taken::default(), RuleSet::of_the_gone)
+    }
+
+    /// See [`Engine::take_leavings`].
+    pub fn take_leavings(&mut self) -> Vec<Box<dyn Any + Send>> {
+        self.engine.take_leavings()
+    }
+
+    /// See [`Engine::of_the_gone`].
+    pub fn of_the_gone(&self, pipe: PipeId) -> Counters {
+        self.engine.of_the_gone(pipe)
+    }
+
+    /// See [`Engine::report`].
+    pub fn report(&self, pipe: PipeId, flow: Option<FlowId>, busiest: usize) -> Option<Report> {
+        self.engine.report(pipe, flow, busiest)
+    }
+
+    /// See [`Engine::shares`].
+    pub fn shares(&self, pipe: PipeId) -> Option<Option<FlowId>> {
+        self.engine.shares(pipe)
+    }
+
+    /// Is a flow or a link of it many?
+    pub fn has_masks(&self) -> bool {
+        self.places.iter().any(|place| !place.masks.is_none())
+    }
+
+    /// See [`Engine::breaches`].
+    pub fn breaches(&self, pipe: PipeId) -> Vec<Breach> {
+        self.engine.breaches(pipe)
+    }
+
+    /// See [`Engine::soonest`].
+    pub fn soonest(&self, pipe: PipeId, bytes: u32, now: Time) -> Time {
+        self.engine.soonest(pipe, bytes, now)
+    }
+
+    /// What happened to a flow so far.
+    pub fn counters(&self, pipe: PipeId, flow: FlowId) -> Counters {
+        self.engine.counters(pipe, flow)
+    }
+
+    /// How many flows each pipe has, with those of what passes no link.
+    pub fn flows(&self) -> Vec<usize> {
+        self.engine.flows()
+    }
+}
+
+/// A unit enters a pipe, with its label where the pipe looks at it.
+#[inline]
+fn input(
+    engine: &mut Engine,
+    pipe: PipeId,
+    unit: Unit,
+    ids: &Ids,
+    label: Option<Label>,
+    now: Time,
+    out: &mut Vec<Output>,
+) {
+    match label {
+        Some(label) => engine.input_labelled(pipe, unit, ids, label, now, out),
+        None => engine.input_of(pipe, unit, ids, now, out),
+    }
+}
+
+/// By pipe, does it look at labels?
+fn heeds(engine: &Engine) -> Vec<bool> {
+    (0..engine.flows().len() as u32).map(|pipe| engine.heeds_labels(PipeId(pipe))).collect()
+}

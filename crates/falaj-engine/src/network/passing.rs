@@ -1,0 +1,193 @@
+//! Packets within: on their way through pipes, and what becomes of them.
+
+use super::{Network, Packet};
+use crate::engine::{Corrupt, Dropped, Early, Emit, Mark, Output, Why};
+use crate::key::Key;
+use crate::rules::{At, Next};
+use falaj_sched::label::{Ecn, Label};
+use falaj_sched::queue::FlowId;
+use falaj_sched::time::Time;
+use std::cmp::Reverse;
+
+/// A packet within.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Passing {
+    /// The driver's own.
+    pub(super) handle: u32,
+    pub(super) length: u32,
+    pub(super) label: Label,
+    /// ECN bits as its bytes have them. Where others share these, one that is marked alone is so by its label only, until it leaves.
+    pub(super) bits: Ecn,
+    pub(super) at: Option<At>,
+    /// Others share its bytes: where it is counted how many, and zero stands for one that is alone.
+    shared: u32,
+    /// Bits that were turned; the bytes are as they were until it leaves.
+    turned: Vec<u64>,
+}
+
+impl Passing {
+    /// Of which its driver's handle is all that is known.
+    pub(super) fn known_by(handle: u32) -> Passing {
+        Passing { handle, ..Passing::default() }
+    }
+}
+
+/// A packet on its way to the next pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Hop {
+    pub(super) due: Time,
+    order: u64,
+    pub(super) pipe: u32,
+    pub(super) flow: u32,
+    pub(super) slot: u32,
+}
+
+impl Network {
+    pub(super) fn keep(&mut self, packet: Packet, at: Option<At>, key: Key) -> u32 {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.passing.push(Passing::default());
+            self.keys.push(Key::default());
+            (self.passing.len() - 1) as u32
+        });
+        let place = &mut self.passing[slot as usize];
+        (place.handle, place.length, place.label) = (packet.handle, packet.length, packet.label);
+        (place.at, place.shared, place.bits) = (at, 0, packet.label.ecn);
+        place.turned.clear();
+        self.keys[slot as usize] = key;
+        slot
+    }
+
+    /// What the engine said, as it concerns whole ways.
+    #[inline]
+    pub(super) fn sort(&mut self, out: &mut Vec<Output>) {
+        let mut inner = std::mem::take(&mut self.inner);
+        for output in inner.drain(..) {
+            match output {
+                Output::Emit(emit) => self.emitted(emit, out),
+                Output::Copy(emit) => {
+                    let copy = self.copied(emit.handle);
+                    self.emitted(Emit { handle: copy, ..emit }, out);
+                }
+                Output::Drop(dropped) => self.lost(dropped, out),
+                Output::Corrupt(corrupt) => self.passing[corrupt.handle as usize].turned.push(corrupt.draw),
+                Output::Mark(mark) => {
+                    let place = &mut self.passing[mark.handle as usize];
+                    place.label.ecn = mark.ecn;
+                    if self.shares[place.shared as usize] <= 1 {
+                        place.bits = mark.ecn;
+                        out.push(Output::Mark(Mark { handle: place.handle, ..mark }));
+                    }
+                }
+                Output::Early(Early { handle, by, .. }) => self.passing[handle as usize].label.earliness = by,
+            }
+        }
+        self.inner = inner;
+    }
+
+    /// Another packet of the same bytes.
+    #[cold]
+    fn copied(&mut self, slot: u32) -> u32 {
+        let Passing { handle, length, label, bits, at, shared, turned } = self.passing[slot as usize].clone();
+        let shared = if shared == 0 {
+            let unused = self.shares.iter().skip(1).position(|n| *n == 0).map_or(self.shares.len(), |n| n + 1);
+            if unused == self.shares.len() {
+                self.shares.push(0);
+            }
+            self.shares[unused] = 1;
+            unused as u32
+        } else {
+            shared
+        };
+        self.shares[shared as usize] += 1;
+        self.passing[slot as usize].shared = shared;
+        let copy = self.keep(Packet { handle, length, label }, at, self.keys[slot as usize]);
+        let place = &mut self.passing[copy as usize];
+        (place.shared, place.turned, place.bits) = (shared, turned, bits);
+        copy
+    }
+
+    /// A packet leaves a pipe: for the next one, or for good.
+    fn emitted(&mut self, emit: Emit, out: &mut Vec<Output>) {
+        let slot = emit.handle;
+        let Passing { at, length, .. } = self.passing[slot as usize];
+        let way = (emit.pipe.0 % 2) as usize;
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(at)) {
+            stats.sent(emit.bytes, emit.end - emit.arrival);
+        }
+        let next = match (at, &mut self.rules) {
+            (Some(at), Some(rules)) if rules.goes_on(at) => {
+                rules.behind(at, &self.keys[slot as usize], way, length, emit.start)
+            }
+            _ => Next::Nothing,
+        };
+        let why = match next {
+            Next::Nothing | Next::Pass => return self.leaves(emit, out),
+            Next::Drop => Why::Rule,
+            Next::Link(link, at) => {
+                let pipe = 2 * link as usize + way;
+                self.passing[slot as usize].at = Some(at);
+                if let Some(FlowId(flow)) = self.places[pipe].classifier.flow_of(&self.keys[slot as usize]) {
+                    self.made += 1;
+                    let (order, pipe) = (self.made, pipe as u32);
+                    self.hops.push(Reverse(Hop { due: emit.due, order, pipe, flow, slot }));
+                    self.passed.push(emit);
+                    return;
+                }
+                self.unmatched += 1;
+                Why::Unmatched
+            }
+        };
+        self.passed.push(emit);
+        let Emit { pipe, flow, handle, bytes, .. } = emit;
+        self.lost(Dropped { pipe, flow, handle, bytes, why }, out);
+    }
+
+    /// A packet leaves for good.
+    fn leaves(&mut self, emit: Emit, out: &mut Vec<Output>) {
+        let place = &mut self.passing[emit.handle as usize];
+        let (handle, shared) = (place.handle, place.shared as usize);
+        let turned = std::mem::take(&mut place.turned);
+        let (ecn, bits) = (place.label.ecn, place.bits);
+        let marked = |ecn| Output::Mark(Mark { pipe: emit.pipe, flow: emit.flow, handle, ecn });
+        self.free.push(emit.handle);
+        if ecn != bits {
+            out.push(marked(ecn));
+        }
+        let turn = |draw: &u64| Output::Corrupt(Corrupt { handle, draw: *draw });
+        out.extend(turned.iter().map(turn));
+        let emit = Emit { handle, ..emit };
+        if shared > 0 && self.shares[shared] > 1 {
+            self.shares[shared] -= 1;
+            out.push(Output::Copy(emit));
+            // The bytes of the others are as they were.
+            out.extend(turned.iter().map(turn));
+            if ecn != bits {
+                out.push(marked(bits));
+            }
+        } else {
+            self.shares[shared] = 0;
+            out.push(Output::Emit(emit));
+        }
+    }
+
+    /// A packet is lost within.
+    fn lost(&mut self, dropped: Dropped, out: &mut Vec<Output>) {
+        let place = &self.passing[dropped.handle as usize];
+        let (handle, shared) = (place.handle, place.shared as usize);
+        if let Some(stats) = self.rules.as_mut().and_then(|rules| rules.stats_mut(place.at)) {
+            match dropped.why {
+                // It was sent, and a rule behind has it.
+                Why::Rule | Why::Unmatched => {}
+                Why::Lost => stats.lost += 1,
+                _ => stats.dropped += 1,
+            }
+        }
+        self.free.push(dropped.handle);
+        if shared > 0 && self.shares[shared] > 1 {
+            self.shares[shared] -= 1;
+            return;
+        }
+        self.shares[shared] = 0;
+        out.push(Output::Drop(Dropped { handle, ..dropped }));
+    }
+}
