@@ -2,8 +2,6 @@
 //! `FALAJ_FUZZ_TARGET`; `fuzz/run` builds this and goes through all of them.
 #![no_main]
 
-use falaj_aggregate::memif::message::LENGTH;
-use falaj_aggregate::memif::session::Role;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
@@ -34,18 +32,7 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
             Box::new(|bytes| containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13)))
         }
         "ring" => Box::new(ring::hostile),
-        "memif-messages" => Box::new(|bytes| {
-            let (role, messages) = bytes.split_first().unwrap_or((&0, &[]));
-            let messages: Vec<Vec<u8>> = messages.chunks(LENGTH).map(<[u8]>::to_vec).collect();
-            memif::told(if role % 2 == 0 { Role::Master } else { Role::Slave }, &messages);
-        }),
-        "memif-memory" => Box::new(|bytes| {
-            let write = |bytes: &[u8; 10]| {
-                let [at0, at1, value @ ..] = *bytes;
-                (u16::from_le_bytes([at0, at1]), u64::from_le_bytes(value))
-            };
-            memif::rings(&bytes.as_chunks().0.iter().map(write).collect::<Vec<_>>());
-        }),
+        "memif" => Box::new(memif::hostile),
         name => {
             let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
             Box::new(move |bytes| {

@@ -1,5 +1,5 @@
-//! memif: two ends in one process, a peer that says and writes whatever it likes, and one that is not there. [`told`] and
-//! [`rings`] are plain functions, for any fuzzer; here they run over random ones.
+//! memif: two ends in one process, a peer that says and writes whatever it likes, and one that is not there. [`hostile`] is a
+//! plain function, for any fuzzer; here it runs over random bytes, and what it consists of over ones that are nearly right.
 
 use falaj_aggregate::crossing::Crossing;
 use falaj_aggregate::memif::channel::Channel;
@@ -14,7 +14,12 @@ use falaj_sched::time::{Span, Time};
 use proptest::prelude::*;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{self, MemfdFlags, SealFlags};
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, send, sendmsg,
+    socketpair,
+};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -485,36 +490,180 @@ fn hostile_descriptors() {
     assert!(link.send(b"wrong").is_err(), "more than the ring holds");
 }
 
-/// Whatever a master or a slave says: a plain function, for any fuzzer. Nothing is asked for but that it ends.
-pub fn told(role: Role, messages: &[Vec<u8>]) {
+/// What comes with a message.
+#[derive(Clone, Copy, Debug)]
+enum With {
+    Nothing,
+    Memory,
+    Bell,
+}
+
+/// Whatever a master or a slave says: was there a connection? Nothing is asked for but that it ends.
+fn told(role: Role, messages: &[(Vec<u8>, With)]) -> bool {
     let [a, b] = pair();
     let mut session = Session::new(a, terms(role)).unwrap();
-    for message in messages {
-        if send(&b, message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_err() || session.turn().is_err() {
-            return;
+    let (memory, shared) = Shared::create(WORDS).unwrap();
+    for ring in [TO_MASTER, TO_SLAVE] {
+        shared.cell::<AtomicU32>(ring).unwrap().store(0x3E3_1F20, Relaxed);
+    }
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+    for (message, with) in messages {
+        let fd = match with {
+            With::Nothing => None,
+            With::Memory => Some([memory.as_fd()]),
+            With::Bell => Some([bell.as_fd()]),
+        };
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if let Some(fds) = &fd {
+            control.push(SendAncillaryMessage::ScmRights(fds));
         }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        if sendmsg(&b, &[IoSlice::new(message)], &mut control, flags).is_err() {
+            break;
+        }
+        match session.turn() {
+            Ok(None) => {}
+            Ok(Some(mut agreed)) => {
+                look(&mut agreed.link, &mut [0; 3000]);
+                return true;
+            }
+            Err(_) => break,
+        }
+    }
+    false
+}
+
+/// Uses a connection. What comes is no longer than there is room.
+fn look(link: &mut Link, buffer: &mut [u8]) {
+    for _ in 0..3 {
+        match link.receive(buffer) {
+            Ok(Some(Ok(length))) => assert!(length <= buffer.len()),
+            Ok(Some(Err(_))) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    let _ = link.send(&[7; 100]);
+    let _ = link.rest();
+}
+
+/// A slave whose master says what it should, and its memory.
+fn with_master() -> (Session, Channel, Link, Arc<Shared>) {
+    let (mut session, master) = against(terms(Role::Slave));
+    let hello =
+        Hello { name: "falaj".into(), versions: (VERSION, VERSION), max_log2_ring_size: LOG2, ..Hello::default() };
+    let (mut says, mut memory) = (Message::Hello(hello), None);
+    loop {
+        master.send(&says, None).unwrap();
+        if let Some(agreed) = session.turn().unwrap() {
+            return (session, master, agreed.link, memory.expect("a region"));
+        }
+        says = match master.receive().unwrap().expect("an answer") {
+            (Message::AddRegion { size, .. }, fd) => {
+                memory = Some(Shared::open_first(fd.unwrap(), size).unwrap());
+                Message::Ack
+            }
+            (Message::Connect { .. }, _) => Message::Connected { interface: String::new() },
+            _ => Message::Ack,
+        };
     }
 }
 
-/// Whatever a slave writes into its memory between our looks at it: a plain function, for any fuzzer. Packets that come are no
-/// longer than there is room, and what is sent goes within the region.
-pub fn rings(writes: &[(u16, u64)]) {
+/// Whatever a peer writes into the memory between our looks at it. Packets that come are no longer than there is room, and what is
+/// sent goes within the region.
+fn rings(role: Role, writes: &[(u16, u64)]) {
     let mut slave = Slave::new();
-    let mut link = slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
-    let mut buffer = vec![0; 3000];
+    let (shared, mut link, kept) = match role {
+        Role::Master => {
+            let link = slave.connect([Slave::ring(true), Slave::ring(false)]).unwrap().unwrap().link;
+            (Arc::clone(&slave.shared), link, None)
+        }
+        Role::Slave => {
+            let (session, channel, link, shared) = with_master();
+            (shared, link, Some((session, channel)))
+        }
+    };
+    let mut buffer = [0; 3000];
     for &(at, value) in writes {
         // Among the rings, for the most part.
         let word = usize::from(at) % if at < 60_000 { DATA / 8 } else { WORDS };
-        slave.shared.cell::<AtomicU64>(8 * word).unwrap().store(value, Relaxed);
-        for _ in 0..3 {
-            match link.receive(&mut buffer) {
-                Ok(Some(Ok(length))) => assert!(length <= buffer.len()),
-                Ok(Some(Err(_))) => {}
-                Ok(None) | Err(_) => break,
-            }
+        shared.cell::<AtomicU64>(8 * word).unwrap().store(value, Relaxed);
+        look(&mut link, &mut buffer);
+    }
+    drop(kept);
+}
+
+/// A peer that says or writes what the bytes do: a plain function, for any fuzzer.
+pub fn hostile(bytes: &[u8]) {
+    let Some((how, rest)) = bytes.split_first() else { return };
+    let role = if how % 2 == 0 { Role::Master } else { Role::Slave };
+    let mut bytes = rest.iter().copied();
+    if how / 2 % 2 == 0 {
+        let mut messages = Vec::new();
+        // As many as a connection has, and some more.
+        while let (Some(kind), true) = (bytes.next(), messages.len() < 16) {
+            messages.push(said(kind, &mut bytes));
         }
-        let _ = link.send(&[7; 100]);
-        let _ = link.rest();
+        told(role, &messages);
+    } else {
+        let mut writes = Vec::new();
+        while let (Some(at), Some(kind)) = (bytes.next(), bytes.next()) {
+            let value = u64::from(bytes.next().unwrap_or(0));
+            // Where the control words of both rings are, their descriptors, or anywhere; an index, a descriptor, an offset.
+            let at = match kind % 4 {
+                0 => u16::from(at) % 2 * (TO_SLAVE / 8) as u16,
+                1 => u16::from(at) % 2 * (TO_SLAVE / 8) as u16 + 8,
+                2 => u16::from(at) % (DATA / 8) as u16,
+                _ => 60_000 + u16::from(at) * 21,
+            };
+            let value = match kind / 4 % 5 {
+                0 => value,
+                1 => value << 48 | 0x3E3_1F20,
+                2 => value << 32 | u64::from(kind >> 7),
+                3 => REGION - 128 + value,
+                _ => u64::MAX - value,
+            };
+            writes.push((at, value));
+        }
+        rings(role, &writes);
+    }
+}
+
+/// A message as it should be, but for some of its bytes.
+fn said(kind: u8, bytes: &mut impl Iterator<Item = u8>) -> (Vec<u8>, With) {
+    let hello = Hello { versions: (VERSION, VERSION), max_log2_ring_size: LOG2, ..Hello::default() };
+    let (message, with) = match kind % 9 {
+        0 => (Message::Ack, With::Nothing),
+        1 => (Message::Hello(hello), With::Nothing),
+        2 => (Slave::init(), With::Nothing),
+        3 => (Message::AddRegion { index: 0, size: REGION }, With::Memory),
+        4 => (Message::AddRing(Slave::ring(true)), With::Bell),
+        5 => (Message::AddRing(Slave::ring(false)), With::Bell),
+        6 => (Message::Connect { interface: String::new() }, With::Nothing),
+        7 => (Message::Connected { interface: String::new() }, With::Nothing),
+        _ => (Message::Disconnect { code: 0, why: String::new() }, With::Nothing),
+    };
+    let mut message = message.to_bytes().to_vec();
+    let with = match kind / 9 % 9 {
+        6 => With::Memory,
+        7 => With::Bell,
+        8 => With::Nothing,
+        _ => with,
+    };
+    for _ in 0..kind / 81 * 2 {
+        let at = bytes.next().map_or(0, usize::from) % LENGTH;
+        message[at] = bytes.next().unwrap_or(0);
+    }
+    (message, with)
+}
+
+/// What a fuzzer changes is right to begin with: it leads to a connection.
+#[test]
+fn what_is_changed_was_right() {
+    for (role, kinds) in [(Role::Master, &[2, 3, 4, 5, 6][..]), (Role::Slave, &[1, 0, 0, 0, 0, 7])] {
+        let messages: Vec<_> = kinds.iter().map(|&kind| said(kind, &mut std::iter::empty())).collect();
+        assert!(told(role, &messages));
+        assert!(!told(role, &messages[1..]));
     }
 }
 
@@ -543,7 +692,8 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #[test]
     fn whatever_is_said(master: bool, messages in prop::collection::vec(message(), 0..8)) {
-        told(if master { Role::Master } else { Role::Slave }, &messages);
+        let all: Vec<_> = messages.iter().map(|message| (message.clone(), With::Nothing)).collect();
+        told(if master { Role::Master } else { Role::Slave }, &all);
         for bytes in messages {
             if let Ok(message) = Message::from_bytes(&bytes) {
                 prop_assert_eq!(Message::from_bytes(&message.to_bytes()), Ok(message));
@@ -552,8 +702,13 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_written(writes in prop::collection::vec((any::<u16>(), number()), 0..60)) {
-        rings(&writes);
+    fn whatever_is_written(master: bool, writes in prop::collection::vec((any::<u16>(), number()), 0..60)) {
+        rings(if master { Role::Master } else { Role::Slave }, &writes);
+    }
+
+    #[test]
+    fn a_hostile_peer_costs_itself_alone(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        hostile(&bytes);
     }
 }
 

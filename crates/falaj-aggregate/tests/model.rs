@@ -1,10 +1,14 @@
-//! The ring under every order of its steps that two threads may take, and that
+//! Rings, ours and memif's, under every order of its steps that two threads may take, and that
 //! a processor may make of them, up to a number of preemptions: no string is
 //! lost, doubled, torn or out of order, and nobody sleeps for ever.
 
+use falaj_aggregate::memif::message::AddRing;
+use falaj_aggregate::memif::region::Region;
+use falaj_aggregate::memif::ring::{BUFFER, Receiver, Sender, Sent, length, of_master, of_slave};
 use falaj_aggregate::ring::{Atomic, CONTROL, Memory, Popped, Pushed, Reader, Writer};
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
 use loom::sync::{Arc, Notify};
+use std::collections::BTreeMap;
 
 struct Word(AtomicU64);
 
@@ -92,8 +96,12 @@ impl Bells {
 }
 
 fn explore(model: impl Fn() + Sync + Send + 'static) {
+    bounded(3, model);
+}
+
+fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
@@ -133,4 +141,159 @@ fn who_holds_something_back_hears_when_the_reader_sleeps() {
         assert_eq!(bells.read(&mut reader), b"later");
         thread.join().unwrap();
     });
+}
+
+/// A slave's memory: each part that one side writes at a time by itself. Of buffers the first word, in which all packets here are.
+#[derive(Clone)]
+struct Parts(Arc<BTreeMap<usize, AtomicU64>>);
+
+/// Two descriptors a ring.
+const LOG2: u8 = 1;
+/// Where the control part of a ring ends.
+const CONTROLS: usize = 128;
+const COOKIE: usize = 0;
+const FLAGS: usize = 4;
+const HEAD: usize = 6;
+const TAIL: usize = 64;
+
+impl Parts {
+    fn new() -> Parts {
+        let mut parts = BTreeMap::new();
+        for ring in 0..2 {
+            let at = ring * length(LOG2);
+            parts.extend([COOKIE, FLAGS, HEAD, TAIL].map(|part| (at + part, AtomicU64::new(0))));
+            parts.extend((at + CONTROLS..at + length(LOG2)).step_by(8).map(|at| (at, AtomicU64::new(0))));
+        }
+        let buffers = 2 * length(LOG2);
+        parts.extend((buffers..buffers + ((2 * BUFFER) << LOG2)).step_by(BUFFER).map(|at| (at, AtomicU64::new(0))));
+        Parts(Arc::new(parts))
+    }
+
+    fn part(&self, at: usize) -> &AtomicU64 {
+        &self.0[&at]
+    }
+
+    /// A part of a descriptor's word: nobody else has it meanwhile.
+    fn change(&self, at: usize, bits: u32, value: u64) {
+        let (word, shift) = (self.part(at - at % 8), 8 * (at % 8) as u32);
+        let mask = (1 << bits) - 1;
+        let kept = word.load(Ordering::Relaxed) & !(mask << shift);
+        word.store(kept | value << shift, Ordering::Relaxed);
+    }
+
+    fn is_control(at: usize) -> bool {
+        at < 2 * length(LOG2) && at % length(LOG2) < CONTROLS
+    }
+}
+
+impl Region for Parts {
+    fn has(&self, at: usize, bytes: usize) -> bool {
+        at + bytes <= 2 * length(LOG2)
+    }
+    fn load16(&self, at: usize, order: Ordering) -> u16 {
+        self.part(at).load(order) as u16
+    }
+    fn store16(&self, at: usize, value: u16, order: Ordering) {
+        if Parts::is_control(at) {
+            self.part(at).store(value.into(), order);
+        } else {
+            self.change(at, 16, value.into());
+        }
+    }
+    fn load32(&self, at: usize) -> u32 {
+        self.part(at).load(Ordering::Relaxed) as u32
+    }
+    fn store32(&self, at: usize, value: u32) {
+        if Parts::is_control(at) {
+            self.part(at).store(value.into(), Ordering::Relaxed);
+        } else {
+            self.change(at, 32, value.into());
+        }
+    }
+    fn load64(&self, at: usize) -> u64 {
+        self.part(at).load(Ordering::Relaxed)
+    }
+    fn read(&self, at: usize, out: &mut [u8]) -> bool {
+        let word = self.part(at).load(Ordering::Relaxed).to_le_bytes();
+        out.copy_from_slice(&word[..out.len()]);
+        true
+    }
+    fn write(&self, at: usize, bytes: &[u8]) -> bool {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        self.part(at).store(u64::from_le_bytes(word), Ordering::Relaxed);
+        true
+    }
+    fn fence() {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// A ring of each direction: who sends, who receives.
+fn memif() -> [(Sender<Parts>, Receiver<Parts>); 2] {
+    let parts = Parts::new();
+    let (to_master, from_master) = of_slave(&parts, LOG2).unwrap();
+    let ring = |to_master: bool| {
+        let offset = if to_master { 0 } else { length(LOG2) as u32 };
+        AddRing { to_master, offset, log2_ring_size: LOG2, ..AddRing::default() }
+    };
+    let (to_slave, from_slave) = of_master(&[parts], [&ring(false), &ring(true)]).unwrap();
+    from_master.lay_out();
+    [(to_master, from_slave), (to_slave, from_master)]
+}
+
+/// Sends a packet. For room there is no wake-up: it looks again.
+fn give(sender: &mut Sender<Parts>, bell: &Notify, packet: &[u8]) {
+    loop {
+        match sender.send(packet).unwrap() {
+            Sent::Wake => return bell.notify(),
+            Sent::Quiet => return,
+            Sent::Full => loom::thread::yield_now(),
+        }
+    }
+}
+
+/// Takes a packet, sleeping until there is one; awake, it is not woken.
+fn take(receiver: &mut Receiver<Parts>, bell: &Notify) -> Vec<u8> {
+    let mut out = [0; 8];
+    loop {
+        if let Some(received) = receiver.receive(&mut out).unwrap() {
+            receiver.mask(true);
+            return out[..received.unwrap()].to_vec();
+        }
+        receiver.mask(false);
+        if receiver.is_empty().unwrap() {
+            bell.wait();
+        }
+    }
+}
+
+fn cross(which: usize, preemptions: usize, packets: &'static [&'static [u8]]) {
+    bounded(preemptions, move || {
+        let (mut sender, mut receiver) = memif().into_iter().nth(which).unwrap();
+        let bell = Arc::new(Notify::new());
+        let theirs = bell.clone();
+        let thread = loom::thread::spawn(move || {
+            for packet in packets {
+                give(&mut sender, &theirs, packet);
+            }
+        });
+        for packet in packets {
+            assert_eq!(take(&mut receiver, &bell), *packet);
+        }
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn packets_come_whole_and_in_order_to_a_master() {
+    cross(0, 3, &[b"first", b"second"]);
+    // Longer than the ring together: the last waits for room.
+    cross(0, 2, &[b"first", b"second", b"third"]);
+}
+
+#[test]
+fn packets_come_whole_and_in_order_to_a_slave() {
+    cross(1, 3, &[b"first", b"second"]);
+    cross(1, 2, &[b"first", b"second", b"third"]);
 }

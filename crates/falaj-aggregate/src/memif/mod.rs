@@ -6,6 +6,7 @@
 //! | [`channel`] | the socket that they come over, descriptors with them |
 //! | [`session`] | what is said in which order, in both roles; containers, if both sides are falaj |
 //! | [`ring`] | rings of descriptors |
+//! | [`region`] | the memory that they are in |
 //! | [`link`] | a ring each way, and wake-ups |
 //! | [`station`] | the socket's name: one peer after the other |
 //!
@@ -15,6 +16,7 @@
 pub mod channel;
 pub mod link;
 pub mod message;
+pub mod region;
 pub mod ring;
 pub mod session;
 pub mod station;

@@ -8,11 +8,11 @@
 //! cannot be ends the ring.
 
 use super::message::AddRing;
-use crate::memory::{Cell, Shared};
+use super::region::Region;
+use crate::memory::Shared;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release};
 
 /// What a ring begins with.
 const COOKIE: u32 = 0x03E3_1F20;
@@ -60,13 +60,13 @@ impl fmt::Display for Lost {
 impl std::error::Error for Lost {}
 
 /// Bytes of a ring.
-pub(super) fn length(log2: u8) -> usize {
+pub fn length(log2: u8) -> usize {
     DESCRIPTORS + (DESCRIPTOR << log2)
 }
 
 /// A ring within a region.
-struct Ring {
-    region: Arc<Shared>,
+struct Ring<M> {
+    region: M,
     at: usize,
     log2: u8,
 }
@@ -79,15 +79,14 @@ struct Descriptor {
     offset: u32,
 }
 
-const CHECKED: &str = "the ring was found to lie within its region";
-
-impl Ring {
-    fn new(region: Arc<Shared>, at: usize, log2: u8) -> Result<Ring, Broken> {
+impl<M: Region> Ring<M> {
+    fn new(region: M, at: usize, log2: u8) -> Result<Ring<M>, Broken> {
         if log2 > MAX_LOG2 {
             return Err(Broken("a ring is larger than it was said that it may be"));
         }
-        let words = length(log2) / size_of::<AtomicU64>();
-        region.cells::<AtomicU64>(at, words).ok_or(Broken("a ring is not within its region"))?;
+        if !region.has(at, length(log2)) {
+            return Err(Broken("a ring is not within its region"));
+        }
         Ok(Ring { region, at, log2 })
     }
 
@@ -96,22 +95,27 @@ impl Ring {
     }
 
     #[inline]
-    fn cell<C: Cell>(&self, at: usize) -> &C {
-        self.region.cell(self.at + at).expect(CHECKED)
+    fn load(&self, index: usize, order: Ordering) -> u16 {
+        self.region.load16(self.at + index, order)
+    }
+
+    #[inline]
+    fn store(&self, index: usize, value: u16, order: Ordering) {
+        self.region.store16(self.at + index, value, order);
     }
 
     /// Where the descriptor of an index is.
     #[inline]
     fn slot(&self, index: u16) -> usize {
-        DESCRIPTORS + DESCRIPTOR * usize::from(index & (self.size() - 1))
+        self.at + DESCRIPTORS + DESCRIPTOR * usize::from(index & (self.size() - 1))
     }
 
     /// Read once.
     #[inline]
     fn descriptor(&self, index: u16) -> Descriptor {
         let at = self.slot(index);
-        let first = self.cell::<AtomicU64>(at).load(Relaxed).to_ne_bytes();
-        let second = self.cell::<AtomicU64>(at + 8).load(Relaxed).to_ne_bytes();
+        let first = self.region.load64(at).to_ne_bytes();
+        let second = self.region.load64(at + 8).to_ne_bytes();
         let [a, b, c, d, e, f, g, h] = first;
         let [o0, o1, o2, o3, ..] = second;
         Descriptor {
@@ -125,29 +129,29 @@ impl Ring {
     #[inline]
     fn describe(&self, index: u16, flags: u16, length: u32) {
         let at = self.slot(index);
-        self.cell::<AtomicU16>(at).store(flags, Relaxed);
-        self.cell::<AtomicU32>(at + 4).store(length, Relaxed);
+        self.region.store16(at, flags, Relaxed);
+        self.region.store32(at + 4, length);
     }
 
     /// How far the other side is beyond `own`, which is a ring's length at most.
     #[inline]
     fn beyond(&self, index: usize, own: u16) -> Result<u16, Broken> {
-        let there = self.cell::<AtomicU16>(index).load(Acquire).wrapping_sub(own);
+        let there = self.load(index, Acquire).wrapping_sub(own);
         if there > self.size() { Err(Broken("the peer's index of a ring cannot be")) } else { Ok(there) }
     }
 }
 
 /// Whose the buffers are, and so which role we have.
-enum Buffers {
+enum Buffers<M> {
     /// The slave's, in these regions: we are the master.
-    Theirs(Arc<[Arc<Shared>]>),
+    Theirs(Arc<[M]>),
     /// Ours, one for each descriptor, from here on: we are the slave.
-    Ours(Arc<Shared>, usize),
+    Ours(M, usize),
 }
 
-impl Buffers {
+impl<M: Region> Buffers<M> {
     /// Where the buffer of a descriptor is, and its bytes: as it says, or, of ours, as we know.
-    fn place(&self, ring: &Ring, index: u16, descriptor: &Descriptor) -> Option<(&Shared, usize)> {
+    fn place(&self, ring: &Ring<M>, index: u16, descriptor: &Descriptor) -> Option<(&M, usize)> {
         match self {
             Buffers::Theirs(regions) => {
                 Some((regions.get(usize::from(descriptor.region))?, usize::try_from(descriptor.offset).ok()?))
@@ -162,16 +166,16 @@ impl Buffers {
 }
 
 /// The side from which packets come.
-pub struct Sender {
-    ring: Ring,
-    buffers: Buffers,
+pub struct Sender<M = Arc<Shared>> {
+    ring: Ring<M>,
+    buffers: Buffers<M>,
     own: u16,
 }
 
 /// The side that takes them.
-pub struct Receiver {
-    ring: Ring,
-    buffers: Buffers,
+pub struct Receiver<M = Arc<Shared>> {
+    ring: Ring<M>,
+    buffers: Buffers<M>,
     own: u16,
     masked: bool,
 }
@@ -187,52 +191,51 @@ pub enum Sent {
     Full,
 }
 
-/// The master's rings: where the slave has said that they are.
-pub(super) fn of_master(regions: &[Arc<Shared>], rings: [&AddRing; 2]) -> Result<(Sender, Receiver), Broken> {
-    let all: Arc<[Arc<Shared>]> = regions.into();
+/// The master's rings: where the slave has said that they are, to the slave first.
+///
+/// # Errors
+/// They are not there.
+pub fn of_master<M: Region>(regions: &[M], rings: [&AddRing; 2]) -> Result<(Sender<M>, Receiver<M>), Broken> {
+    let all: Arc<[M]> = regions.into();
     let [to_slave, to_master] = rings.map(|ring| {
         let region = regions.get(usize::from(ring.region)).ok_or(Broken("a ring is in a region that there is not"))?;
         let at = usize::try_from(ring.offset).map_err(|_| Broken("a ring is not within its region"))?;
-        let ring = Ring::new(Arc::clone(region), at, ring.log2_ring_size)?;
-        if ring.cell::<AtomicU32>(0).load(Relaxed) != COOKIE {
+        let ring = Ring::new(region.clone(), at, ring.log2_ring_size)?;
+        if ring.region.load32(ring.at) != COOKIE {
             return Err(Broken("a ring does not begin with memif's cookie"));
         }
         Ok(ring)
     });
     let (to_slave, to_master) = (to_slave?, to_master?);
-    let sender = Sender {
-        own: to_slave.cell::<AtomicU16>(TAIL).load(Relaxed),
-        ring: to_slave,
-        buffers: Buffers::Theirs(Arc::clone(&all)),
-    };
-    let receiver = Receiver {
-        own: to_master.cell::<AtomicU16>(TAIL).load(Relaxed),
-        ring: to_master,
-        buffers: Buffers::Theirs(all),
-        masked: false,
-    };
+    let sender =
+        Sender { own: to_slave.load(TAIL, Relaxed), ring: to_slave, buffers: Buffers::Theirs(Arc::clone(&all)) };
+    let receiver =
+        Receiver { own: to_master.load(TAIL, Relaxed), ring: to_master, buffers: Buffers::Theirs(all), masked: false };
     Ok((sender, receiver))
 }
 
 /// Words of the slave's region: two rings, then a buffer for each descriptor.
-pub(super) fn words(log2: u8) -> usize {
-    2 * (length(log2) + (BUFFER << log2)) / size_of::<AtomicU64>()
+pub fn words(log2: u8) -> usize {
+    2 * (length(log2) + (BUFFER << log2)) / size_of::<u64>()
 }
 
 /// The slave's rings, in a region of as many [`words`]: to the master first.
-pub(super) fn of_slave(region: &Arc<Shared>, log2: u8) -> Result<(Sender, Receiver), Broken> {
+///
+/// # Errors
+/// It has fewer.
+pub fn of_slave<M: Region>(region: &M, log2: u8) -> Result<(Sender<M>, Receiver<M>), Broken> {
     let buffers = 2 * length(log2);
     let ring = |which: usize| {
-        let ring = Ring::new(Arc::clone(region), which * length(log2), log2)?;
-        ring.cell::<AtomicU32>(0).store(COOKIE, Relaxed);
+        let ring = Ring::new(region.clone(), which * length(log2), log2)?;
+        ring.region.store32(ring.at, COOKIE);
         let from = buffers + which * (BUFFER << log2);
         for index in 0..ring.size() {
             let at = ring.slot(index);
             let offset = (from + BUFFER * usize::from(index)) as u32;
-            ring.cell::<AtomicU32>(at + 8).store(offset, Relaxed);
+            ring.region.store32(at + 8, offset);
             ring.describe(index, 0, BUFFER as u32);
         }
-        Ok((ring, Buffers::Ours(Arc::clone(region), from)))
+        Ok((ring, Buffers::Ours(region.clone(), from)))
     };
     let ((to_master, ours), (to_slave, too)) = (ring(0)?, ring(1)?);
     let sender = Sender { ring: to_master, buffers: ours, own: 0 };
@@ -240,14 +243,14 @@ pub(super) fn of_slave(region: &Arc<Shared>, log2: u8) -> Result<(Sender, Receiv
     Ok((sender, receiver))
 }
 
-impl Sender {
+impl<M: Region> Sender<M> {
     /// Descriptors that are free.
     #[inline]
     fn room(&self) -> Result<u16, Broken> {
         match self.buffers {
             Buffers::Theirs(_) => self.ring.beyond(HEAD, self.own),
             Buffers::Ours(..) => {
-                let behind = self.own.wrapping_sub(self.ring.cell::<AtomicU16>(TAIL).load(Acquire));
+                let behind = self.own.wrapping_sub(self.ring.load(TAIL, Acquire));
                 self.ring.size().checked_sub(behind).ok_or(Broken("the peer's index of a ring cannot be"))
             }
         }
@@ -277,15 +280,15 @@ impl Sender {
         }
         self.own = self.own.wrapping_add(used);
         let index = if self.buffers.is_ours() { HEAD } else { TAIL };
-        self.ring.cell::<AtomicU16>(index).store(self.own, Release);
+        self.ring.store(index, self.own, Release);
         // Either we see that the peer sleeps, or it sees that there is something.
-        fence(SeqCst);
-        let awake = self.ring.cell::<AtomicU16>(FLAGS).load(Relaxed) & NO_INTERRUPT != 0;
+        M::fence();
+        let awake = self.ring.load(FLAGS, Relaxed) & NO_INTERRUPT != 0;
         Ok(if awake { Sent::Quiet } else { Sent::Wake })
     }
 }
 
-impl Receiver {
+impl<M: Region> Receiver<M> {
     /// Descriptors with something in them.
     #[inline]
     fn ready(&self) -> Result<u16, Broken> {
@@ -340,15 +343,15 @@ impl Receiver {
             (0..used).for_each(|n| self.ring.describe(own.wrapping_add(n), 0, BUFFER as u32));
             self.lay_out();
         } else {
-            self.ring.cell::<AtomicU16>(TAIL).store(self.own, Release);
+            self.ring.store(TAIL, self.own, Release);
         }
     }
 
     /// Of ours: the master may fill all that is free.
-    pub(super) fn lay_out(&self) {
+    pub fn lay_out(&self) {
         if self.buffers.is_ours() {
             let head = self.own.wrapping_add(self.ring.size());
-            self.ring.cell::<AtomicU16>(HEAD).store(head, Release);
+            self.ring.store(HEAD, head, Release);
         }
     }
 
@@ -356,9 +359,9 @@ impl Receiver {
     pub fn mask(&mut self, masked: bool) {
         if self.masked != masked {
             self.masked = masked;
-            self.ring.cell::<AtomicU16>(FLAGS).store(if masked { NO_INTERRUPT } else { 0 }, Relaxed);
+            self.ring.store(FLAGS, if masked { NO_INTERRUPT } else { 0 }, Relaxed);
             // Either the peer sees that we sleep, or we see that there is something.
-            fence(SeqCst);
+            M::fence();
         }
     }
 }

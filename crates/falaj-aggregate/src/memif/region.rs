@@ -1,0 +1,68 @@
+//! What a ring of descriptors asks of memory that two sides share.
+
+use crate::memory::Shared;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{self, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
+
+/// Memory that two sides share. What a ring has found to lie [within](Region::has) it is read and written whole.
+pub trait Region: Clone {
+    /// Does it have so many bytes from here on, where words lie?
+    fn has(&self, at: usize, bytes: usize) -> bool;
+    /// Reads two bytes.
+    fn load16(&self, at: usize, order: Ordering) -> u16;
+    /// Writes two.
+    fn store16(&self, at: usize, value: u16, order: Ordering);
+    /// Reads four.
+    fn load32(&self, at: usize) -> u32;
+    /// Writes four.
+    fn store32(&self, at: usize, value: u32);
+    /// Reads eight.
+    fn load64(&self, at: usize) -> u64;
+    /// Copies bytes out; `false` if they are not all within.
+    fn read(&self, at: usize, out: &mut [u8]) -> bool;
+    /// Copies bytes in; `false` if there is no such place.
+    fn write(&self, at: usize, bytes: &[u8]) -> bool;
+    /// What was written before is seen by whoever passes one later.
+    fn fence();
+}
+
+const CHECKED: &str = "the ring was found to lie within its region";
+
+impl Region for Arc<Shared> {
+    fn has(&self, at: usize, bytes: usize) -> bool {
+        self.cells::<AtomicU64>(at, bytes / size_of::<AtomicU64>()).is_some()
+    }
+    #[inline]
+    fn load16(&self, at: usize, order: Ordering) -> u16 {
+        self.cell::<AtomicU16>(at).expect(CHECKED).load(order)
+    }
+    #[inline]
+    fn store16(&self, at: usize, value: u16, order: Ordering) {
+        self.cell::<AtomicU16>(at).expect(CHECKED).store(value, order);
+    }
+    #[inline]
+    fn load32(&self, at: usize) -> u32 {
+        self.cell::<AtomicU32>(at).expect(CHECKED).load(Relaxed)
+    }
+    #[inline]
+    fn store32(&self, at: usize, value: u32) {
+        self.cell::<AtomicU32>(at).expect(CHECKED).store(value, Relaxed);
+    }
+    #[inline]
+    fn load64(&self, at: usize) -> u64 {
+        self.cell::<AtomicU64>(at).expect(CHECKED).load(Relaxed)
+    }
+    #[inline]
+    fn read(&self, at: usize, out: &mut [u8]) -> bool {
+        Shared::read(self, at, out)
+    }
+    #[inline]
+    fn write(&self, at: usize, bytes: &[u8]) -> bool {
+        Shared::write(self, at, bytes)
+    }
+    #[inline]
+    fn fence() {
+        fence(SeqCst);
+    }
+}
