@@ -103,13 +103,41 @@ fn machines_fit_until_they_do_not() {
     assert!((2.0..10.0).contains(&number(&json["vms"])), "{json}");
 }
 
+/// The points that were measured between two processes. How long a busy machine takes is not asked for, but that is never less than
+/// this.
+fn measured(figure: &serde_json::Value, least: f64) {
+    let names = figure["curves"].as_array().expect("curves").iter();
+    let of = |name: &str| names.clone().find(|curve| curve["name"] == name).map(|curve| curve["points"].clone());
+    assert!(["as printed (us)", "exact (us)", "simulated (us)"].map(of).iter().all(Option::is_some), "{figure}");
+    let points = of("measured live (us)").expect("a curve");
+    let points = points.as_array().expect("points");
+    assert!(points.len() == 3 && points.iter().all(|point| number(&point["y"]) > least), "{figure}");
+}
+
 #[test]
-fn figure_four_is_reproduced() {
-    let ran = falaj(&["reproduce", "aggregation", "--figure", "4", "--json"]);
+fn figure_three_is_measured_live() {
+    let ran = falaj(&["reproduce", "aggregation", "--figure", "3", "--live", "--quick", "--json"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
     assert_eq!(json["summary"]["missed"], 0);
-    assert_eq!(json["figures"][0]["curves"].as_array().expect("curves").len(), 3);
+    // There and back, 112 us each.
+    measured(&json["figures"][0], 2.0 * 112.0);
+    for (args, told) in [
+        (&["--figure", "2", "--live"][..], "--live is for Figures 3 and 4"),
+        (&["--figure", "4", "--quick"], "for aggregation with --live"),
+    ] {
+        let no = falaj(&[&["reproduce", "aggregation"][..], args].concat());
+        assert!(no.status == Some(2) && no.err.contains(told), "{no:?}");
+    }
+}
+
+#[test]
+fn figure_four_is_reproduced() {
+    let ran = falaj(&["reproduce", "aggregation", "--figure", "4", "--live", "--quick", "--json"]);
+    assert_eq!(ran.status, Some(0), "{ran:?}");
+    let json = ran.json();
+    assert_eq!(json["summary"]["missed"], 0);
+    measured(&json["figures"][0], 78.0);
     let no = falaj(&["reproduce", "aggregation", "--figure", "5"]);
     assert_eq!(no.status, Some(2));
     assert!(no.err.contains("there is no figure 5: 1 to 4"), "{no:?}");

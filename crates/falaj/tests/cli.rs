@@ -1094,9 +1094,11 @@ fn packets_cross_in_containers() {
     assert!(number(&rings["wakeups"]) >= 0.999 && number(&quiet["wakeups"]) <= number(&rings["wakeups"]), "{json}");
     assert!((number(&filled["packets"]) - 62.0).abs() < 1.0, "more came than a container holds: {json}");
     for row in &rows[4..] {
-        assert!(number(&row["delay"]) > 0.0 && number(&row["delay"]) >= number(&row["waited"]), "{row}");
+        assert!(number(&row["delay"]) > 0.0 && number(&row["delay_mean"]) > 0.0, "{row}");
     }
     assert!(number(&rows[6]["formula"]) > 100e3 && rows[7]["formula"].is_null(), "{json}");
+    // Nobody waits before he comes: half of 200 us, and more where the machine has no time.
+    assert!(number(&rows[6]["waited"]) > 80e3, "{json}");
 }
 
 /// What the tuner and the others did, in full; who is better is for a machine that is not busy.

@@ -38,7 +38,7 @@ fn what_there_is_not_is_said() {
 fn quick_is_for_some() {
     let ran = falaj(&["reproduce", "zhang", "--quick"]);
     assert_eq!((ran.status, ran.out.as_str()), (Some(2), ""));
-    assert!(ran.err.contains("--quick is for xen and rizzo: take it away"), "{ran:?}");
+    assert!(ran.err.contains("--quick is for xen and rizzo, and for aggregation with --live: take it away"), "{ran:?}");
 }
 
 #[test]

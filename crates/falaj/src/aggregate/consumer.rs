@@ -1,8 +1,10 @@
 //! The process that takes containers from the ring and counts what is in them.
 
 use super::{Cost, cost};
+use crate::bench::median;
 use anyhow::{Context, Result};
 use falaj_aggregate::endpoint::Endpoint;
+use falaj_engine::chance::Chance;
 use falaj_engine::container;
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority::{self, Rank};
@@ -22,6 +24,9 @@ pub(crate) struct Args {
     /// What a crossing costs.
     #[arg(long, value_parser = cost, default_value = "0s,0s")]
     cost: Cost,
+    /// That is the mean of an exponential distribution, drawn by this seed.
+    #[arg(long, value_name = "SEED")]
+    exponential: Option<u64>,
     /// Packets tell when they were given away.
     #[arg(long)]
     stamped: bool,
@@ -66,6 +71,57 @@ pub(super) struct Report {
     pub(super) delay: Option<(f64, u64)>,
     /// Where packets tell when they were given away: all of the time, one piece after another.
     pub(super) pieces: Vec<Piece>,
+    /// The same by the last byte of their destination, which numbers a stream.
+    pub(super) streams: Vec<Piece>,
+}
+
+/// Adds packets and their delays to the piece of this number, which is made if there is none.
+pub(super) fn add(all: &mut Vec<Piece>, number: usize, packets: u64, delay: u64) {
+    if number >= all.len() {
+        all.resize(number + 1, Piece::default());
+    }
+    all[number].packets += packets;
+    all[number].delay += delay;
+}
+
+/// The mean delay of the piece in the middle; `None` where nothing came.
+pub(super) fn middle<'a>(pieces: impl IntoIterator<Item = &'a Piece>) -> Option<f64> {
+    let with_packets = pieces.into_iter().filter(|piece| piece.packets > 0);
+    let means: Vec<f64> = with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
+    (!means.is_empty()).then(|| median(means))
+}
+
+/// A server that is as slow as it is declared to be: all that a container needs here is a part of it.
+struct Server<'a> {
+    args: &'a Args,
+    /// When it was done with the last one; none if it has slept since.
+    done: Option<u64>,
+    served: u64,
+}
+
+impl Server<'_> {
+    /// From when on a container is served.
+    fn begin(&self) -> u64 {
+        if self.args.cost == Cost::default() { 0 } else { self.done.unwrap_or_else(monotonic) }
+    }
+
+    /// Waits until that is over.
+    fn end(&mut self, began: u64, packets: u32) {
+        if self.args.cost == Cost::default() {
+            return;
+        }
+        let mut cost = self.args.cost.of(packets).0;
+        if let Some(seed) = self.args.exponential {
+            let chance = Chance::new(seed, 0, 0).draw(self.served);
+            cost = (cost as f64 * -((chance as f64 + 1.0) / (u64::MAX as f64 + 2.0)).ln()) as u64;
+        }
+        self.served += 1;
+        let ends = began + cost;
+        while monotonic() < ends {
+            std::hint::spin_loop();
+        }
+        self.done = Some(ends);
+    }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -88,19 +144,21 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
     let first = monotonic();
     let (mut began, mut cpu, mut skips) = (first, thread_cpu(), args.skip != Span::ZERO);
     let mut ended = began;
+    let mut server = Server { args, done: None, served: 0 };
     loop {
-        let before = report.containers;
+        let mut took = false;
         while endpoint.receive(&mut bytes)? {
-            take(&bytes, args, first, &mut report, &mut delays);
+            // Looked at for each of them: who has always something to do would not see it.
+            if skips && monotonic() >= first + args.skip.0 {
+                skips = false;
+                (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
+                report = Report { pieces: report.pieces, malformed: report.malformed, ..Report::default() };
+            }
+            take(&bytes, &mut server, first, &mut report, &mut delays);
+            took = true;
         }
-        if skips && monotonic() >= first + args.skip.0 {
-            skips = false;
-            (began, cpu, delays) = (monotonic(), thread_cpu(), Meter::new());
-            ended = began;
-            report = Report { pieces: report.pieces, malformed: report.malformed, ..Report::default() };
-            continue;
-        }
-        if report.containers > before {
+        server.done = None;
+        if took {
             ended = monotonic();
             report.cpu = thread_cpu() - cpu;
         } else if endpoint.is_gone() {
@@ -117,8 +175,8 @@ fn consume(endpoint: &mut Endpoint, args: &Args) -> Result<Report> {
 }
 
 /// Takes a container apart, after what it is declared to cost.
-fn take(bytes: &[u8], args: &Args, first: u64, report: &mut Report, delays: &mut Meter) {
-    let began = monotonic_if(args.cost != Cost::default());
+fn take(bytes: &[u8], server: &mut Server<'_>, first: u64, report: &mut Report, delays: &mut Meter) {
+    let began = server.begin();
     report.containers += 1;
     let Ok(packets) = container::unload(bytes) else {
         report.malformed += 1;
@@ -135,30 +193,19 @@ fn take(bytes: &[u8], args: &Args, first: u64, report: &mut Report, delays: &mut
         }
     }
     report.packets += u64::from(count);
-    let ends = began + args.cost.of(count).0;
-    while began < ends && monotonic() < ends {
-        std::hint::spin_loop();
-    }
-    if args.stamped {
+    server.end(began, count);
+    if server.args.stamped {
         let now = monotonic();
         for packet in packets.flatten() {
             if let Some(stamp) = stamp(&packet) {
                 let delay = now.saturating_sub(stamp);
                 delays.record(Span(delay));
                 let piece = (stamp.saturating_sub(first) / PIECE.0) as usize;
-                if piece >= report.pieces.len() {
-                    report.pieces.resize(piece + 1, Piece::default());
-                }
-                report.pieces[piece].packets += 1;
-                report.pieces[piece].delay += delay;
+                add(&mut report.pieces, piece, 1, delay);
+                add(&mut report.streams, usize::from(packet.to[container::ADDRESS - 1]), 1, delay);
             }
         }
     }
-}
-
-/// The clock, where it is needed.
-fn monotonic_if(needed: bool) -> u64 {
-    if needed { monotonic() } else { 0 }
 }
 
 /// When a packet was given away; the address that it stands behind is not in it any more.

@@ -4,6 +4,8 @@ mod adaptive;
 mod bench;
 mod consumer;
 mod producer;
+#[cfg(feature = "queueing")]
+pub(crate) mod streams;
 mod tune;
 
 use adaptive::Watched;

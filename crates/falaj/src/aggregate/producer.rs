@@ -3,10 +3,10 @@
 
 use super::Cost;
 use super::adaptive::Watched;
-use super::consumer::{Report, STAMP};
+use super::consumer::{PIECE, Piece, Report, STAMP, add};
 use anyhow::{Context, Result, ensure};
 use falaj_aggregate::endpoint::{Endpoint, line};
-use falaj_engine::container::{Container, Left, Packer, Policy};
+use falaj_engine::container::{ADDRESS, Container, Left, Packer, Policy};
 use falaj_live::clock::{monotonic, thread_cpu};
 use falaj_live::priority;
 use falaj_queueing::Wanted;
@@ -14,10 +14,12 @@ use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
 use falaj_traffic::source::size::Sizes;
-use falaj_traffic::source::{Model, Source, SourceSpec};
+use falaj_traffic::source::{Model, Packet, Source, SourceSpec};
 use std::io;
 use std::process::{Child, Command, Stdio};
 
+/// One stream of packets.
+pub(super) const ONE: &[f64] = &[1.0];
 /// Bytes of a ring each way.
 pub(super) const RING: usize = 1 << 18;
 
@@ -36,6 +38,8 @@ pub(super) struct Way {
 pub(super) struct Load {
     /// Packets a second; `None`: as many as go.
     pub(super) rate: Option<f64>,
+    /// Streams of packets to a destination each, and how many times that rate they have.
+    pub(super) streams: &'static [f64],
     /// In the middle third of the time it is so many times as much.
     pub(super) step: Option<f64>,
     pub(super) size: usize,
@@ -45,6 +49,10 @@ pub(super) struct Load {
     /// The part of the packets whose longest delay it tells.
     pub(super) part: f64,
     pub(super) cost: Cost,
+    /// The cost is the mean of an exponential distribution.
+    pub(super) exponential: bool,
+    /// Bytes of the ring.
+    pub(super) ring: usize,
     pub(super) seed: u64,
     /// Where the reader is to run.
     pub(super) apart: Option<usize>,
@@ -71,8 +79,8 @@ pub(super) struct Outcome {
     pub(super) nanos: u64,
     pub(super) cpu: u64,
     pub(super) rung: u64,
-    /// What packets waited in their containers, together.
-    pub(super) waited: u128,
+    /// What packets waited in their containers, by when these left.
+    pub(super) waited: Vec<Piece>,
     /// How much later than its timeout a container left.
     pub(super) late: Meter,
     /// Of a way that was tuned: the last policy, and how often it was changed.
@@ -90,7 +98,8 @@ struct Sender {
     /// Asks when containers are taken.
     tuned: bool,
     timeout: Span,
-    waited: u128,
+    began: Time,
+    waited: Vec<Piece>,
     late: Meter,
     failed: Option<io::Error>,
 }
@@ -100,7 +109,9 @@ impl Sender {
         if self.timed {
             let now = monotonic();
             let late = Time(now).since(container.left).0;
-            self.waited += u128::from(container.waited.0) + u128::from(late) * u128::from(container.packets);
+            let packets = u64::from(container.packets);
+            let piece = (Time(now).since(self.began).0 / PIECE.0) as usize;
+            add(&mut self.waited, piece, packets, container.waited.0 + late * packets);
             if container.why == Left::Timeout {
                 self.late.record(Time(now).since(container.opened + self.timeout));
             }
@@ -137,20 +148,25 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     if load.rate.is_some() {
         command.arg("--stamped").args(["--skip", &load.skip.to_string(), "--part", &load.part.to_string()]);
     }
+    if load.exponential {
+        command.args(["--exponential", &load.seed.to_string()]);
+    }
     if let Some(processor) = load.apart {
         command.args(["--processor", &processor.to_string()]);
     }
     let child = command.spawn().context("cannot start the reading process")?;
     // With it the descriptor of the other side, so that its end is seen.
     drop(command);
-    let mut endpoint = Endpoint::create(ours, RING, &[])?;
+    let mut endpoint = Endpoint::create(ours, load.ring, &[])?;
+    greet(&mut endpoint)?;
     if way.always_ring {
         endpoint.always_ring();
     }
     let timed = load.rate.is_some();
     let late = Meter::new();
     let (timeout, tuned) = (way.policy.timeout, way.tuned.is_some());
-    let mut sender = Sender { endpoint, timed, tuned, timeout, waited: 0, late, failed: None };
+    let (began, waited) = (Time(monotonic()), Vec::new());
+    let mut sender = Sender { endpoint, timed, tuned, timeout, began, waited, late, failed: None };
     let watched = way.tuned.map(Watched::new);
     let mut packer = match &watched {
         None => Packer::new(way.policy, 0)?,
@@ -174,16 +190,28 @@ pub(super) fn run(way: Way, load: &Load) -> Result<Outcome> {
     Ok(Outcome { report, packets, nanos, cpu, rung, waited, late, last: packer.policy(), changes, kept })
 }
 
+/// Waits until the reader is there: what were sent before would wait for that in the ring. It counts from here on.
+fn greet(endpoint: &mut Endpoint) -> Result<()> {
+    let nobody = [0; ADDRESS];
+    endpoint.ask_when(nobody.len(), monotonic());
+    endpoint.send(&nobody)?;
+    while endpoint.crossed().is_none() {
+        ensure!(!endpoint.is_gone(), "the reading process ended before it began");
+        endpoint.wait(Some(Span::from_micros(100)))?;
+    }
+    Ok(())
+}
+
 fn report(child: Child) -> Result<Report> {
     let output = child.wait_with_output()?;
     ensure!(output.status.success(), "the reading process failed");
     serde_json::from_slice(&output.stdout).context("the reading process told nothing")
 }
 
-/// A packet of so many bytes to the one destination of this measurement.
-fn packet(size: usize) -> Vec<u8> {
+/// A packet of so many bytes to the destination of this stream.
+fn packet(size: usize, stream: u8) -> Vec<u8> {
     let mut packet = vec![0; size];
-    packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
+    packet[..12].copy_from_slice(&[2, 0, 0, 0, 0, stream, 2, 0, 0, 0, 1, 1]);
     // For experiments in one network (IEEE 802).
     packet[12..STAMP].copy_from_slice(&[0x88, 0xb5]);
     packet
@@ -192,7 +220,7 @@ fn packet(size: usize) -> Vec<u8> {
 fn flood(sender: &mut Sender, packer: &mut Packer, load: &Load) -> Result<u64> {
     /// Packets between two looks at the clock.
     const STEP: u64 = 64;
-    let mut packet = packet(load.size);
+    let mut packet = packet(load.size, 0);
     let (began, mut sent) = (monotonic(), 0);
     let mut now = began;
     while now - began < load.long.0 && sender.failed.is_none() {
@@ -218,49 +246,69 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
     let mut sent = 0;
     for (i, rate) in pieces.iter().enumerate() {
         let at = |i: usize| began + Span((load.long.0 as u128 * i as u128 / pieces.len() as u128) as u64);
-        let bits = load.size as f64 * 8.0 * rate;
-        let spec = SourceSpec {
-            model: Model::Poisson,
-            rate: Rate(bits.round() as u64),
-            sizes: Sizes::Fixed(load.size as u32),
-            limit: None,
-            start: at(i),
-            stop: at(i + 1),
+        let stream = |(number, part): (usize, &f64)| {
+            let bits = load.size as f64 * 8.0 * rate * part;
+            let spec = SourceSpec {
+                model: Model::Poisson,
+                rate: Rate(bits.round() as u64),
+                sizes: Sizes::Fixed(load.size as u32),
+                limit: None,
+                start: at(i),
+                stop: at(i + 1),
+            };
+            let mut source = Source::new(spec, load.seed, (i * load.streams.len() + number) as u64);
+            let next = source.next();
+            Stream { packet: packet(load.size, number as u8), source, next }
         };
-        sent += piece(sender, packer, load.size, at(i + 1), Source::new(spec, load.seed, i as u64));
+        let mut streams: Vec<Stream> = load.streams.iter().enumerate().map(stream).collect();
+        sent += piece(sender, packer, at(i + 1), &mut streams);
     }
     packer.flush(Time(monotonic()), &mut |c| sender.send(c));
     Ok(sent)
 }
 
-fn piece(sender: &mut Sender, packer: &mut Packer, size: usize, stop: Time, mut source: Source) -> u64 {
-    let mut packet = packet(size);
-    let mut next = source.next();
+/// Packets to one destination.
+struct Stream {
+    packet: Vec<u8>,
+    source: Source,
+    next: Option<Packet>,
+}
+
+impl Stream {
+    fn due(&self) -> Time {
+        self.next.as_ref().map_or(Time::NEVER, |next| next.at)
+    }
+}
+
+fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [Stream]) -> u64 {
     let mut sent = 0;
     while sender.failed.is_none() {
-        let now = monotonic();
+        let now = Time(monotonic());
         // A sender that had to wait catches up, but ends when it was to.
-        if Time(now) >= stop {
+        if now >= stop {
             break;
         }
-        packer.poll(Time(now), &mut |c| sender.send(c));
-        if next.is_some_and(|next| next.at <= Time(now)) {
-            packet[STAMP..STAMP + 8].copy_from_slice(&now.to_le_bytes());
-            let _ = packer.offer(&packet, Time(now), &mut |c| sender.send(c));
-            sent += 1;
-            next = source.next();
-            // Not at each turn: the other side writes these words.
-            if sender.tuned
-                && let Some(crossed) = sender.endpoint.crossed()
-            {
-                packer.crossed(crossed.took);
-                packer.spent(crossed.spent);
+        let Some(stream) = streams.iter_mut().min_by_key(|stream| stream.due()).filter(|s| s.due() <= now) else {
+            packer.poll(now, &mut |c| sender.send(c));
+            if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.peer_is_idle() {
+                packer.idle(now, &mut |c| sender.send(c));
             }
+            std::hint::spin_loop();
+            continue;
+        };
+        // It came when it was due, whenever that was seen: a sender that is late makes packets wait, and no bursts.
+        let due = stream.due();
+        stream.packet[STAMP..STAMP + 8].copy_from_slice(&due.0.to_le_bytes());
+        let _ = packer.offer(&stream.packet, due, &mut |c| sender.send(c));
+        sent += 1;
+        stream.next = stream.source.next();
+        // Not at each turn: the other side writes these words.
+        if sender.tuned
+            && let Some(crossed) = sender.endpoint.crossed()
+        {
+            packer.crossed(crossed.took);
+            packer.spent(crossed.spent);
         }
-        if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.peer_is_idle() {
-            packer.idle(Time(now), &mut |c| sender.send(c));
-        }
-        std::hint::spin_loop();
     }
     sent
 }

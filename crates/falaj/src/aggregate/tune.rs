@@ -1,12 +1,11 @@
 //! `falaj aggregate tune`: containers that follow the load, beside the best of those that do not, within one run.
 
 use super::bench::per_second;
-use super::consumer::{PIECE, Piece};
-use super::producer::{Load, Outcome, Way, apart, run};
+use super::consumer::{PIECE, Piece, middle};
+use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
 use super::{Cost, LONGEST, cost, percentile};
-use crate::bench::median;
 use crate::show::{self, say};
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use falaj_engine::container::Policy;
 use falaj_live::priority::{self, Rank};
 use falaj_queueing::{Measure, Wanted};
@@ -20,9 +19,9 @@ use std::time::Duration;
 /// What `aggregate tune` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Two processes, as in `falaj aggregate bench`. At each rate, in turns: the tuner, which is told nothing but
-the delay, and sizes and timeouts around those that should keep it; the best of these is the one that kept
-it with the least processor time of the reader. Then the rate steps up, tenfold unless you say otherwise,
+Two processes, as in `falaj aggregate bench`. At each rate: sizes and timeouts around those that should keep the
+delay, of which the best is the one that kept it with the least processor time of the reader; then that one
+again, in turns with the tuner, which is told nothing but the delay. Then the rate steps up, tenfold unless you say otherwise,
 and down again: settled is when it is within 1.1 of the delay for 100 ms.
 
 A mean delay is that of each 20 ms, and of these the one in the middle: where the machine stalls for
@@ -61,8 +60,8 @@ pub(super) struct Args {
 
 /// What is not counted in the beginning, at most: the tuner knows nothing then.
 const SKIP: Span = Span::from_millis(200);
-/// Turns of the tuner between those of the others.
-const TURNS: usize = 3;
+/// Turns of the tuner and of the best of the others.
+const TURNS: usize = 5;
 /// Pieces of 20 ms in which a delay has settled.
 const SETTLED: usize = 5;
 /// Sizes, as parts of the one that takes the delay to fill, and timeouts, as parts of the delay.
@@ -165,7 +164,20 @@ impl Run<'_> {
         let Args { size, cost, percentile, .. } = *self.args;
         let skip = if step.is_some() { Span::ZERO } else { self.skip() };
         let (size, part) = (size as usize, percentile.unwrap_or(0.99));
-        let load = Load { rate: Some(rate), step, size, long, skip, part, cost, seed: 1, apart: self.apart };
+        let load = Load {
+            rate: Some(rate),
+            streams: ONE,
+            step,
+            size,
+            long,
+            skip,
+            part,
+            cost,
+            exponential: false,
+            ring: RING,
+            seed: 1,
+            apart: self.apart,
+        };
         let outcome = run(way, &load)?;
         // Whoever else is there gets something too, before the kernel makes sure of it.
         sleep(Duration::from_nanos(long.0 / 8));
@@ -193,21 +205,25 @@ impl Run<'_> {
             let sizes = SIZES.iter().map(|part| ((filled * part).round() as u32).max(1));
             ways.extend(sizes.chain([u32::MAX]).map(|packets| fixed(packets, timeout)));
         }
-        let (mut tried, mut tuned) = (Vec::new(), Vec::new());
-        for (i, policy) in ways.iter().enumerate() {
-            if i % ways.len().div_ceil(TURNS) == 0 {
-                tuned.push(self.row(&self.measured(way(*policy, Some(self.wanted)), rate, None, long)?));
-            }
+        let mut tried = Vec::new();
+        for policy in &ways {
             tried.push(self.row(&self.measured(way(*policy, None), rate, None, long)?));
             bar.inc(1);
         }
         let keeps = |row: &&Row| row.delay <= self.args.delay.0 as f64;
-        let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu)).cloned();
-        // Of several turns the one in the middle.
-        tuned.sort_by(|a, b| a.delay.total_cmp(&b.delay));
-        let delay = tuned[tuned.len() / 2].delay;
-        tuned.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
-        let tuned = Row { delay, ..tuned[tuned.len() / 2].clone() };
+        let best = tried.iter().filter(keeps).min_by(|a, b| a.cpu.total_cmp(&b.cpu));
+        // The least of many was lucky, too: both are measured again, in turns.
+        let (mut tuned, mut again) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            let first = ways[0];
+            tuned.push(self.row(&self.measured(way(first, Some(self.wanted)), rate, None, long)?));
+            if let Some(best) = best {
+                let best = fixed(best.packets, Span(best.timeout));
+                again.push(self.row(&self.measured(way(best, None), rate, None, long)?));
+            }
+        }
+        let (tuned, best) = (in_the_middle(tuned), in_the_middle(again));
+        let tuned = tuned.context("the tuner had its turns")?;
         Ok(Rate { rate, tuned, best, tried })
     }
 
@@ -227,11 +243,14 @@ impl Run<'_> {
     }
 }
 
-/// The mean delay of the piece in the middle; `None` where nothing came.
-fn middle(pieces: &[Piece]) -> Option<f64> {
-    let with_packets = pieces.iter().filter(|piece| piece.packets > 0);
-    let means: Vec<f64> = with_packets.map(|piece| piece.delay as f64 / piece.packets as f64).collect();
-    (!means.is_empty()).then(|| median(means))
+/// Of several turns the one in the middle, by its processor time; and the delay in the middle.
+fn in_the_middle(mut turns: Vec<Row>) -> Option<Row> {
+    let middle = turns.len() / 2;
+    turns.sort_by(|a, b| a.delay.total_cmp(&b.delay));
+    let delay = turns.get(middle)?.delay;
+    turns.sort_by(|a, b| a.cpu.total_cmp(&b.cpu));
+    let row = turns.into_iter().nth(middle)?;
+    Some(Row { delay, ..row })
 }
 
 /// From which piece on the delay is kept.

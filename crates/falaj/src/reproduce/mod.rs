@@ -34,6 +34,7 @@ Examples:
   falaj reproduce rizzo --out report
   falaj reproduce rizzo --live --figure 11
   falaj reproduce aggregation --figure 4 --out report
+  falaj reproduce aggregation --live --quick
   falaj reproduce fortuna --live --load light,row4 --phase 300us --duration 5s")]
 pub(crate) struct Args {
     /// Which paper.
@@ -52,8 +53,8 @@ pub(crate) struct Args {
     beyond: bool,
     /// On this machine. Of `fortuna`, Section II.B on real packets: what wakes the server, how long it spins, what it costs,
     /// phase-wise and packet-wise, beside what simulation says of rates and delays. Of `zhang`, its flows sent through a gateway, beside
-    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and
-    /// how the load of the machine shows.
+    /// the same packets simulated. Of `rizzo`, also what is measured: costs, and how the load of the machine shows. Of `aggregation`,
+    /// Figures 3 and 4 measured between two processes, too.
     #[arg(long)]
     live: bool,
     /// What is sent, live; more than one with a comma between.
@@ -62,11 +63,12 @@ pub(crate) struct Args {
     /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's time.
     #[arg(long, value_delimiter = ',', requires = "live", value_parser = file::parse_duration, default_values = ["60us", "300us", "3ms"])]
     phase: Vec<Span>,
-    /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, unless given.
+    /// How long each is measured, live: 2 s of `fortuna`, 20 s of `zhang`, nine times 600 ms of `aggregation`, unless given.
     #[arg(long, requires = "live", value_parser = file::parse_duration)]
     duration: Option<Span>,
     /// Of `xen`: the main figures, once each and in seconds that are a tenth as long; the tests' form. Of `rizzo` with --live: the
-    /// same figures, measured for a shorter time.
+    /// same figures, measured for a shorter time; of `aggregation`, likewise, a third of the measured points, once each, and simulations
+    /// a tenth as long.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
@@ -97,8 +99,14 @@ enum Paper {
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
-    if args.quick && !matches!(args.paper, Paper::Xen | Paper::Rizzo) {
-        bail!("--quick is for xen and rizzo: take it away");
+    let quick = match args.paper {
+        Paper::Xen | Paper::Rizzo => true,
+        #[cfg(feature = "queueing")]
+        Paper::Aggregation => args.live,
+        _ => false,
+    };
+    if args.quick && !quick {
+        bail!("--quick is for xen and rizzo, and for aggregation with --live: take it away");
     }
     match args.paper {
         Paper::Fortuna => fortuna::main(args),

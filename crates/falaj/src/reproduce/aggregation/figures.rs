@@ -1,10 +1,13 @@
 //! The curves of each figure, and what is told beside them.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
+use super::live::Live;
+use crate::aggregate::Cost;
 use anyhow::{Result, bail};
 use falaj_queueing::{
     Ask, Effort, Line, Machine, Measure, Policy, Service, Shape, Stream, Superposed, System, forward,
 };
+use falaj_sched::time::Span;
 
 /// What transfers cost: 80 Kp/s one by one and 800 Kp/s by 62, two transfers each.
 const COST: Service = Service { per_container: 5.72e-6, per_packet: 0.533e-6, shape: Shape::Deterministic };
@@ -14,7 +17,7 @@ const FULL: usize = 62;
 const PACKETS: u64 = 400_000;
 const SEED: u64 = 1;
 
-pub(super) fn of(label: &str) -> Result<Figure> {
+pub(super) fn of(label: &str, live: Option<Live>) -> Result<Figure> {
     match label {
         "Figure 1" => {
             forwarded(1, "native: every packet by itself", &[10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 100, 120])
@@ -24,10 +27,16 @@ pub(super) fn of(label: &str) -> Result<Figure> {
             "containers of 62 packets, timeout 200 us",
             &[10, 50, 100, 150, 200, 250, 300, 350, 400, 500, 600, 700, 750, 780, 800, 850, 900, 1000],
         ),
-        "Figure 3" => sojourn(),
-        "Figure 4" => size_for_a_delay(),
+        "Figure 3" => sojourn(live),
+        "Figure 4" => size_for_a_delay(live),
         _ => bail!("there is no {label}: Figures 1 to 4"),
     }
+}
+
+/// As the reader of a ring is told it.
+fn declared(cost: Service) -> Cost {
+    let span = |seconds: f64| Span((seconds * 1e9).round() as u64);
+    Cost { container: span(cost.per_container), packet: span(cost.per_packet) }
 }
 
 fn point(x: f64, y: f64, off: Option<f64>) -> Point {
@@ -65,7 +74,7 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
         let mut random = Vec::new();
         for &rate in rates.iter().filter(|&&r| r < 800) {
             let streams = [Stream { count: 2, rate: f64::from(rate) * 1e3 }];
-            let delay = Line::new(&streams, policy, COST)?.simulate(ask())?.delay;
+            let delay = Line::new(&streams, policy, COST)?.simulate(ask(None))?.delay;
             random.push(point(f64::from(rate), 2.0 * delay.mean, delay.half_width.map(|h| 2.0 * h)));
         }
         curves.push(Curve { name: "sent on at random (us)", points: random });
@@ -87,19 +96,25 @@ fn forwarded(no: usize, title: &str, rates: &[u32]) -> Result<Figure> {
     })
 }
 
-fn ask() -> Ask {
-    Ask { containers: 200_000, seed: SEED, percentile: 0.99, longer_than: 0.0 }
+fn ask(live: Option<Live>) -> Ask {
+    let containers = if quick(live) { 20_000 } else { 200_000 };
+    Ask { containers, seed: SEED, percentile: 0.99, longer_than: 0.0 }
+}
+
+fn quick(live: Option<Live>) -> bool {
+    live.is_some_and(Live::is_quick)
 }
 
 /// Figure 3: four virtual machines, containers of 200, sojourn there and back by input rate.
-fn sojourn() -> Result<Figure> {
+fn sojourn(live: Option<Live>) -> Result<Figure> {
     const SIZE: usize = 200;
     const GUESTS: usize = 4;
     let service = COST.mean(SIZE as f64);
     let exponential = Service { shape: Shape::Exponential, ..COST };
     let [mut printed, mut exact, mut simulated, mut timeouts] = [const { Vec::new() }; 4];
-    for rate in [100, 200, 300, 400, 500, 600, 700, 800, 850] {
-        let (x, rate) = (f64::from(rate), f64::from(rate) * 1e3);
+    let rates = [100e3, 200e3, 300e3, 400e3, 500e3, 600e3, 700e3, 800e3, 850e3];
+    for rate in rates {
+        let x = rate / 1e3;
         let streams = [Stream { count: 1, rate }, Stream { count: GUESTS, rate: rate / GUESTS as f64 }];
         let model = Superposed::new(&streams, SIZE, service)?;
         let filled = |rate: f64| (SIZE as f64 - 1.0) / (2.0 * rate);
@@ -108,7 +123,7 @@ fn sojourn() -> Result<Figure> {
         let mean = model.exact(Effort::Quick)?;
         exact.push(point(x, rest + 2.0 * mean.wait, Some(2.0 * mean.error)));
         let policy = Policy { size: SIZE, timeout: None };
-        let wait = Line::new(&streams, policy, exponential)?.simulate(ask())?.wait;
+        let wait = Line::new(&streams, policy, exponential)?.simulate(ask(live))?.wait;
         simulated.push(point(x, rest + 2.0 * wait.mean, wait.half_width.map(|h| 2.0 * h)));
         let machine = Machine {
             guests: GUESTS,
@@ -126,18 +141,23 @@ fn sojourn() -> Result<Figure> {
         ("the model is above the measured up to", if over { 600.0 } else { 0.0 }),
         ("measured over modelled at 800 Kp/s", at(&timeouts, 800.0) / at(&exact, 800.0)),
     ];
-    let notes = vec![
+    let mut notes = vec![
         format!("A container of 200 takes {:.1} us: the load at 800 Kp/s is {:.3}.", service * 1e6, 2.0 * 800e3 / SIZE as f64 * service),
         "As printed, exact and simulated: full containers alone and exponential services, there and back. With timeouts: \
          deterministic services, a whole container at once into the machine; what stands for the measured curve."
             .into(),
     ];
-    let curves = vec![
+    let mut curves = vec![
         Curve { name: "as printed (us)", points: printed },
         Curve { name: "exact (us)", points: exact },
         Curve { name: "simulated (us)", points: simulated },
         Curve { name: "with timeouts (us)", points: timeouts },
     ];
+    if let Some(live) = live {
+        let measured = live.there_and_back(&rates, SIZE as u32, declared(COST))?;
+        curves.push(measured.curve);
+        notes.push(measured.note);
+    }
     let title = "four virtual machines, containers of 200: sojourn by input rate".into();
     Ok(Figure { label: "Figure 3".into(), title, axes: Axes::Plain, x: "input (Kp/s)", y: "us", curves, notes, found })
 }
@@ -170,7 +190,7 @@ fn implied(streams: &[Stream], fill: f64, printed: bool) -> Result<f64> {
 }
 
 /// Figure 4: the size of containers for a delay, at 800 Kp/s.
-fn size_for_a_delay() -> Result<Figure> {
+fn size_for_a_delay(live: Option<Live>) -> Result<Figure> {
     let fill = (ASKED_SIZE as f64 - 1.0) / (2.0 * RATE);
     let one = [Stream { count: 2, rate: RATE }];
     let four = [Stream { count: 1, rate: RATE }, Stream { count: 4, rate: RATE / 4.0 }];
@@ -187,8 +207,10 @@ fn size_for_a_delay() -> Result<Figure> {
             implied(&four, fill, true)? * 1e6
         ))
     };
-    notes.push(told("waiting and service alone", 0.0)?);
-    notes.push(told("with the driver's filling", fill)?);
+    if !quick(live) {
+        notes.push(told("waiting and service alone", 0.0)?);
+        notes.push(told("with the driver's filling", fill)?);
+    }
     let system = both_ways(service);
     let dimensions = system.dimensions(Some(ASKED), 500)?;
     let [mut printed, mut simulated] = [const { Vec::new() }; 2];
@@ -198,7 +220,7 @@ fn size_for_a_delay() -> Result<Figure> {
         exact.push(point(x, p.delay, Some(p.error)));
         let wait = Superposed::new(&one, p.size, service)?.as_printed()?.wait;
         printed.push(point(x, p.fill + wait + p.service, None));
-        let delay = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?.simulate(ask())?.delay;
+        let delay = Line::new(&one, Policy { size: p.size, timeout: None }, system.service)?.simulate(ask(live))?.delay;
         simulated.push(point(x, delay.mean, delay.half_width));
     }
     // At the edge of what is stable the curves leave the picture.
@@ -221,11 +243,17 @@ fn size_for_a_delay() -> Result<Figure> {
             dimensions.stable.0
         ));
     }
-    let curves = vec![
+    let mut curves = vec![
         Curve { name: "as printed (us)", points: printed },
         Curve { name: "exact (us)", points: exact },
         Curve { name: "simulated (us)", points: simulated },
     ];
+    if let Some(live) = live {
+        let sizes = [140, 150, 160, 180, 200, 240, 280, 325, 400];
+        let measured = live.one_way(&sizes, RATE, declared(system.service))?;
+        curves.push(measured.curve);
+        notes.push(measured.note);
+    }
     let title = "size of containers for a delay, 800 Kp/s both ways".into();
     Ok(Figure {
         label: "Figure 4".into(),

@@ -1,10 +1,12 @@
 //! The aggregation paper: packets in containers between a driver domain and its virtual machines, Figures 1-4.
 
 mod figures;
+mod live;
 
 use super::Args;
 use super::curves::Work;
 use anyhow::{Result, bail};
+use live::Live;
 use std::process::ExitCode;
 
 const WORK: Work = Work {
@@ -25,19 +27,25 @@ const WORK: Work = Work {
         ("Figure 4", "size for 300 us", 160.0, 1.0, "packets"),
         ("Figure 4", "delay of containers of 160 packets, as printed", 300.0, 3.0, "us"),
     ],
-    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit for bit.",
+    seeds: "Simulations are decided by their seed, 1: the same command gives the same numbers, bit for bit. What is measured live is of \
+            one machine at one time.",
     known: include_str!("../../../data/aggregation-known.json"),
 };
 
 pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    if args.tables || args.beyond || args.live || args.scenario.is_some() {
-        bail!("this paper has figures alone: take --tables, --beyond, --live and --scenario away");
+    if args.tables || args.beyond || args.scenario.is_some() {
+        bail!("this paper has figures alone: take --tables, --beyond and --scenario away");
+    }
+    if args.live && args.figure.is_some_and(|no| no < 3) {
+        bail!("--live is for Figures 3 and 4: take it or the figure away");
     }
     const ALL: [&str; 4] = ["Figure 1", "Figure 2", "Figure 3", "Figure 4"];
     let wanted = match args.figure {
         Some(no @ 1..=4) => &ALL[no - 1..no],
         Some(no) => bail!("there is no figure {no}: 1 to 4"),
+        None if args.live => &ALL[2..],
         None => &ALL[..],
     };
-    WORK.reproduce(args, wanted, figures::of)
+    let live = Live::asked(args);
+    WORK.reproduce(args, wanted, |label| figures::of(label, live))
 }

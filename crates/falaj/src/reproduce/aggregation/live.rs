@@ -1,0 +1,95 @@
+//! Figures 3 and 4 live: the model's streams, through containers in memory that two processes share, to a reader whose services are
+//! as the model has them.
+
+use super::super::Args;
+use super::super::curves::{Curve, Point};
+use crate::aggregate::Cost;
+use crate::aggregate::streams::Streams;
+use anyhow::Result;
+use falaj_sched::time::Span;
+
+/// Turns of each point, by seeds of their own. The one in the middle is told: a machine that stalls spoils some of them. Between
+/// the second and the eighth the median is with 96 %.
+const TURNS: usize = 9;
+/// How long each is, unless it is said: short enough that nobody else has waited for a processor so long that the kernel
+/// takes it away.
+const LONG: Span = Span::from_millis(600);
+/// The same, where it is to be quick.
+const QUICK: Span = Span::from_millis(200);
+
+/// How long, and how often.
+#[derive(Clone, Copy)]
+pub(super) struct Live {
+    long: Span,
+    turns: usize,
+}
+
+/// A curve, and what is told beside it.
+pub(super) struct Measured {
+    pub(super) curve: Curve,
+    pub(super) note: String,
+}
+
+impl Live {
+    /// As it is asked for, if it is.
+    pub(super) fn asked(args: &Args) -> Option<Live> {
+        let (long, turns) = if args.quick { (QUICK, 1) } else { (LONG, TURNS) };
+        args.live.then_some(Live { long: args.duration.unwrap_or(long), turns })
+    }
+
+    pub(super) fn is_quick(self) -> bool {
+        self.turns == 1
+    }
+
+    /// Some of these, where it is to be quick.
+    fn of<T: Copy>(self, all: &[T]) -> Vec<T> {
+        all.iter().copied().step_by(if self.is_quick() { 3 } else { 1 }).collect()
+    }
+
+    /// A point for each of these; `whole` says what a delay is, of those of the streams.
+    fn measure(self, all: &[(f64, Streams)], whole: impl Fn(&[f64]) -> f64) -> Result<Measured> {
+        let (mut points, mut least) = (Vec::new(), f64::INFINITY);
+        for (x, streams) in self.of(all) {
+            let mut found = Vec::new();
+            for seed in 1..=self.turns {
+                let measured = streams.measure(self.long, seed as u64)?;
+                least = least.min(measured.given);
+                found.push(whole(&measured.delays) * 1e6);
+            }
+            found.sort_by(f64::total_cmp);
+            let y = found[found.len() / 2];
+            let off = (found.len() == TURNS).then(|| (found[TURNS - 2] - y).max(y - found[1]));
+            points.push(Point { x, y, off });
+        }
+        let turns = match self.turns {
+            1 => "one turn".to_owned(),
+            turns => format!(
+                "of {turns} turns the one in the middle, and how far the second and the last but one are off (96 %)"
+            ),
+        };
+        let note = format!(
+            "Measured: two processes with a ring between them, {turns}, each of {} or 20 containers of each stream. The reader's \
+             services are exponential, of the same mean; when it sleeps it has to be woken, too. The sender was in time with {:.1} % \
+             of the packets or more.",
+            self.long,
+            100.0 * least.min(1.0)
+        );
+        Ok(Measured { curve: Curve { name: "measured live (us)", points }, note })
+    }
+
+    /// Figure 3: there in one stream, back in one of four.
+    pub(super) fn there_and_back(self, rates: &[f64], packets: u32, cost: Cost) -> Result<Measured> {
+        const PARTS: &[f64] = &[1.0, 0.25, 0.25, 0.25, 0.25];
+        let all: Vec<_> =
+            rates.iter().map(|&rate| (rate / 1e3, Streams { rate, parts: PARTS, packets, cost })).collect();
+        self.measure(&all, |delays| delays[0] + delays[1..].iter().sum::<f64>() / 4.0)
+    }
+
+    /// Figure 4: one way, of two equal streams.
+    pub(super) fn one_way(self, sizes: &[u32], rate: f64, cost: Cost) -> Result<Measured> {
+        const PARTS: &[f64] = &[1.0, 1.0];
+        let of = |&packets: &u32| (f64::from(packets), Streams { rate, parts: PARTS, packets, cost });
+        let all: Vec<_> = sizes.iter().map(of).collect();
+        self.measure(&all, |delays| delays.iter().sum::<f64>() / 2.0)
+    }
+}
