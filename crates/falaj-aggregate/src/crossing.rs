@@ -17,7 +17,7 @@ pub trait Carrier: AsFd {
     fn send(&mut self, bytes: &[u8]) -> io::Result<bool>;
     /// Takes one in the place of what is in `out`; `false` if there is none.
     fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool>;
-    /// Asks when the next one will be taken, which has so many bytes and left at this instant.
+    /// Asks when the other side will be done with the next one, which has so many bytes and left at this instant.
     fn ask_when(&mut self, bytes: usize, left: u64) {
         let _ = (bytes, left);
     }

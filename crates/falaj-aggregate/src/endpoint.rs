@@ -65,7 +65,7 @@ pub struct Endpoint {
 /// What the peer says of a string, as far as it can be true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crossed {
-    /// How long after it had left it was taken.
+    /// How long after it had left the peer was done with it.
     pub took: Span,
     /// Processor time that the peer spent since it was asked last.
     pub spent: Span,
@@ -183,11 +183,18 @@ impl Endpoint {
     /// # Errors
     /// The peer broke the ring.
     pub fn receive(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+        self.answer();
         match self.reader.pop(out).map_err(broken)? {
             Popped::Empty => return Ok(false),
             Popped::Wake => self.ring()?,
             Popped::Quiet => {}
         }
+        Ok(true)
+    }
+
+    /// Who wants something else is done with the last string: says so, if it was asked about that one.
+    #[inline]
+    fn answer(&mut self) {
         if self.reader.is_asked() {
             let at = nanos(ClockId::Monotonic);
             // That clock costs a system call.
@@ -196,11 +203,10 @@ impl Endpoint {
             }
             self.reader.answer(Took { at, ..self.told });
         }
-        Ok(true)
     }
 
-    /// Asks when the next string will be taken, which has so many bytes and left at this instant, in nanoseconds of
-    /// CLOCK_MONOTONIC; of one string at a time.
+    /// Asks when the peer will be done with the next string, which has so many bytes and left at this instant, in nanoseconds
+    /// of CLOCK_MONOTONIC; of one string at a time.
     pub fn ask_when(&mut self, bytes: usize, left: u64) {
         if self.asked.is_none() {
             self.writer.ask_when(bytes);
@@ -239,6 +245,7 @@ impl Endpoint {
 
     /// Asks to be woken by the next string; `true` if there is none yet: then [`wait`](Endpoint::wait).
     pub fn rest(&mut self) -> io::Result<bool> {
+        self.answer();
         let rest = self.reader.rest().map_err(broken)?;
         if rest.wake {
             self.ring()?;

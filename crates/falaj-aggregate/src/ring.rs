@@ -14,10 +14,10 @@
 //! | `TAIL` | writer | up to where there are strings |
 //! | `ROOM` | writer | wake me when you are there: there is room then |
 //! | `IDLE` | writer | wake me if you sleep there: I hold something back until you do |
-//! | `PROBE` | writer | tell me when you have taken all before this |
+//! | `PROBE` | writer | tell me when you are done with all before this |
 //! | `HEAD` | reader | up to where they were taken |
 //! | `ASLEEP` | reader | wake me if there is something behind this |
-//! | `TOOK`, `TOOK_AT` | reader | I have, and when |
+//! | `TOOK`, `TOOK_AT` | reader | I am, and since when |
 //! | `SPENT` | reader | what processor time I have needed until then |
 //!
 //! A wake-up is never lost: each side writes its word, passes a fence and then
@@ -114,10 +114,10 @@ pub enum Popped {
     Empty,
 }
 
-/// What a reader tells of a string that it was asked about. It may be anything.
+/// What a reader tells of a string that it was asked about, when it is done with it. It may be anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Took {
-    /// When it was taken.
+    /// When that was.
     pub at: u64,
     /// The processor time that the reader has needed until then.
     pub spent: u64,
@@ -266,12 +266,12 @@ impl<M: Memory> Writer<M> {
 }
 
 impl<M: Memory> Writer<M> {
-    /// Asks when the next string will be taken, which has so many bytes.
+    /// Asks when the reader will be done with the next string, which has so many bytes.
     pub fn ask_when(&mut self, bytes: usize) {
         self.0.control(PROBE).store(self.0.own + words_of(bytes), Relaxed);
     }
 
-    /// What the reader says to that; `None` before it has taken it.
+    /// What the reader says to that; `None` before it is.
     pub fn took(&self) -> Option<Took> {
         let side = &self.0;
         let asked = side.control(PROBE).load(Relaxed);
@@ -285,13 +285,15 @@ pub struct Reader<M> {
     side: Side<M>,
     /// Where this side went to sleep last.
     asleep: u64,
+    /// Up to where it has said that it is done.
+    answered: u64,
 }
 
 impl<M: Memory> Reader<M> {
     /// As [`Writer::new`].
     pub fn new(memory: M, base: usize, room: usize) -> Option<Reader<M>> {
         // Whoever has not looked yet is asleep: all words are zero in the beginning.
-        Side::new(memory, base, room).map(|side| Reader { side, asleep: 0 })
+        Side::new(memory, base, room).map(|side| Reader { side, asleep: 0, answered: 0 })
     }
 
     /// Looks at how far the writer is; says whether there is anything.
@@ -337,15 +339,17 @@ impl<M: Memory> Reader<M> {
         Ok(if before < wish && wish <= side.own { Popped::Wake } else { Popped::Quiet })
     }
 
-    /// Does the writer ask when the last string was taken?
+    /// Does the writer ask about the last string that was taken, and has nothing been said to that yet?
     #[inline]
     pub fn is_asked(&self) -> bool {
-        self.side.control(PROBE).load(Relaxed) == self.side.own
+        let own = self.side.own;
+        self.answered != own && self.side.control(PROBE).load(Relaxed) == own
     }
 
     /// Says it.
     pub fn answer(&mut self, took: Took) {
         let side = &self.side;
+        self.answered = side.own;
         side.control(TOOK_AT).store(took.at, Relaxed);
         side.control(SPENT).store(took.spent, Relaxed);
         side.control(TOOK).store(side.own, Release);

@@ -191,7 +191,7 @@ impl Packer {
         self.tuning.is_some()
     }
 
-    /// For whoever chooses policies: a container was taken on the other side so long after it had left.
+    /// For whoever chooses policies: the other side was done with a container so long after it had left.
     pub fn crossed(&mut self, took: Span) {
         if let Some(tuning) = &mut self.tuning {
             tuning.crossed(took);

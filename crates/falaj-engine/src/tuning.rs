@@ -35,7 +35,7 @@ pub struct Seen {
     pub open: Span,
     /// Containers of which is known how long they crossed.
     pub crossings: u64,
-    /// From when they left until they were taken on the other side, together.
+    /// From when they left until the other side was done with them, together.
     pub crossing: Span,
     /// The squares of that, in nanoseconds.
     pub crossing_squares: u128,
@@ -115,7 +115,7 @@ impl Tuning {
         self.seen.open += open;
     }
 
-    /// A container was taken on the other side so long after it had left.
+    /// The other side was done with a container so long after it had left.
     pub(crate) fn crossed(&mut self, took: Span) {
         self.seen.crossings += 1;
         self.seen.crossing += took;

@@ -43,6 +43,7 @@ mod printed;
 mod qbd;
 #[cfg(feature = "matrices")]
 mod queue;
+mod recent;
 mod refused;
 #[cfg(feature = "matrices")]
 mod renewal;

@@ -1,7 +1,9 @@
-//! The tuner: what was counted in epochs becomes a load and costs, and these a policy. It changes only what pays, so
-//! that a steady load leaves it alone; a load that changes is taken for what it is in the epoch in which it does.
+//! The tuner: what was counted in epochs becomes a load and costs, and these a policy. It changes only what pays by more than
+//! what was counted may be wrong, so that a steady load leaves it alone. An epoch unlike those before it is set aside: the next one
+//! says whether the load has changed or the machine stalled.
 
 use crate::containers::{Measure, Policy as Size};
+use crate::recent::Recent;
 use crate::tune::{Choice, Cost, Limits, Load, Tuned, Wanted, choose, expect};
 use falaj_engine::container::{ADDRESS, LENGTH, Policy};
 use falaj_engine::tuning::{Choose, Seen};
@@ -15,8 +17,17 @@ const COSTS_KEPT: f64 = 0.98;
 const SURE: f64 = 4.0;
 /// What is aimed at, in parts of the delay: the rest is between "it is kept" and "it has to change".
 const AIM: f64 = 0.95;
-/// A change has to spare so much.
-const PAYS: f64 = 0.97;
+/// A change has to spare such a part.
+const PAYS: f64 = 0.03;
+/// And more than it may be wrong, in standard errors.
+const CERTAIN: f64 = 2.0;
+/// A delay that is perhaps not kept may be left alone for so much, in parts of it.
+const PATIENCE: f64 = 0.03;
+/// Epochs unlike the load that is known, one after the other, that are another one: alike, and in any case.
+const ALIKE: u32 = 2;
+const UNLIKE: u32 = 4;
+/// What waits are taken for before they are known, in parts of what is computed, and how far that may be off.
+const FIRST_STRETCH: (f64, f64) = (1.0, 0.05);
 /// Epochs between two looks for something better, without a reason.
 const LOOK: u32 = 8;
 /// Costs before any were measured: of a wake-up, and of copying a packet.
@@ -29,8 +40,14 @@ const DOUBT: f64 = 0.01;
 pub struct Tuner {
     wanted: Wanted,
     sums: Sums,
+    burst: Recent,
+    stretch: Recent,
     costs: Costs,
     waking: Waking,
+    /// Epochs that were set aside, one after the other; of the last of them: above what was expected, not below?
+    aside: u32,
+    above: bool,
+    alike: u32,
     /// Epochs since the last look for something better.
     since: u32,
     tuned: Option<Tuned>,
@@ -42,16 +59,11 @@ pub struct Tuner {
 struct Sums {
     packets: f64,
     span: f64,
-    slots: f64,
-    in_slots: f64,
-    squares: f64,
     /// Of containers that left.
     containers: f64,
     carried: f64,
     open: f64,
     open_span: f64,
-    waited: f64,
-    computed: f64,
     bytes: f64,
 }
 
@@ -66,11 +78,10 @@ struct Costs {
 }
 
 /// How long the other side takes to begin.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Waking {
-    mean: f64,
+    mean: Recent,
     variance: f64,
-    known: bool,
 }
 
 fn seconds(span: Span) -> f64 {
@@ -83,31 +94,10 @@ fn span(seconds: f64) -> Span {
 
 impl Sums {
     fn fade(&mut self) {
-        let Sums {
-            packets,
-            span,
-            slots,
-            in_slots,
-            squares,
-            containers,
-            carried,
-            open,
-            open_span,
-            waited,
-            computed,
-            bytes,
-        } = self;
-        for sum in
-            [packets, span, slots, in_slots, squares, containers, carried, open, open_span, waited, computed, bytes]
-        {
+        let Sums { packets, span, containers, carried, open, open_span, bytes } = self;
+        for sum in [packets, span, containers, carried, open, open_span, bytes] {
             *sum *= KEPT;
         }
-    }
-
-    fn burst(&self) -> f64 {
-        let mean = self.in_slots / self.slots;
-        let variance = self.squares / self.slots - mean * mean;
-        if self.slots >= 8.0 && mean > 0.0 { (variance / mean).max(1.0) } else { 1.0 }
     }
 
     /// Containers side by side: each is open but for the time until its next burst.
@@ -118,6 +108,14 @@ impl Sums {
         }
         (self.open / self.open_span / (1.0 - burst / size)).max(1.0)
     }
+}
+
+/// Packets that came at once, by the variance of those in pieces of an epoch over their mean.
+fn bursts(seen: &Seen) -> Option<f64> {
+    let slots = seen.slots as f64;
+    let mean = seen.packets as f64 / slots;
+    let variance = (seen.squares as f64 / slots - mean * mean) * slots / (slots - 1.0);
+    (seen.slots >= 8 && mean > 0.0).then(|| variance / mean)
 }
 
 impl Costs {
@@ -157,9 +155,11 @@ impl Costs {
 impl Tuner {
     /// For a delay. Its percentile is 0.9 or above, if it is one.
     pub fn new(wanted: Wanted) -> Tuner {
-        let waking = Waking { mean: FIRST.waking, variance: 0.0, known: false };
+        let waking = Waking { mean: Recent::default(), variance: 0.0 };
         let (sums, costs) = (Sums::default(), Costs::default());
-        Tuner { wanted, sums, costs, waking, since: 0, tuned: None, changes: 0 }
+        let (burst, stretch) = (Recent::default(), Recent::default());
+        let (aside, above, alike) = (0, false, 0);
+        Tuner { wanted, sums, burst, stretch, costs, waking, aside, above, alike, since: 0, tuned: None, changes: 0 }
     }
 
     /// The policy before anything is known, of containers of so many bytes: none waits longer than the delay's half,
@@ -187,23 +187,34 @@ impl Tuner {
 
     /// The load as it is known.
     pub fn load(&self) -> Load {
-        let burst = self.sums.burst();
-        let stretch = if self.sums.computed > 0.0 { self.sums.waited / self.sums.computed } else { 1.0 };
+        let burst = self.burst.middle().map_or(1.0, |burst| burst.max(1.0));
         Load {
             rate: self.sums.packets / self.sums.span,
             burst,
             streams: self.sums.streams(burst),
-            stretch: stretch.clamp(0.5, 4.0),
+            stretch: self.stretch.or(FIRST_STRETCH).0.clamp(0.5, 4.0),
         }
     }
 
     /// The costs as they are known.
     pub fn cost(&self) -> Cost {
         let (per_container, per_packet) = self.costs.found();
-        let Waking { mean, variance, known } = self.waking;
+        let Some((waking, _)) = self.waking.mean.known() else { return Cost { per_container, per_packet, ..FIRST } };
         // There are too few to count percentiles of: three deviations for all of them.
-        let at_most = if known { mean + 3.0 * variance.sqrt() } else { FIRST.waking_at_most };
-        Cost { per_container, per_packet, waking: mean, waking_at_most: at_most }
+        let waking_at_most = waking + 3.0 * self.waking.variance.sqrt();
+        Cost { per_container, per_packet, waking, waking_at_most }
+    }
+
+    /// How far the delay that is expected of a policy may be off (one standard error). What packets wait was measured, whatever
+    /// load it was computed from; and so was how long the other side takes, but for the first times.
+    fn doubt(&self, now: Choice) -> f64 {
+        let load = self.load();
+        let longer = Load { stretch: load.stretch + self.stretch.or(FIRST_STRETCH).1, ..load };
+        let filled = match expect(&self.wanted, &longer, &self.cost(), now.policy, now.when_idle) {
+            Ok(Some(other)) => other.delay - now.delay,
+            _ => 0.0,
+        };
+        filled.hypot(self.waking.mean.known().map_or(0.0, |(_, off)| off))
     }
 
     /// Takes what was seen into account; says whether the load is another one.
@@ -212,31 +223,46 @@ impl Tuner {
         // A few packets after a long silence are few in all that time; many are a load that has begun.
         let idle = if seen.packets < 16 { seconds(seen.idle) } else { 0.0 };
         let long = seconds(seen.span) + idle;
-        let before = self.load();
         let known = self.sums.span > 0.0;
-        let expected = before.rate * long;
-        let moved = known && (packets - expected).abs() > SURE * (before.burst * expected).sqrt() + 1.0;
-        if moved {
-            self.sums = Sums::default();
-        }
+        let moved = match known.then(|| self.load()) {
+            Some(load) if self.is_unlike(packets, load.rate * long, load.burst) => {
+                if self.alike < ALIKE && self.aside < UNLIKE {
+                    return false;
+                }
+                // How packets come is more the sender's way than the load's.
+                (self.sums, self.stretch) = (Sums::default(), Recent::default());
+                true
+            }
+            _ => !known,
+        };
+        (self.aside, self.alike) = (0, 0);
         self.sums.fade();
         let sums = &mut self.sums;
         sums.packets += packets;
         sums.span += long;
-        sums.slots += seen.slots as f64;
-        sums.in_slots += packets;
-        sums.squares += seen.squares as f64;
         sums.bytes += seen.bytes as f64;
+        bursts(seen).into_iter().for_each(|burst| self.burst.add(burst));
         self.costs.add(seen.containers as f64, seen.carried as f64, seconds(seen.spent));
         // What left in an epoch of two loads belongs to neither.
-        if !moved && known {
+        if !moved {
             sums.containers += seen.containers as f64;
             sums.carried += seen.carried as f64;
             sums.open += seconds(seen.open);
             sums.open_span += seconds(seen.span);
             self.compare(seen, now);
         }
-        moved || !known
+        moved
+    }
+
+    /// Are so many packets others than were expected, more surely than by chance? Counts how often that was so.
+    fn is_unlike(&mut self, packets: f64, expected: f64, burst: f64) -> bool {
+        let unlike = (packets - expected).abs() > SURE * (burst * expected).sqrt() + 1.0;
+        if unlike {
+            let above = packets > expected;
+            self.alike = if self.aside > 0 && above == self.above { self.alike + 1 } else { 1 };
+            (self.aside, self.above) = (self.aside + 1, above);
+        }
+        unlike
     }
 
     /// Compares what was expected of the policy with what it did.
@@ -245,14 +271,12 @@ impl Tuner {
         let cost = self.cost();
         let mean = Wanted { measure: Measure::Mean, ..self.wanted };
         let Ok(Some(expected)) = expect(&mean, &load, &cost, size(now), now.when_idle) else { return };
-        if !now.when_idle && now.packets > 1 {
-            let fill = expected.delay
-                - expected.queued
-                - cost.waking
-                - cost.per_container
-                - cost.per_packet * load.rate / expected.containers;
-            self.sums.computed += fill.max(0.0) * seen.carried as f64;
-            self.sums.waited += seconds(seen.waited);
+        let service = cost.per_container + cost.per_packet * load.rate / expected.containers;
+        if !now.when_idle && now.packets > 1 && seen.carried > 0 {
+            let fill = expected.delay - expected.queued - cost.waking - service;
+            if fill > 0.0 {
+                self.stretch.add(seconds(seen.waited) / seen.carried as f64 / fill);
+            }
         }
         // Where the other side is busy, what is measured are those before.
         if seen.crossings > 0 && expected.processor < 0.8 {
@@ -261,12 +285,10 @@ impl Tuner {
             let queued = if now.when_idle { 0.0 } else { expected.queued };
             let spread = (seen.crossing_squares as f64 / count / 1e18 - crossing * crossing).max(0.0);
             let waking = &mut self.waking;
+            let part = if waking.mean.known().is_some() { 1.0 / 8.0 } else { 1.0 };
             // One that was not scheduled for a while is not what every container finds.
-            let found = (crossing - queued).clamp(0.0, waking.mean + self.wanted.delay / 8.0);
-            let part = if waking.known { 1.0 / 8.0 } else { 1.0 };
-            waking.mean += part * (found - waking.mean);
             waking.variance += part * (spread.min(self.wanted.delay * self.wanted.delay / 64.0) - waking.variance);
-            waking.known = true;
+            waking.mean.add((crossing - queued - service).max(0.0));
         }
     }
 
@@ -306,18 +328,24 @@ impl Choose for Tuner {
     fn choose(&mut self, seen: &Seen, now: Policy) -> Policy {
         let moved = self.learn(seen, now);
         let expected = expect(&self.wanted, &self.load(), &self.cost(), size(now), now.when_idle).ok().flatten();
-        let kept = expected.is_some_and(|choice| choice.delay <= self.wanted.delay);
+        let doubt = expected.map_or(0.0, |choice| CERTAIN * self.doubt(choice));
+        let patience = doubt.min(PATIENCE * self.wanted.delay);
+        let kept = expected.is_some_and(|choice| choice.delay <= self.wanted.delay + patience);
         self.since += 1;
-        if kept && !moved && self.since < LOOK {
+        if self.aside > 0 || kept && !moved && self.since < LOOK {
             return now;
         }
         self.since = 0;
         let tuned = self.decide(now.bytes);
         let choice = tuned.choice();
         self.tuned = Some(tuned);
-        let pays = |now: Choice| match tuned {
-            Tuned::Kept(_) => !kept || choice.processor < PAYS * now.processor,
-            Tuned::Missed(_) => choice.delay < PAYS * now.delay,
+        let pays = |now: Choice| {
+            // What a container costs less is bought by packets that wait: by as much of that as is in doubt nobody knows.
+            let pays = PAYS.max(doubt / now.delay);
+            match tuned {
+                Tuned::Kept(_) => !kept || choice.processor < (1.0 - pays) * now.processor,
+                Tuned::Missed(_) => choice.delay < (1.0 - pays) * now.delay,
+            }
         };
         if !expected.is_none_or(pays) {
             return now;

@@ -7,7 +7,7 @@ use falaj_engine::tuning::{Choose, Seen};
 use falaj_queueing::{Cost, Filling, Limits, Load, Measure, Policy as Size, Tuned, Tuner, Wanted, choose, expect};
 use falaj_sched::time::{Span, Time};
 use proptest::prelude::*;
-use rand_distr::{Distribution, Exp1};
+use rand_distr::{Distribution, Exp1, Uniform};
 use std::sync::{Arc, Mutex};
 
 /// What a reader is like: it takes containers one after another.
@@ -28,16 +28,80 @@ struct Traffic<'a> {
     seed: u64,
 }
 
+/// What a machine with others at work does: it stalls either side, wakes the reader sooner or later, and makes its work cheaper or
+/// dearer.
+#[derive(Clone, Copy)]
+struct Noise {
+    /// Between two stalls of a side, on average, and how long one is at the most.
+    every: f64,
+    longest: f64,
+    /// Parts by which waking and work differ from what they are on average, at the most.
+    waking: f64,
+    work: f64,
+}
+
+const QUIET: Noise = Noise { every: f64::INFINITY, longest: 0.0, waking: 0.0, work: 0.0 };
+const BUSY: Noise = Noise { every: 150e6, longest: 6e6, waking: 0.9, work: 0.4 };
+
+/// Stalls of one side, one after the other.
+struct Stalls {
+    noise: Noise,
+    chance: Chance,
+    next: (f64, f64),
+}
+
+impl Stalls {
+    fn new(noise: Noise, seed: u64, side: u64) -> Stalls {
+        let mut stalls = Stalls { noise, chance: Chance::new(seed, 2, side), next: (0.0, 0.0) };
+        stalls.step();
+        stalls
+    }
+
+    fn step(&mut self) {
+        let gap: f64 = Exp1.sample(&mut self.chance);
+        let from = self.next.1 + gap * self.noise.every;
+        self.next = (from, from + part(&mut self.chance) * self.noise.longest);
+    }
+
+    /// When who would do something now does it.
+    fn until(&mut self, now: Time) -> Time {
+        while (now.0 as f64) >= self.next.1 && self.noise.every.is_finite() {
+            self.step();
+        }
+        if (now.0 as f64) < self.next.0 { now } else { now.max(Time(self.next.1 as u64)) }
+    }
+}
+
+/// From none to all.
+fn part(chance: &mut Chance) -> f64 {
+    Uniform::new(0.0, 1.0).unwrap().sample(chance)
+}
+
+/// About so much, by a part more or less.
+fn about(mean: u64, by: f64, chance: &mut Chance) -> u64 {
+    (mean as f64 * (1.0 + by * (2.0 * part(chance) - 1.0))) as u64
+}
+
 /// What became of it, for each tenth of a second.
 #[derive(Clone, Default)]
 struct Window {
     delays: Vec<u64>,
+    /// Of each fiftieth of a second, how many packets came and what they took together.
+    pieces: Vec<(u64, u64)>,
     spent: u64,
 }
 
 impl Window {
     fn mean(&self) -> f64 {
         self.delays.iter().sum::<u64>() as f64 / self.delays.len() as f64
+    }
+
+    /// The mean of the fiftieth of a second in the middle: a stall spoils some of them.
+    fn middle(&self) -> f64 {
+        let mut means: Vec<f64> =
+            self.pieces.iter().filter(|piece| piece.0 > 0).map(|piece| piece.1 as f64 / piece.0 as f64).collect();
+        means.sort_by(f64::total_cmp);
+        means[means.len() / 2]
     }
 
     fn quantile(&self, part: f64) -> u64 {
@@ -48,45 +112,56 @@ impl Window {
 }
 
 const WINDOW: u64 = 100_000_000;
+const PIECES: u64 = 5;
 
 fn together(windows: &[Window]) -> Window {
     let mut all = Window::default();
     for window in windows {
         all.delays.extend(&window.delays);
+        all.pieces.extend(&window.pieces);
         all.spent += window.spent;
     }
     all
 }
 
 /// Runs for so many windows.
-fn run(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize) -> Vec<Window> {
+fn run(packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize) -> Vec<Window> {
+    noisy(packer, reader, traffic, windows, QUIET)
+}
+
+fn noisy(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize, noise: Noise) -> Vec<Window> {
     let mut chance = Chance::new(traffic.seed, 1, 1);
-    let mut found = vec![Window::default(); windows];
+    let mut work = Chance::new(traffic.seed, 3, 1);
+    let [mut sender, mut slow] = [1, 2].map(|side| Stalls::new(noise, traffic.seed, side));
+    let mut found = vec![Window { pieces: vec![(0, 0); PIECES as usize], ..Window::default() }; windows];
     let end = Time(WINDOW * windows as u64);
     let (mut next, mut came, mut number, mut free) = (0.0f64, 0u64, 0u64, Time::ZERO);
     let mut gone: Vec<(Time, Vec<u64>)> = Vec::new();
+    let mut clock = Time::ZERO;
     loop {
         let arrival = Time(next as u64);
         let idle = if packer.policy().when_idle && !packer.is_empty() { free } else { Time::NEVER };
-        let now = arrival.min(packer.next_due()).min(idle);
-        if now >= end {
+        let due = arrival.min(packer.next_due()).min(idle);
+        if due >= end {
             return found;
         }
+        let now = sender.until(due.max(clock));
+        clock = now;
         let mut out = |c: Container<'_>| {
             let stamps = unload(c.bytes).unwrap().map(|p| u64::from_le_bytes(*p.unwrap().rest.first_chunk().unwrap()));
             gone.push((c.left, stamps.collect()));
         };
         packer.poll(now, &mut out);
-        if now == arrival {
+        if arrival <= now {
             let mut packet = [0; 60];
             packet[0] = (number / traffic.burst % traffic.destinations) as u8;
-            packet[6..14].copy_from_slice(&now.0.to_le_bytes());
+            packet[6..14].copy_from_slice(&arrival.0.to_le_bytes());
             packer.offer(&packet, now, &mut out).unwrap();
             number += 1;
             came += 1;
             if came.is_multiple_of(traffic.burst) {
                 let gap: f64 = Exp1.sample(&mut chance);
-                next += gap * traffic.burst as f64 / (traffic.rate)(now) * 1e9;
+                next += gap * traffic.burst as f64 / (traffic.rate)(arrival) * 1e9;
             }
         }
         if free <= now {
@@ -94,14 +169,18 @@ fn run(mut packer: Packer, reader: Reader, traffic: &Traffic<'_>, windows: usize
         }
         for (left, stamps) in gone.drain(..) {
             // Who is awake begins at once.
-            let begins = if free > left { free } else { left + Span(reader.waking) };
-            let service = Span(reader.container + reader.packet * stamps.len() as u64);
-            free = begins + service;
-            packer.crossed(begins.since(left));
+            let there = left.max(now);
+            let begins = if free > there { free } else { there + Span(about(reader.waking, noise.waking, &mut work)) };
+            let service = Span(about(reader.container + reader.packet * stamps.len() as u64, noise.work, &mut work));
+            free = slow.until(begins) + service;
+            packer.crossed(free.since(left));
             packer.spent(service);
             found[(stamps[0] / WINDOW) as usize].spent += service.0;
             for stamp in stamps {
-                found[(stamp / WINDOW) as usize].delays.push(free.0 - stamp);
+                let window = &mut found[(stamp / WINDOW) as usize];
+                window.delays.push(free.0 - stamp);
+                let piece = &mut window.pieces[(stamp % WINDOW / (WINDOW / PIECES)) as usize];
+                *piece = (piece.0 + 1, piece.1 + free.0 - stamp);
             }
         }
     }
@@ -135,14 +214,15 @@ fn mean(delay: f64) -> Wanted {
 }
 
 /// The least processor time of all sizes with all these timeouts that keep the delay, and that pair.
-fn best(wanted: Wanted, reader: Reader, traffic: &Traffic<'_>, windows: usize) -> (f64, u32, f64) {
+fn best(wanted: Wanted, reader: Reader, traffic: &Traffic<'_>, windows: usize, noise: Noise) -> (f64, u32, f64) {
     let mut best = (f64::INFINITY, 0, 0.0);
     for part in [0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.25, 1.5, 2.0, 3.0] {
         let timeout = wanted.delay * part;
         let spent = |packets: u32| {
             let policy = Policy { packets, bytes: BYTES, timeout: Span((timeout * 1e9) as u64), when_idle: false };
-            let all = together(&run(Packer::new(policy, 0).unwrap(), reader, traffic, windows)[1..]);
+            let all = together(&noisy(Packer::new(policy, 0).unwrap(), reader, traffic, windows, noise)[1..]);
             let delay = match wanted.measure {
+                Measure::Mean if noise.longest > 0.0 => all.middle(),
                 Measure::Mean => all.mean(),
                 Measure::Percentile(part) => all.quantile(part) as f64,
             };
@@ -191,9 +271,10 @@ fn beside(wanted: Wanted, traffic: &Traffic<'_>, windows: usize) {
         Measure::Percentile(part) => all.quantile(part) as f64,
     };
     let spent = all.spent as f64 / all.delays.len() as f64;
-    let best = best(wanted, READER, traffic, 2);
+    let best = best(wanted, READER, traffic, 2, QUIET);
     let watch = watched.0.lock().unwrap();
-    let what = format!("{delay:.0} ns, {spent:.0} ns each; best {best:?}; {:?}", watch.1.last());
+    let (load, cost) = (watch.0.load(), watch.0.cost());
+    let what = format!("{delay:.0} ns, {spent:.0} ns each; best {best:?}; {:?}; {load:?}, {cost:?}", watch.1.last());
     assert!(delay <= wanted.delay * 1e9, "{wanted:?}: {what}");
     assert!(spent <= 1.15 * best.0, "{wanted:?}: {what}");
     // What it has learned in the first half is enough.
@@ -250,6 +331,50 @@ fn it_follows_steps_and_does_not_swing() {
             assert!(settled.iter().all(|policy| policy == &settled[0]), "{settled:?}");
         }
         assert!(watch.0.changes() <= 15, "{} changes", watch.0.changes());
+    }
+}
+
+/// A machine that stalls for milliseconds, several times a second, and takes now more and now less for all that it does: the load is
+/// steady, and so is the policy, with little more than what the best costs that does not change.
+#[test]
+fn noise_does_not_make_it_swing() {
+    for (delay, rate) in [(200e-6, 100e3), (200e-6, 400e3), (1e-3, 50e3)] {
+        for seed in [8, 9, 10] {
+            let traffic = Traffic { rate: &steady(rate), burst: 1, destinations: 1, seed };
+            let (packer, watched) = tuned(mean(delay));
+            let all = together(&noisy(packer, READER, &traffic, 30, BUSY)[5..]);
+            let best = best(mean(delay), READER, &traffic, 6, BUSY);
+            let spent = all.spent as f64 / all.delays.len() as f64;
+            let watch = watched.0.lock().unwrap();
+            let what = format!("{:.0} ns, {spent:.0} ns each; best {best:?}; {:?}", all.middle(), watch.1.last());
+            assert!(all.middle() <= delay * 1e9, "{delay} {rate} {seed}: {what}");
+            assert!(spent <= 1.15 * best.0, "{delay} {rate} {seed}: {what}");
+            for (second, chosen) in watch.1.chunks_exact(watch.1.len() / 3).enumerate().skip(1) {
+                let changes = chosen.windows(2).filter(|pair| pair[0] != pair[1]).count();
+                assert!(changes <= 2, "{delay} {rate} {seed}: {changes} changes in second {second}; {what}");
+            }
+        }
+    }
+}
+
+/// The same, and the load is ten times as much for a second.
+#[test]
+fn it_follows_steps_of_a_noisy_load() {
+    for seed in [11, 12, 13] {
+        let rate = |now: Time| if (now.0 / (10 * WINDOW)) % 2 == 1 { 800e3 } else { 80e3 };
+        let (packer, watched) = tuned(mean(200e-6));
+        let windows = noisy(packer, READER, &Traffic { rate: &rate, burst: 1, destinations: 1, seed }, 30, BUSY);
+        // Each of these lasts for a second, of which half is to follow.
+        for (third, windows) in windows.chunks_exact(10).enumerate() {
+            let middle = together(&windows[5..]).middle();
+            assert!(middle <= 1.1 * 200e3, "{seed}, second {third}: {middle} ns");
+        }
+        let watch = watched.0.lock().unwrap();
+        for chosen in watch.1.chunks_exact(watch.1.len() / 3) {
+            let late = &chosen[chosen.len() / 2..];
+            let changes = late.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            assert!(changes <= 2, "{seed}: {changes} changes in half a second");
+        }
     }
 }
 
