@@ -92,6 +92,11 @@ impl Plan {
         Plan { shares, ..self }
     }
 
+    /// Until these intervals are as narrow as they say, behind a warm-up that is found.
+    pub(crate) fn until(until: Vec<Until>) -> Plan {
+        Plan { warm_up: WarmUp::Found, until, most: until::LIMIT, shares: &[] }
+    }
+
     /// All replications of the scenario, from the first packet on: as what is measured beside it.
     pub(crate) fn beside(scenario: &Scenario) -> Plan {
         Plan { warm_up: WarmUp::Nothing, until: Vec::new(), most: scenario.run.replications as usize, shares: &[] }
