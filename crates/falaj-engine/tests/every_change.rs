@@ -354,15 +354,17 @@ impl Model for Even {
             self.flows.iter_mut().for_each(|f| f.silent = false);
         }
     }
-    /// Who keeps its weight keeps its start. Others keep what they owe, in bytes.
+    /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that owe nothing have left after it; of
+    /// WF2Q+, which looks at nobody whose weight stays, only if they are weighed anew or flows are added.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
+        let all = self.rounded || set.parts.len() > self.flows.len();
         for (f, &weight) in set.parts.iter().enumerate() {
             let Some(flow) = self.flows.get_mut(f) else {
                 self.flows.push(EvenFlow::new(weight));
                 continue;
             };
-            flow.silent &= flow.start > self.time;
+            flow.silent &= flow.start > self.time || !all && weight == flow.weight;
             if weight != flow.weight {
                 let owed = flow.start.max(self.time).minus(self.time);
                 flow.start = self.time.plus(owed.times(flow.weight, weight));

@@ -28,6 +28,7 @@ use falaj_live::packet::{PacketReader, PacketSocket};
 use falaj_live::port::{Port, Received, TapPort};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec, Step, UserNamespace, available};
 use falaj_live::tap::Tap;
+use falaj_live::timer::Timer;
 use falaj_scenario::Scenario;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -665,7 +666,8 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) 
         Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
     });
     let clock = Clock::from_zero(monotonic());
-    let options = Options { slack, ..Options::default() };
+    // The hybrid one rests on a crowded machine, and holds packets for longer than the slack then.
+    let options = Options { timer: Timer::Spin, slack, ..Options::default() };
     let mut forwarder = Forwarder::new(clock, network, ports.into(), options);
     let mut running = End::BOTH.to_vec();
     while !running.is_empty() {

@@ -23,7 +23,7 @@ use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
-use crate::shares::{Shares, Virtual, rescaled, retagged, shifted};
+use crate::shares::{ORIGIN, Shares, Virtual, rescaled, retagged, shifted};
 use crate::time::{Span, Time};
 use alloc::collections::BTreeSet;
 use alloc::vec;
@@ -58,7 +58,13 @@ pub(crate) struct Gps {
 impl Gps {
     pub(crate) fn new(shares: &Shares) -> Gps {
         let share = |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
-        Gps { flows: shares.all().map(share).collect(), present: Heap::new(shares.flows()), weight: 0, now: 0, rest: 0 }
+        Gps {
+            flows: shares.all().map(share).collect(),
+            present: Heap::new(shares.flows()),
+            weight: 0,
+            now: ORIGIN,
+            rest: 0,
+        }
     }
 
     /// Goes on where `old` stands: with the bytes that it has of each flow, from now on with these weights.

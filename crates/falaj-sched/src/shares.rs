@@ -37,6 +37,10 @@ pub(crate) const fn instant(now: Time) -> Instant {
     (now.0 as u128) << INSTANT_BITS
 }
 
+/// Where the times begin that tags of heads are counted in: what a head gained before a change is kept also where its new
+/// slope takes that back beyond the first packet of all.
+pub(crate) const ORIGIN: u128 = 1 << 120;
+
 /// A length of time as a difference of tags.
 pub(crate) fn duration(span: Span) -> Instant {
     u128::from(span.0) << INSTANT_BITS

@@ -20,7 +20,7 @@ use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{Instant, Shares, WEIGHT, duration, shifted};
+use crate::shares::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
 use crate::steads::Steads;
 use crate::time::Time;
 use alloc::vec::Vec;
@@ -70,9 +70,9 @@ impl Spfq {
             starts: Heap::new(shares.flows()),
             steads: Steads::new(setup),
             shares,
-            potential: 0,
+            potential: ORIGIN,
             at: Time::ZERO,
-            latest: 0,
+            latest: ORIGIN,
             serving: None,
         })
     }

@@ -16,7 +16,7 @@ use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
-use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates, shifted};
+use crate::shares::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};
 use crate::steads::Steads;
 use crate::time::{Span, Time};
 use alloc::format;
@@ -30,6 +30,12 @@ pub const ENTRY: Entry = Entry {
     scheduler: &[],
     flow: &[RATE],
 };
+
+/// What the clock shows, as a reading.
+#[inline]
+fn clock(now: Time) -> Instant {
+    ORIGIN + instant(now)
+}
 
 /// Virtual Clock.
 #[derive(Debug, Clone)]
@@ -92,7 +98,7 @@ impl Discipline for VirtualClock {
     fn start(&mut self, _: &mut Flows<ClockedFlow, Instant>) {}
 
     fn retag(&self, old: &mut VirtualClock, f: FlowId, tag: Instant, now: Time) -> Instant {
-        shifted(tag, instant(now), old.paces[f.index()], self.paces[f.index()])
+        shifted(tag, clock(now), old.paces[f.index()], self.paces[f.index()])
     }
 
     /// What clocks are ahead stays as many bytes.
@@ -106,7 +112,7 @@ impl Discipline for VirtualClock {
 
     #[inline(always)]
     fn arrived(&mut self, _: &mut Flows<ClockedFlow, Instant>, _: FlowId, _: u32, now: Time) -> Instant {
-        instant(now)
+        clock(now)
     }
 
     #[inline(always)]
@@ -147,12 +153,12 @@ impl Discipline for VirtualClock {
     fn take(&mut self, flows: &mut Flows<ClockedFlow, Instant>, f: FlowId, sent: Sent) {
         let (came, length) = (self.steads.came(f, flows.head_tag(f)), self.length(f, sent.bytes));
         flows.state_mut(f).clock.sent(came, length);
-        self.steads.taken(f, instant(sent.start));
+        self.steads.taken(f, clock(sent.start));
         self.serving = Some(f);
     }
 
     fn forgettable(&self, flows: &Flows<ClockedFlow, Instant>, f: FlowId, now: Time) -> bool {
-        flows.state(f).clock.is_over(instant(now))
+        flows.state(f).clock.is_over(clock(now))
     }
 
     /// Who is thrown out has not advanced the clock.
