@@ -402,7 +402,52 @@ fn drr_plus_plus_keeps_our_bound_and_not_that_of_the_thesis() {
         // sigma/r + (Q + 3 Q')/C
         let thesis = Span(2 * 30_001_000 + 4 * 1_500_000);
         assert_eq!(worst > thesis, n >= 4, "{n}: {worst}, thesis {thesis}");
+        // Lemma 3: the rate is that of half the link from (Q + 3 Q')/C on, counted by last bits. Just before the
+        // end of a packet all those before it have been sent.
+        let mut before = 0;
+        let latency = sent.iter().filter(|e| e.flow == FlowId(0)).map(|e| {
+            let latency = Span((e.end - at).0.saturating_sub(2_000 * before));
+            before += u64::from(e.bytes);
+            latency
+        });
+        let (latency, lemma) = (latency.max().unwrap(), Span(4 * 1_500_000));
+        assert_eq!(latency > lemma, n >= 2, "{n}: latency {latency}, Lemma 3 {lemma}");
+        println!("{n}: {latency}");
     }
+}
+
+/// The thesis' Theorem 1: where all have packets, low latency's mean delay is about `Q''/2 / (C - Q'' lambda/nu)`, `Q''` both
+/// quanta and `nu` packets of a visit. It goes by neither how arrivals are spread nor what waits already: fifty times too much for
+/// packets that come one by one, a two-hundredth of what they wait behind a burst.
+#[test]
+fn the_mean_delay_of_the_thesis_is_none() {
+    // A byte takes a microsecond, a round 3 ms.
+    let mean = |burst: u64, every: u64| {
+        let mut flows = vec![low(1_500)];
+        flows.resize(5, quantum(1_500));
+        let mut spec = pipe("drr++", 1_500, none(), &flows);
+        spec.setup.rate = Rate::from_mbit(8);
+        for f in &mut spec.setup.flows {
+            f.limit = Limit::Packets(10_000);
+        }
+        let normal = (0..4 * 1_000u32).map(|n| Arrival { at: Time::ZERO, flow: FlowId(1 + n % 4), bytes: 1_500 });
+        let own = (0..burst).map(|_| 0).chain((1..=300).map(|n| n * every));
+        let own = own.map(|at| Arrival { at: Time(at), flow: FlowId(0), bytes: 1_500 });
+        let mut arrivals: Vec<_> = normal.chain(own).collect();
+        arrivals.sort_by_key(|a| a.at);
+        let sent = emits(&run(&spec, &arrivals, |_, _, _| {}));
+        let own: Vec<_> = sent.iter().filter(|e| e.flow == FlowId(0)).collect();
+        assert!(
+            own.last().unwrap().end < sent.iter().rfind(|e| e.flow != FlowId(0)).unwrap().end,
+            "others have packets"
+        );
+        own.iter().map(|e| (e.end - e.arrival).as_micros_f64()).sum::<f64>() / own.len() as f64
+    };
+    let theorem = |every: u64| 1_500.0 / (1.0 - 3_000_000.0 / every as f64);
+    let smooth = mean(0, 3_030_000);
+    assert!(smooth < 3_000.0 && theorem(3_030_000) > 50.0 * smooth, "{smooth}, {}", theorem(3_030_000));
+    let behind_a_burst = mean(600, 6_000_000);
+    assert!(behind_a_burst > 200.0 * theorem(6_000_000), "{behind_a_burst}, {}", theorem(6_000_000));
 }
 
 /// The same rivals against DRR: within a few bytes of its bound.
