@@ -145,8 +145,8 @@ impl DrrPlus {
                 continue;
             }
             let missing = |param| {
-                let help = "a flow of low latency has a contract: no `window` holds more than its `rate`".into();
-                refused(param, "is missing".into(), help)
+                let help = "its contract is that no `window` holds more than its `rate`: both are needed".into();
+                refused(param, format!("a flow of low latency lacks its `{param}`"), help)
             };
             let (rate, window) = (rate.ok_or_else(|| missing("rate"))?, window.ok_or_else(|| missing("window"))?);
             if rate.0 == 0 || rate.0 >= left {
