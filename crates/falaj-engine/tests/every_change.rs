@@ -6,6 +6,7 @@ mod common;
 
 use common::emits;
 use common::fraction::Fraction;
+use common::units::units_of_a_byte;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
@@ -243,11 +244,13 @@ impl Model for Drr {
     }
 }
 
-/// WF2Q+ and QFQ, looking at every flow each time. Weights are powers of two, as the
-/// disciplines' own numbers are exact then; and from 1 to 8, as no start then becomes a
-/// multiple of `sigma` by which the disciplines' rounded one might lie below.
+/// WF2Q+ and QFQ, looking at every flow each time. QFQ's weights are powers of two, as its
+/// own numbers are exact then; and from 1 to 8, as no start then becomes a
+/// multiple of `sigma` by which its rounded one might lie below.
 struct Even {
     rounded: bool,
+    /// The finest rounding: 2^22 of the units that a byte has 2^38 of under QFQ, WF2Q+'s own there.
+    finest: Fraction,
     time: Fraction,
     /// The packet on the wire: bytes that the time has not counted, since when, until when.
     wire: (Fraction, u64, u64),
@@ -265,8 +268,8 @@ struct EvenFlow {
 }
 
 impl EvenFlow {
-    fn new(weight: u64) -> EvenFlow {
-        let (packet, mut sigma) = (Fraction::new(LARGEST, weight), Fraction::new(1, 1 << 20));
+    fn new(finest: Fraction, weight: u64) -> EvenFlow {
+        let (packet, mut sigma) = (Fraction::new(LARGEST, weight), finest);
         while sigma < packet {
             sigma = sigma.times(2, 1);
         }
@@ -276,8 +279,12 @@ impl EvenFlow {
 
 impl Even {
     fn new(rounded: bool, weights: &[u64]) -> Even {
-        let flows = weights.iter().map(|&w| EvenFlow::new(w)).collect();
-        Even { rounded, time: Fraction::ZERO, wire: (Fraction::ZERO, 0, 0), flows }
+        let finest = Even::finest(rounded, weights);
+        let flows = weights.iter().map(|&w| EvenFlow::new(finest, w)).collect();
+        Even { rounded, finest, time: Fraction::ZERO, wire: (Fraction::ZERO, 0, 0), flows }
+    }
+    fn finest(rounded: bool, weights: &[u64]) -> Fraction {
+        Fraction::new(1 << 22, if rounded { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") })
     }
     fn rise(&mut self, to: Fraction) {
         self.time = to;
@@ -355,20 +362,25 @@ impl Model for Even {
         }
     }
     /// Who keeps its weight keeps its start. Others keep what they owe, in bytes. Silent flows that owe nothing have left after it; of
-    /// WF2Q+, which looks at nobody whose weight stays, only if they are weighed anew or flows are added.
+    /// WF2Q+, which looks at nobody whose weight stays, only if they are weighed anew or flows are added. Its unit
+    /// stays while there are packets.
     fn change(&mut self, set: &Set, now: u64) {
         self.pass(now);
+        if self.flows.iter().all(|f| !f.present) && self.finest != Even::finest(self.rounded, &set.parts) {
+            *self = Even::new(self.rounded, &set.parts);
+            return;
+        }
         let all = self.rounded || set.parts.len() > self.flows.len();
         for (f, &weight) in set.parts.iter().enumerate() {
             let Some(flow) = self.flows.get_mut(f) else {
-                self.flows.push(EvenFlow::new(weight));
+                self.flows.push(EvenFlow::new(self.finest, weight));
                 continue;
             };
             flow.silent &= flow.start > self.time || !all && weight == flow.weight;
             if weight != flow.weight {
                 let owed = flow.start.max(self.time).minus(self.time);
                 flow.start = self.time.plus(owed.times(flow.weight, weight));
-                (flow.weight, flow.sigma) = (weight, EvenFlow::new(weight).sigma);
+                (flow.weight, flow.sigma) = (weight, EvenFlow::new(self.finest, weight).sigma);
             }
         }
     }
@@ -612,6 +624,13 @@ fn qfq() {
 #[test]
 fn wf2q_plus() {
     every_change(6, "wf2q+", 1, 8, true);
+}
+
+/// Weights that no power of two is a multiple of: equal finishes are equal all the same.
+#[test]
+fn wf2q_plus_by_other_weights() {
+    every_change(5, "wf2q+", 3, 5, true);
+    every_change(5, "wf2q+", 6, 1, true);
 }
 
 #[test]

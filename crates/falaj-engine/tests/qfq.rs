@@ -4,6 +4,7 @@ mod common;
 
 use common::examples::{E1, order};
 use common::fraction::Fraction;
+use common::units::units_of_a_byte;
 use common::{Dice, emits};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
@@ -241,7 +242,7 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
     for (kind, expected) in [
         ("drr", "HHHHHHHHHH..........HHHHHHHHHH.."),
         ("qfq", "HH..HH.HH..H..HH..HH.H..HH..HH.H"),
-        ("wf2q+", "H..H.H.H.H.H.H.H.H.H.H.H.H.H.H.H"),
+        ("wf2q+", "H.H.H.H.H.H.H.H.H.H.H.H.H.H.H.H."),
     ] {
         let (_, order) = fill_and_drain(kind, MIXES[2].0, 0, 30, 1);
         let order: String = order.iter().take(32).map(|&f| if f == 0 { 'H' } else { '.' }).collect();
@@ -256,7 +257,7 @@ fn a_heavy_flow_is_served_evenly_but_by_drr() {
 }
 
 /// WF2Q+ and QFQ by their definitions, in fractions, looking at every flow each
-/// time; no groups, no heaps. Weights are powers of two, as the disciplines' own
+/// time; no groups, no heaps. Weights of QFQ are powers of two, as its own
 /// numbers are exact then.
 struct Naive {
     rounded: bool,
@@ -281,8 +282,10 @@ struct NaiveFlow {
 
 impl Naive {
     fn new(kind: &str, weights: &[u64], largest: u32) -> Naive {
+        // The finest rounding is 2^22 units.
+        let byte = if kind == "qfq" { 1 << 38 } else { units_of_a_byte(weights).expect("small weights") };
         let flow = |&w: &u64| {
-            let (packet, mut sigma) = (Fraction::new(largest, w), Fraction::new(1, 1 << 20));
+            let (packet, mut sigma) = (Fraction::new(largest, w), Fraction::new(1 << 22, byte));
             while sigma < packet {
                 sigma = sigma.plus(sigma);
             }
@@ -465,6 +468,10 @@ fn every_short_sequence_is_served_by_definition() {
             assert!(count > 18_000, "{count}");
         }
     }
+    // Those that no power of two is a multiple of: equals are told by their numbers all the same.
+    for weights in [[3, 5, 7, 2], [10, 1, 3, 6], [1, 3, 9, 27], [60_060, 1, 6, 65_000]] {
+        all_sequences(&mut Vec::new(), 8, 4, 0, &mut |steps| beside_the_model("wf2q+", &weights, steps));
+    }
 }
 
 /// Longer ones, drawn at random, with more flows.
@@ -482,6 +489,40 @@ fn long_sequences_are_served_by_definition() {
         let steps: Vec<Step> = (0..dice.from(10, 80)).map(|_| step(&mut dice)).collect();
         for kind in ["qfq", "wf2q+"] {
             beside_the_model(kind, &weights, &steps);
+        }
+        // So few and small that the model's fractions stay short.
+        let others: Vec<u64> = (0..n.min(5)).map(|_| dice.from(1, 6)).collect();
+        let among = |&step: &Step| match step {
+            Step::Arrive(f) => Step::Arrive(f % others.len()),
+            Step::Go => Step::Go,
+        };
+        beside_the_model("wf2q+", &others, &steps.iter().map(among).collect::<Vec<_>>());
+    }
+}
+
+/// Weights, and packet lengths in proportion to them, so that all finish at the same virtual times: the flow's number
+/// decides, for a quarter of a million packets; and between those who were always there and one who comes at such
+/// an instant too.
+#[test]
+fn equal_finishes_are_equal_however_long_it_goes_on() {
+    for weights in [&[3, 5, 7][..], &[1, 2, 3, 4, 5, 6, 7], &[65_521, 3], &[1009, 1, 11], &[1; 7], &[7; 11]] {
+        let bytes = |f: usize| weights[f] as u32;
+        let mut station = drive("wf2q+", &setup(weights, *weights.iter().max().expect("some") as u32));
+        let last = weights.len() - 1;
+        (0..last).for_each(|f| (0..2).for_each(|_| station.arrive(f, bytes(f))));
+        for round in 0..250_000 / weights.len() {
+            // The last one is away every other time for a while.
+            if round % 1000 < 500 || round % 2 == 0 {
+                station.arrive(last, bytes(last));
+            }
+            let there = if round % 1000 < 500 || round % 2 == 0 { last + 1 } else { last };
+            for f in 0..there {
+                assert_eq!(station.begin(), Some((f, bytes(f))), "{weights:?}, round {round}");
+                if f < last {
+                    station.arrive(f, bytes(f));
+                }
+                station.end();
+            }
         }
     }
 }

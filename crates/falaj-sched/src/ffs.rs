@@ -169,11 +169,11 @@ impl Discipline for Ffs {
             let (weight, f) = (self.weights.all[f], FlowId(f as u32));
             let share = flows.state_mut(f);
             if f.index() >= old.weights.all.len() {
-                *share = Share::new(weight, self.weights.largest);
+                *share = Share::new(self.weights.byte, weight, self.weights.largest);
                 continue;
             }
             let before = i128::from(share.inverse);
-            if share.set(weight, self.weights.largest) {
+            if share.set(self.weights.byte, weight, self.weights.largest) {
                 // As many bytes ahead of the time, or behind it.
                 let ahead = if share.place == Place::Present { ahead(share.start, old.now) } else { 0 };
                 let ahead = i128::from(ahead) * i128::from(share.inverse) / before;

@@ -74,6 +74,7 @@ pub mod managed;
 pub mod mclock;
 pub mod mgfq;
 pub mod mtr_ls;
+mod multiple;
 pub mod mw00;
 pub mod netback;
 pub mod packet_wise;

@@ -45,11 +45,12 @@ impl Qfq {
     pub fn new(setup: &Setup) -> Result<Qfq, Refusals> {
         finite_rate(setup, "quick fair queueing")?;
         room_for_one(setup)?;
+        let weights = Weights::new(setup)?;
         Ok(Qfq {
-            time: VirtualTime::new(),
+            time: VirtualTime::new(&weights),
             groups: Groups::new(),
             in_hand: NONE,
-            weights: Weights::new(setup)?,
+            weights,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }

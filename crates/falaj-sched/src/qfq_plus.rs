@@ -101,7 +101,7 @@ impl QfqPlus {
         let weights = Weights::new(setup)?;
         let (of, aggregates) = divide(&weights);
         Ok(QfqPlus {
-            time: VirtualTime::new(),
+            time: VirtualTime::new(&weights),
             groups: Groups::new(),
             aggregates,
             in_hand: NONE,
@@ -139,7 +139,7 @@ fn divide(weights: &Weights) -> (Vec<u32>, Vec<Aggregate>) {
         of.push(a);
     }
     let aggregate = |(weight, flows)| Aggregate {
-        share: Share::new(flows * weight, flows * largest),
+        share: Share::new(weights.byte, flows * weight, flows * largest),
         round: DeficitRound::EMPTY,
         budget: 0,
         full: flows * largest,

@@ -14,6 +14,7 @@
 //! the byte then is counted; else it is off by at most 2^-47, a byte in 140 TB.
 
 use crate::fits::Excess;
+use crate::multiple::multiple;
 use crate::params::{Kind, Param, Refusals, Refused, Setup, Value};
 use crate::promise::{Bound, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::FlowId;
@@ -218,18 +219,7 @@ pub(crate) fn shifted(start: u128, now: u128, from: u128, to: u128) -> u128 {
 const DIVISIBLE: u64 = 64 * 81 * 25 * 7 * 11 * 13;
 
 fn byte(weights: &[u32]) -> u64 {
-    let gcd = |mut a: u64, mut b: u64| {
-        while b > 0 {
-            (a, b) = (b, a % b);
-        }
-        a
-    };
-    let multiple = |of: u64| {
-        weights.iter().try_fold(of, |all, &w| {
-            let all = all / gcd(all, u64::from(w)) * u64::from(w);
-            (all < 1 << 40).then_some(all)
-        })
-    };
+    let multiple = |of| multiple(of, weights.iter().map(|&w| w.into()), (1 << 40) - 1);
     let most = 1u64 << VIRTUAL_BITS;
     most - most % multiple(DIVISIBLE).or_else(|| multiple(1)).unwrap_or(1)
 }

@@ -14,10 +14,12 @@
 //! late at worst: a time that is too slow is made good by a leap to the first
 //! start, as in WF2Q+; one that is too fast would break promises.
 //!
-//! The unit is 2^-38 B per weight. Instants are compared by the sign of their
+//! The unit is 2^-38 B per weight, or up to twice of it where a byte of each weight shall
+//! be a whole number of units: see [`exact_byte`]. Instants are compared by the sign of their
 //! difference, as serial numbers are. A lap counts each quarter of the way
 //! around, and two when the link falls idle: what is two laps old is over.
 
+use crate::multiple::multiple;
 use crate::params::{Kind, Param, Refused, Setup};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Rate;
@@ -35,6 +37,8 @@ pub(crate) const WEIGHT: Param = Param {
 /// The largest weight.
 pub(crate) const HEAVIEST: u32 = 65_536;
 const FRACTION: u32 = 38;
+/// Virtual time of a byte at weight 1, where it need not be a multiple of anything.
+const BYTE: u64 = 1 << FRACTION;
 /// A byte is so many parts, as a power of two.
 pub(crate) const PARTS: u32 = 24;
 /// Work is summed up in finer units, so that no rounding adds up.
@@ -89,25 +93,26 @@ pub(crate) enum Place {
 }
 
 impl Share {
-    pub(crate) fn new(weight: u32, largest: u32) -> Share {
+    /// Of such a weight and such packets, where a byte takes so much virtual time at weight 1.
+    pub(crate) fn new(byte: u64, weight: u32, largest: u32) -> Share {
         let mut share = Share::default();
-        share.set(weight, largest);
+        share.set(byte, weight, largest);
         share
     }
 
     /// Sets the weight; true if it is another.
-    pub(crate) fn set(&mut self, weight: u32, largest: u32) -> bool {
+    pub(crate) fn set(&mut self, byte: u64, weight: u32, largest: u32) -> bool {
         let other = self.weight() != u64::from(weight);
         self.weight_less_one = (weight - 1) as u16;
-        self.inverse = inverse(weight);
-        self.class = class(weight, largest);
+        self.inverse = inverse(byte, weight);
+        self.class = class(self.inverse, largest);
         other
     }
 
     /// Sets the weight; what it is ahead of the time stays as many bytes.
-    fn weigh_from(&mut self, now: u64, weight: u32, largest: u32) {
+    fn weigh_from(&mut self, now: u64, byte: u64, weight: u32, largest: u32) {
         let before = self.inverse;
-        if self.set(weight, largest) {
+        if self.set(byte, weight, largest) {
             let owed = ahead(self.start, now).max(0) as u128 * u128::from(self.inverse);
             self.start = now.wrapping_add((owed / u128::from(before)) as u64);
         }
@@ -136,12 +141,29 @@ impl Share {
 
 /// Rounded up: a flow may get a hair less than its weight, never more, or the
 /// time would outrun the work.
-fn inverse(weight: u32) -> u64 {
-    (1u64 << FRACTION).div_ceil(weight.into())
+fn inverse(byte: u64, weight: u32) -> u64 {
+    byte.div_ceil(weight.into())
 }
 
-fn class(weight: u32, largest: u32) -> u8 {
-    let packet = u64::from(largest.max(1)) * inverse(weight);
+/// Tried in this order: what weights and sums of weights often are made of.
+const DIVISORS: [u64; 12] = [16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23];
+
+/// A byte for which nothing is rounded: starts and finishes are exact sums where all weights divide it, and the
+/// time is exact while their sum does. So whose finishes are equal by definition has equal tags, and the flow's number
+/// decides. It is a multiple of all weights, of the sum of all, of as many of `DIVISORS` as there is room for, and of
+/// the largest power of two then, above 2^37. Where the weights have no common multiple up to 2^38 a byte is that, and
+/// at weight `w` it is rounded by a part of `w/2^38` at most.
+fn exact_byte(weights: &[u32]) -> u64 {
+    let Some(mut of) = multiple(1, weights.iter().map(|&w| w.into()), BYTE) else { return BYTE };
+    let sum = weights.iter().map(|&w| u64::from(w)).sum::<u64>().max(1);
+    for divisor in [sum].into_iter().chain(DIVISORS) {
+        of = multiple(of, [divisor], BYTE).unwrap_or(of);
+    }
+    of << (BYTE / of).ilog2()
+}
+
+fn class(inverse: u64, largest: u32) -> u8 {
+    let packet = u64::from(largest.max(1)) * inverse;
     (packet.next_power_of_two().ilog2().max(FINEST) - FINEST) as u8
 }
 
@@ -167,7 +189,9 @@ fn floor(time: u64, shift: u32) -> u64 {
 pub(crate) struct VirtualTime {
     fine: u128,
     sum: u64,
-    /// 2^64 by `divided_by`, which was the sum when it was last needed.
+    /// Of a byte at weight 1.
+    byte: u64,
+    /// That in fine units by `divided_by`, which was the sum when it was last needed.
     reciprocal: u64,
     divided_by: u64,
     laps: u64,
@@ -178,8 +202,17 @@ pub(crate) struct VirtualTime {
 }
 
 impl VirtualTime {
-    pub(crate) fn new() -> VirtualTime {
-        VirtualTime { fine: HALF, sum: 0, reciprocal: 0, divided_by: 0, laps: 2, silent: 0, leaving: [[0; 4]; CLASSES] }
+    pub(crate) fn new(weights: &Weights) -> VirtualTime {
+        VirtualTime {
+            fine: HALF,
+            sum: 0,
+            byte: weights.byte,
+            reciprocal: 0,
+            divided_by: 0,
+            laps: 2,
+            silent: 0,
+            leaving: [[0; 4]; CLASSES],
+        }
     }
 
     #[inline]
@@ -249,6 +282,8 @@ impl VirtualTime {
     pub(crate) fn rest(&mut self) {
         (self.sum, self.silent) = (0, 0);
         self.laps = self.laps.wrapping_add(2);
+        // What was rounded is over too.
+        self.fine = self.fine >> FINE << FINE | HALF;
     }
 
     /// So many bytes of a packet of `share` were sent.
@@ -276,7 +311,7 @@ impl VirtualTime {
     #[inline]
     fn reciprocal(&mut self) -> u64 {
         if self.sum != self.divided_by {
-            (self.divided_by, self.reciprocal) = (self.sum, u64::MAX / self.sum.max(1));
+            (self.divided_by, self.reciprocal) = (self.sum, reciprocal(self.byte, self.sum));
         }
         self.reciprocal
     }
@@ -322,6 +357,11 @@ impl VirtualTime {
         }
     }
 
+    /// Does nobody count?
+    pub(crate) fn rests(&self) -> bool {
+        self.sum == 0
+    }
+
     /// After a rest: a share counts again as its place says.
     pub(crate) fn count(&mut self, share: &mut Share) {
         if share.place != Place::Away {
@@ -344,7 +384,7 @@ impl VirtualTime {
         if counted {
             self.sum -= share.weight();
         }
-        share.weigh_from(now, weight, largest);
+        share.weigh_from(now, self.byte, weight, largest);
         match share.place {
             Place::Present => self.sum += share.weight(),
             Place::Silent if owes => {
@@ -367,11 +407,11 @@ impl VirtualTime {
             let f = FlowId(f as u32);
             let share = flows.state_mut(f);
             if f.index() >= known {
-                *share = Share::new(weight, largest);
+                *share = Share::new(self.byte, weight, largest);
                 continue;
             }
             let counts = share.place == Place::Present || self.owes(share);
-            share.weigh_from(now, weight, largest);
+            share.weigh_from(now, self.byte, weight, largest);
             if !counts {
                 share.place = Place::Away;
                 continue;
@@ -388,6 +428,14 @@ impl VirtualTime {
     }
 }
 
+/// What a byte of work adds to the time, in fine units, where these weights count.
+#[inline]
+fn reciprocal(byte: u64, sum: u64) -> u64 {
+    // A byte of 2^38 units would be one more than the most.
+    let fine = if byte == BYTE { u64::MAX } else { byte << FINE };
+    fine / sum.max(1)
+}
+
 #[inline]
 fn slot(share: &Share) -> usize {
     (share.start >> shift(share.class) & 3) as usize
@@ -399,10 +447,17 @@ pub(crate) struct Weights {
     pub(crate) all: Vec<u32>,
     pub(crate) largest: u32,
     pub(crate) rate: Rate,
-    reciprocal: u64,
+    /// Virtual time of a byte at weight 1.
+    pub(crate) byte: u64,
+    sum: u64,
 }
 
 impl Weights {
+    /// The same with a byte that rounds nothing, where there is one.
+    pub(crate) fn exact(self) -> Weights {
+        Weights { byte: exact_byte(&self.all), ..self }
+    }
+
     /// Validates what the time's format cannot hold.
     pub(crate) fn new(setup: &Setup) -> Result<Weights, Refused> {
         if setup.largest > LARGEST {
@@ -426,42 +481,50 @@ impl Weights {
             }
             all.push(weight as u32);
         }
-        let sum: u64 = all.iter().map(|&w| u64::from(w)).sum();
-        Ok(Weights { all, largest: setup.largest, rate: setup.rate, reciprocal: u64::MAX / sum.max(1) })
+        let sum = all.iter().map(|&w| u64::from(w)).sum();
+        Ok(Weights { all, largest: setup.largest, rate: setup.rate, byte: BYTE, sum })
     }
 
     /// Sets the flows up, of which none has anything yet.
     pub(crate) fn start(&self, flows: &mut Flows<Share>) {
         for (f, &weight) in self.all.iter().enumerate() {
-            *flows.state_mut(FlowId(f as u32)) = Share::new(weight, self.largest);
+            *flows.state_mut(FlowId(f as u32)) = Share::new(self.byte, weight, self.largest);
         }
+    }
+
+    fn inverse(&self, f: FlowId) -> u64 {
+        inverse(self.byte, self.all[f.index()])
+    }
+
+    fn reciprocal(&self) -> u64 {
+        reciprocal(self.byte, self.sum)
     }
 
     /// The rate of a flow when all have packets: what each byte of work adds to
     /// the time, in bytes of this flow.
     pub(crate) fn rate(&self, f: FlowId) -> Rate {
-        self.rate_of(inverse(self.all[f.index()]))
+        self.rate_of(self.inverse(f))
     }
 
     /// The same for whom a byte costs so much virtual time.
     pub(crate) fn rate_of(&self, inverse: u64) -> Rate {
         let inverse = u128::from(inverse) << FINE;
-        Rate((u128::from(self.rate.0) * u128::from(self.reciprocal) / inverse) as u64)
+        Rate((u128::from(self.rate.0) * u128::from(self.reciprocal()) / inverse) as u64)
     }
 
     /// Virtual time of so many bytes of a flow.
     pub(crate) fn of_bytes(&self, f: FlowId, bytes: u64) -> u128 {
-        u128::from(bytes) * u128::from(inverse(self.all[f.index()]))
+        u128::from(bytes) * u128::from(self.inverse(f))
     }
 
     /// The rounding of a flow.
     pub(crate) fn rounding(&self, f: FlowId) -> u128 {
-        1 << shift(class(self.all[f.index()], self.largest))
+        1 << shift(class(self.inverse(f), self.largest))
     }
 
     /// The most bytes that a busy link sends while the time rises by so much.
     pub(crate) fn work(&self, time: u128) -> u64 {
-        let reciprocal = u128::from(self.reciprocal);
+        let reciprocal = u128::from(self.reciprocal());
         let per_whole = (1u128 << 64) / reciprocal + 1;
         // time 2^26 / reciprocal, without losing the upper bits.
         let work = match time.checked_mul(1 << FINE) {

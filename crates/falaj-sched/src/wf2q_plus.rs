@@ -5,6 +5,9 @@
 //! finishes first is served. The time goes on while a packet is on the wire,
 //! and leaps to the first start where nobody has started.
 //!
+//! The order is that of the definition, ties included, which the flow's number decides: numbers are
+//! exact where they can be, see [`exact_byte`](crate::virtual_time).
+//!
 //! Who waits for a start is in one heap, who has started in another; each
 //! packet makes a flow change sides once.
 
@@ -16,7 +19,7 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::time::{Span, Time};
-use crate::virtual_time::{NONE, PARTS, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead, is_free};
+use crate::virtual_time::{NONE, PARTS, Place, Share, VirtualTime, WEIGHT, Weights, ahead, is_free};
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -28,6 +31,10 @@ pub const ENTRY: Entry = Entry {
     flow: &[WEIGHT],
 };
 
+/// Who starts so many units later has started: the time is rounded to one, and by less than one more until
+/// 64 MB were sent without a rest by flows whose weights add up to no divisor of a byte.
+const NEAR: i64 = 2;
+
 /// Worst-case fair weighted fair queueing, the practical form.
 #[derive(Debug, Clone)]
 pub struct Wf2qPlus {
@@ -38,9 +45,9 @@ pub struct Wf2qPlus {
     started: Heap,
     /// The flow that is served, or alone; in no heap.
     in_hand: u32,
-    /// What of the packet on the wire is not yet in the time: parts of a byte,
-    /// and from when to when they are sent.
-    left: u64,
+    /// The packet on the wire, in parts of a byte, and how many of them are in the time already.
+    whole: u64,
+    counted: u64,
     from: Time,
     end: Time,
     weights: Weights,
@@ -52,15 +59,17 @@ impl Wf2qPlus {
     pub fn new(setup: &Setup) -> Result<Wf2qPlus, Refusals> {
         finite_rate(setup, "worst-case fair queueing")?;
         room_for_one(setup)?;
+        let weights = Weights::new(setup)?.exact();
         Ok(Wf2qPlus {
-            time: VirtualTime::new(),
+            time: VirtualTime::new(&weights),
             waiting: Heap::new(setup.flows.len()),
             started: Heap::new(setup.flows.len()),
             in_hand: NONE,
-            left: 0,
+            whole: 0,
+            counted: 0,
             from: Time::ZERO,
             end: Time::ZERO,
-            weights: Weights::new(setup)?,
+            weights,
             full_queues: setup.flows.iter().map(|f| full_queue(setup, f.limit)).collect(),
         })
     }
@@ -68,22 +77,23 @@ impl Wf2qPlus {
     /// The time goes on until `now`.
     #[inline]
     fn pass(&mut self, flows: &Flows<Share>, now: Time) {
-        if self.left == 0 {
+        if self.counted == self.whole {
             return;
         }
-        let mut sent = self.left;
+        let mut sent = self.whole;
         if now < self.end {
+            // From its start, so that an instant's part is the same whether the time was looked at before or not.
             let (gone, whole) = (now.since(self.from).0, (self.end - self.from).0);
             sent = (u128::from(sent) * u128::from(gone) / u128::from(whole)) as u64;
         }
-        (self.left, self.from) = (self.left - sent, now);
-        self.time.work_parts(sent, flows.state(FlowId(self.in_hand)));
+        self.time.work_parts(sent - self.counted, flows.state(FlowId(self.in_hand)));
+        self.counted = sent;
     }
 
     #[inline]
     fn insert(&mut self, flows: &Flows<Share>, f: FlowId) {
         let share = flows.state(f);
-        if ahead(share.start, self.time.now()) > SOON {
+        if ahead(share.start, self.time.now()) > NEAR {
             self.waiting.push(share.start, f.0);
         } else {
             self.started.push(share.finish(flows.head(f).unwrap_or(0)), f.0);
@@ -106,8 +116,12 @@ impl Discipline for Wf2qPlus {
     /// Flows keep what they owe; who keeps its weight keeps what it is owed too.
     fn succeed(&mut self, mut old: Wf2qPlus, flows: &mut Flows<Share>, now: Time) {
         old.pass(flows, now);
+        if old.time.rests() && self.weights.byte != old.weights.byte {
+            return self.start(flows);
+        }
+        self.weights.byte = old.weights.byte;
         (self.time, self.in_hand) = (old.time, old.in_hand);
-        (self.left, self.from, self.end) = (old.left, old.from, old.end);
+        (self.whole, self.counted, self.from, self.end) = (old.whole, old.counted, old.from, old.end);
         if self.weights.all.len() == old.weights.all.len() && self.weights.largest == old.weights.largest {
             // Of a hundred thousand flows mostly a few change.
             (self.waiting, self.started) = (old.waiting, old.started);
@@ -184,7 +198,7 @@ impl Discipline for Wf2qPlus {
         loop {
             let now = self.time.now();
             while let Some((start, f)) = self.waiting.first()
-                && ahead(start, now) <= SOON
+                && ahead(start, now) <= NEAR
             {
                 self.waiting.pop();
                 self.started.push(flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0)), f);
@@ -204,7 +218,8 @@ impl Discipline for Wf2qPlus {
             self.in_hand = f.0;
         }
         flows.state_mut(f).charge(sent.bytes);
-        (self.left, self.from, self.end) = (u64::from(sent.bytes) << PARTS, sent.start, sent.end);
+        (self.whole, self.counted) = (u64::from(sent.bytes) << PARTS, 0);
+        (self.from, self.end) = (sent.start, sent.end);
     }
 
     fn forgettable(&self, flows: &Flows<Share>, f: FlowId, _: Time) -> bool {
@@ -220,7 +235,7 @@ impl Discipline for Wf2qPlus {
         let Weights { rate, largest, .. } = self.weights;
         let largest = u64::from(largest);
         let after = |bytes: u64| {
-            let work = self.weights.work(self.weights.of_bytes(f, bytes) + SOON as u128);
+            let work = self.weights.work(self.weights.of_bytes(f, bytes) + NEAR as u128);
             rate.airtime_of_many(work.saturating_add(largest + 2)) + Span(2)
         };
         Ok(Promise {

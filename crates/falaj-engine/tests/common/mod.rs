@@ -6,6 +6,7 @@ pub mod examples;
 pub mod fraction;
 pub mod model;
 pub mod stepwise;
+pub mod units;
 
 use falaj_engine::chance::Chance;
 use falaj_engine::engine::Unit;

@@ -1,0 +1,26 @@
+//! The unit of WF2Q+'s virtual time, by its definition.
+
+/// Units in a byte at weight 1: a multiple of all weights; of their sum, and of numbers that sums are
+/// often made of, as long as that is at most 2^38; and of the largest power of two then. `None` where the weights
+/// alone have no multiple so small.
+pub fn units_of_a_byte(weights: &[u64]) -> Option<u64> {
+    let common = |a: u64, b: u64| {
+        let (mut divisor, mut rest) = (b, a % b);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        a * (b / divisor)
+    };
+    let most = 1 << 38;
+    let mut all = 1;
+    for &weight in weights {
+        all = Some(common(all, weight)).filter(|&all| all <= most)?;
+    }
+    for other in [weights.iter().sum(), 16, 9, 25, 7, 11, 13, 125, 65_536, 27, 17, 19, 23] {
+        all = Some(common(all, other)).filter(|&all| all <= most).unwrap_or(all);
+    }
+    while 2 * all <= most {
+        all *= 2;
+    }
+    Some(all)
+}
