@@ -43,6 +43,8 @@ pub(crate) struct Args {
 struct Load {
     name: &'static str,
     link: &'static str,
+    /// 12 ms of the link where it is full: a sender that finds no processor for so long must not be what empties it.
+    queue: &'static str,
     traffic: &'static str,
     rate: Option<f64>,
 }
@@ -54,24 +56,28 @@ const LOADS: [Load; 4] = [
     Load {
         name: "1,000 packets/s",
         link: "rate = '1gbit'",
+        queue: "100p",
         traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
         rate: None,
     },
     Load {
         name: "1,000 packets/s, 10 ms",
         link: "rate = '1gbit'\ndelay = '10ms'",
+        queue: "100p",
         traffic: "model = 'cbr'\nrate = '1.6mbit'\nsize = '200B'",
         rate: None,
     },
     Load {
         name: "100 Mbit/s, full",
         link: "rate = '100mbit'",
+        queue: "100p",
         traffic: "model = 'cbr'\nrate = '105mbit'\nsize = '1514B'",
         rate: Some(100e6),
     },
     Load {
         name: "1 Gbit/s, full",
         link: "rate = '1gbit'",
+        queue: "1000p",
         traffic: "model = 'cbr'\nrate = '1050mbit'\nsize = '1514B'",
         rate: Some(1e9),
     },
@@ -194,9 +200,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 
 fn scenario(load: &Load, seconds: u64) -> Result<Scenario> {
     let text = format!(
-        "[link.l]\n{}\nscheduler = {{ kind = 'fifo' }}\n[link.l.flow.all]\nmatch = 'any'\nqueue = '100p'\n\
+        "[link.l]\n{}\nscheduler = {{ kind = 'fifo' }}\n[link.l.flow.all]\nmatch = 'any'\nqueue = '{}'\n\
          [traffic.all]\nflow = 'all'\n{}\n[run]\nduration = '{seconds}s'\n",
-        load.link, load.traffic
+        load.link, load.queue, load.traffic
     );
     file::parse(&text, load.name)
 }
