@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak sbom python api page bench kernel-oracle guests fuzz lint docs program cargo
+.PHONY: help demo test soak storm sbom python api page bench kernel-oracle guests fuzz lint docs program cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -27,6 +27,10 @@ test: cargo ## run all tests
 # The same test as of `make test`, where it takes seconds.
 soak: cargo ## run an hour of mixed traffic with changes at random; memory, rates and clocks must stay what they are
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test faults -- everything_at_random
+
+# The same tests as of `make test`, where it takes seconds.
+storm: cargo ## send ten million mutated frames through TAP, packet sockets and AF_XDP; good ones beside them must all arrive (FRAMES=N)
+	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test bridge --test live -- mutated_frames
 
 # With the profile of the tests: some of it is compiled for them.
 python: cargo $(target)/python/tools ## build the package for Python, in an environment of its own; run its tests and the notebooks

@@ -6,6 +6,8 @@
 mod common;
 #[path = "common/libraries.rs"]
 mod libraries;
+#[path = "common/storm.rs"]
+mod storm;
 
 use common::{Ran, TENANTS, directory, falaj, file, flow, number, program, signal};
 use libraries::{drr, naughty};
@@ -62,6 +64,7 @@ const TESTS: &[Test] = &[
     ("doctor_measures_this_host", doctor, Nowhere),
     ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
     ("examples_of_changes_work_as_they_stand", examples, Nowhere),
+    ("mutated_frames_cost_no_good_one", mutated, Tapless),
     ("what_masks_made_is_shown_while_it_runs", masks_shown, Nowhere),
     ("everything_changes_under_load", changes, Again::Users),
     ("links_and_rules_come_and_go_under_load", links_change, Tapless),
@@ -1171,6 +1174,12 @@ fn examples(users: &Users) {
 }
 
 /// Ids, those that had to share and the busiest are shown of a link that runs, and the first one that has to share is told.
+/// Whatever is sent, as many as [`storm::frames`] says: who sends good ones beside it gets each of these back.
+fn mutated(users: &Users) {
+    let back = format!("{} --probe frames-back", me());
+    users.ok(&["--peer", &back, "--", &me(), "--probe", "storm"]);
+}
+
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
         each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
@@ -1619,6 +1628,12 @@ fn probes(probe: &str, words: &[&str]) {
     let mut datagram = [0; 2000];
     match (probe, words) {
         // Sends back what comes, for ever.
+        ("frames-back", []) => storm::echo("falaj0"),
+        // Frames that are changed at random, and good ones beside them; exits with an error if one does not come back.
+        ("storm", []) => {
+            let said = storm::storm("falaj0", storm::frames());
+            assert!(said.ends_with(" good came back") && !said.ends_with(" 0 good came back"), "{said}");
+        }
         ("echo", [address]) => {
             let socket = UdpSocket::bind(at(address, PORT)).expect("a socket");
             loop {

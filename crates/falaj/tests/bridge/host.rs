@@ -1,12 +1,12 @@
 //! What the hosts at both ends do: they are told in lines, and answer each with one.
 
 use crate::netlink;
+use crate::storm::{self, packet_socket};
 use nix::libc;
-use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::{BufRead, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 const PORT: u16 = 4711;
@@ -46,6 +46,12 @@ fn told(words: &[&str]) -> String {
         }
         ["ask", address] => ask(SocketAddr::new(address.parse().expect("an address"), PORT)),
         ["send", interface, with_header, frames @ ..] => send(interface, *with_header == "true", frames),
+        ["echo", interface] => {
+            let interface = (*interface).to_owned();
+            std::thread::spawn(move || storm::echo(&interface));
+            "done".into()
+        }
+        ["storm", interface, frames] => storm::storm(interface, frames.parse().expect("a number")),
         ["await", interface, ethertype] => await_frame(interface, u16::from_str_radix(ethertype, 16).expect("hex")),
         _ => panic!("no such thing: {words:?}"),
     }
@@ -89,32 +95,9 @@ fn ask(to: SocketAddr) -> String {
     "passed".into()
 }
 
-/// A packet socket at an interface.
-fn packet_socket(interface: &str, option: libc::c_int) -> OwnedFd {
-    // SAFETY: the call passes no memory, and the descriptor is fresh from the kernel.
-    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)) };
-    let on: libc::c_int = 1;
-    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls, with their own lengths.
-    unsafe {
-        let mut at: libc::sockaddr_ll = std::mem::zeroed();
-        at.sll_family = libc::AF_PACKET as u16;
-        at.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-        at.sll_ifindex = if_nametoindex(interface).expect("the interface is there") as i32;
-        let fd = socket.as_raw_fd();
-        if option != 0 {
-            assert_eq!(
-                libc::setsockopt(fd, libc::SOL_PACKET, option, (&raw const on).cast(), size_of_val(&on) as u32),
-                0
-            );
-        }
-        assert_eq!(libc::bind(fd, (&raw const at).cast(), size_of_val(&at) as u32), 0);
-    }
-    socket
-}
-
 /// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the kernel took.
 fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
-    let socket = packet_socket(interface, if with_header { libc::PACKET_VNET_HDR } else { 0 });
+    let socket = packet_socket(interface, 0, if with_header { libc::PACKET_VNET_HDR } else { 0 });
     let mut taken = 0;
     for frame in frames {
         let byte = |i: usize| u8::from_str_radix(&frame[i..i + 2], 16).expect("hex");
@@ -126,7 +109,7 @@ fn send(interface: &str, with_header: bool, frames: &[&str]) -> String {
 
 /// Waits for a frame with this type in its Ethernet header, tags not counted: its tag and its bytes, or `nothing`.
 fn await_frame(interface: &str, ethertype: u16) -> String {
-    let socket = packet_socket(interface, libc::PACKET_AUXDATA);
+    let socket = packet_socket(interface, libc::ETH_P_ALL as u16, libc::PACKET_AUXDATA);
     println!("listening");
     let deadline = Instant::now() + Duration::from_secs(3);
     let mut frame = [0; 4000];

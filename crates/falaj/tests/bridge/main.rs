@@ -12,6 +12,8 @@
 mod common;
 mod host;
 mod netlink;
+#[path = "../common/storm.rs"]
+mod storm;
 
 use common::{Ran, file, program, signal};
 use host::{Host, hex};
@@ -25,6 +27,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_tagged_frame_keeps_its_tags", tagged),
     ("what_is_longer_than_the_mtu_is_dropped_and_stops_nothing", giants),
     ("hostile_frames_stop_nothing", hostile),
+    ("mutated_frames_cost_no_good_one", mutated),
     ("an_interface_that_vanishes_is_told_of_and_taken_again", vanishes),
     ("a_burst_that_is_not_read_is_told", unread),
     ("it_leaves_nothing_behind", leaves_nothing),
@@ -43,6 +46,7 @@ const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
 const BY_XDP: &[&str] = &[
     "tcp_and_udp_pass_with_offloads_on",
     "hostile_frames_stop_nothing",
+    "mutated_frames_cost_no_good_one",
     "an_interface_that_vanishes_is_told_of_and_taken_again",
     "it_leaves_nothing_behind",
     "interfaces_of_other_namespaces",
@@ -106,7 +110,8 @@ fn main() -> ExitCode {
             }
             let me = std::env::current_exe().expect("a path");
             let mut command = Command::new("timeout");
-            command.args(["-s", "KILL", "60", "unshare", if via.is_some() { "-n" } else { "-Urn" }]);
+            let seconds = 60 + storm::frames() / 1000;
+            command.args(["-s", "KILL", &seconds.to_string(), "unshare", if via.is_some() { "-n" } else { "-Urn" }]);
             command.arg(me).args(["--case", name]);
             via.map(|via| command.env(VIA, via));
             let output = command.stdin(Stdio::null()).output().expect("it starts");
@@ -344,6 +349,20 @@ fn hostile() {
     }
     let stats = bridge.end();
     assert!(count(&stats, "up all", OFFERED) > 500 && count(&stats, "down all", OFFERED) > 500, "{stats}");
+}
+
+/// As many as [`storm::frames`] says, each way; whatever they are, who sends good ones beside them gets each of these back.
+fn mutated() {
+    let (mut a, mut b) = hosts();
+    let bridge = Bridge::start(&["a1", "b1", "--stats"]);
+    a.does("echo a0");
+    b.does("echo b0");
+    for (from, out) in [(&mut a, "a0"), (&mut b, "b0")] {
+        let said = from.ask(&format!("storm {out} {}", storm::frames()));
+        let good = said.ends_with(" good came back") && !said.ends_with(" 0 good came back");
+        assert!(good, "{said}");
+    }
+    bridge.end();
 }
 
 /// Headers from the Ethernet type on, of a packet with 3000 B behind.

@@ -29,6 +29,9 @@ mod netlink;
 #[expect(dead_code, reason = "others use the rest")]
 #[path = "../common/service.rs"]
 mod service;
+#[expect(dead_code, reason = "others use the rest")]
+#[path = "../common/storm.rs"]
+mod storm;
 
 mod clocks;
 mod descriptors;

@@ -1,0 +1,258 @@
+//! Frames of which bytes are turned, overwritten, repeated and left out at random, at an interface; beside them good ones, numbered,
+//! each of which the other end has to send back unchanged. Who sends waits for these before it sends on, so that nothing is
+//! lost for want of room, whatever else the machine does: a good frame that does not come back was lost for a bad one.
+
+use nix::libc;
+use nix::net::if_::if_nametoindex;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, recv, send};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// Free for experiments: the type of the good ones.
+const GOOD: u16 = 0x88b5;
+const ETHERNET: usize = 14;
+/// The byte of the address that tells those sent from those sent back.
+const TO: usize = 5;
+const QUESTION: u8 = 0xb0;
+const ANSWER: u8 = 0xb1;
+/// Bad ones beside a good one, and good ones under way.
+const BESIDE: u64 = 15;
+const WINDOW: u64 = 4;
+/// How long a good one may take, on a machine that does other things.
+const PATIENCE: u16 = 20_000;
+
+/// How many bad frames: a few, or `FALAJ_FRAMES` of them.
+pub(crate) fn frames() -> u64 {
+    std::env::var("FALAJ_FRAMES").ok().and_then(|frames| frames.parse().ok()).unwrap_or(20_000)
+}
+
+/// A packet socket at an interface, for frames of this type, with this option on.
+pub(crate) fn packet_socket(interface: &str, ethertype: u16, option: libc::c_int) -> OwnedFd {
+    // SAFETY: the call passes no memory, and the descriptor is fresh from the kernel.
+    let socket = unsafe { OwnedFd::from_raw_fd(libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0)) };
+    let on: libc::c_int = 1;
+    // SAFETY: all zeroes are a valid sockaddr_ll; it and the option's value outlive their calls, with their own lengths.
+    unsafe {
+        let mut at: libc::sockaddr_ll = std::mem::zeroed();
+        at.sll_family = libc::AF_PACKET as u16;
+        at.sll_protocol = ethertype.to_be();
+        at.sll_ifindex = if_nametoindex(interface).expect("the interface is there") as i32;
+        let fd = socket.as_raw_fd();
+        if option != 0 {
+            let (value, size) = ((&raw const on).cast(), size_of_val(&on) as u32);
+            assert_eq!(libc::setsockopt(fd, libc::SOL_PACKET, option, value, size), 0);
+        }
+        assert_eq!(libc::bind(fd, (&raw const at).cast(), size_of_val(&at) as u32), 0);
+    }
+    socket
+}
+
+/// Sends good frames back, for ever.
+pub(crate) fn echo(interface: &str) -> ! {
+    let socket = packet_socket(interface, GOOD, 0);
+    let mut frame = [0; 4000];
+    loop {
+        let length = recv(socket.as_raw_fd(), &mut frame, MsgFlags::empty()).expect("a frame");
+        if number(&frame[..length], QUESTION).is_some() {
+            frame[TO] = ANSWER;
+            sent(&socket, &frame[..length]);
+        }
+    }
+}
+
+/// Sends so many bad frames; says what became of the good ones. Waits for who sends them back.
+pub(crate) fn storm(interface: &str, frames: u64) -> String {
+    let good = packet_socket(interface, GOOD, 0);
+    let bad = [false, true].map(|header| packet_socket(interface, 0, if header { libc::PACKET_VNET_HDR } else { 0 }));
+    let seeds = seeds();
+    let mut random = Random(0x5eed);
+    let mut back = Back { socket: &good, next: 0 };
+    let (mut taken, mut numbered) = (0, 0);
+    while !(sent(&good, &numbers(numbered, 60)) && back.comes(300)) {
+        // Those that the other end was not there for, or not yet up, are not missed.
+        numbered += 1;
+        back.next = numbered;
+    }
+    numbered += 1;
+    let first = numbered;
+    for frame in 0..frames {
+        let header = random.below(2) == 1;
+        let bytes = random.mutated(&seeds, header);
+        taken += u64::from(send(bad[usize::from(header)].as_raw_fd(), &bytes, MsgFlags::empty()).is_ok());
+        if frame % BESIDE == 0 {
+            if numbered - back.next >= WINDOW && !back.comes(PATIENCE) {
+                return format!("good frame {} of {numbered} did not come back, after {frame} bad ones", back.next);
+            }
+            assert!(sent(&good, &numbers(numbered, 60 + random.below(1455))), "a good frame can be sent");
+            numbered += 1;
+        }
+    }
+    while back.next < numbered {
+        if !back.comes(PATIENCE) {
+            return format!("good frame {} of {numbered} did not come back, after all bad ones", back.next);
+        }
+    }
+    assert!(taken > frames / 3, "{taken} of {frames} bad ones got as far as the link");
+    format!("{taken} bad taken, {} good came back", numbered - first)
+}
+
+/// Good frames that come back, in order.
+struct Back<'a> {
+    socket: &'a OwnedFd,
+    /// The number that comes next.
+    next: u64,
+}
+
+impl Back<'_> {
+    /// Whether the next one comes in so many milliseconds.
+    fn comes(&mut self, milliseconds: u16) -> bool {
+        let mut frame = [0; 4000];
+        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
+        while poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0 {
+            let length = recv(self.socket.as_raw_fd(), &mut frame, MsgFlags::empty()).expect("a frame");
+            match number(&frame[..length], ANSWER) {
+                Some(number) if number >= self.next => {
+                    assert_eq!(number, self.next, "good frames come in order, each once");
+                    self.next += 1;
+                    return true;
+                }
+                _ => {}
+            }
+        }
+        false
+    }
+}
+
+/// A good frame: its number, and bytes that follow from it.
+fn numbers(number: u64, length: usize) -> Vec<u8> {
+    let mut frame = ethernet(GOOD);
+    frame.extend(number.to_be_bytes());
+    frame.extend((ETHERNET + 8..length).map(|i| (i as u64).wrapping_mul(number | 1) as u8));
+    frame
+}
+
+/// The number of a good frame that goes this way, if it is one to the last byte.
+fn number(frame: &[u8], way: u8) -> Option<u64> {
+    let number = u64::from_be_bytes(frame.get(ETHERNET..ETHERNET + 8)?.try_into().ok()?);
+    let mut good = numbers(number, frame.len());
+    good[TO] = way;
+    (good == frame).then_some(number)
+}
+
+/// Room may be short for a moment.
+fn sent(socket: &OwnedFd, frame: &[u8]) -> bool {
+    (0..1000).any(|_| match send(socket.as_raw_fd(), frame, MsgFlags::empty()) {
+        Ok(length) => length == frame.len(),
+        Err(_) => {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            false
+        }
+    })
+}
+
+fn ethernet(ethertype: u16) -> Vec<u8> {
+    let mut frame = vec![0x02, 0, 0, 0, 0, QUESTION, 0x02, 0, 0, 0, 0, 0xa0];
+    frame.extend(ethertype.to_be_bytes());
+    frame
+}
+
+/// Frames as they are sent: TCP, UDP, ICMP and fragments over IPv4 and IPv6, with options and extension headers, behind tags, ARP.
+fn seeds() -> Vec<Vec<u8>> {
+    let v4 = |protocol: u8, fragment: u16, options: &[u8], rest: &[u8]| {
+        let length = (20 + options.len() + rest.len()) as u16;
+        let mut frame = ethernet(0x0800);
+        frame.extend([0x45 + (options.len() / 4) as u8, 0]);
+        frame.extend(length.to_be_bytes());
+        frame.extend([0, 1]);
+        frame.extend(fragment.to_be_bytes());
+        frame.extend([64, protocol, 0, 0, 10, 9, 0, 1, 10, 9, 0, 2]);
+        frame.extend(options);
+        frame.extend(rest);
+        frame
+    };
+    let v6 = |next: u8, rest: &[u8]| {
+        let mut frame = ethernet(0x86dd);
+        frame.extend([0x60, 0, 0, 0]);
+        frame.extend((rest.len() as u16).to_be_bytes());
+        frame.extend([next, 64]);
+        for end in [1, 2] {
+            frame.extend([0xfd, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, end]);
+        }
+        frame.extend(rest);
+        frame
+    };
+    let tcp =
+        [&[0x10, 0, 0x20, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0x60, 0x18, 1, 0, 0, 0, 0, 0, 1, 1, 3, 0][..], &[0x5a; 1400]]
+            .concat();
+    let udp = [&[0x10, 0, 0x20, 0, 0x02, 0x08, 0, 0][..], &[0xa5; 512]].concat();
+    let extended = [&[60, 0, 0, 0, 0, 0, 0, 0, 44, 0, 1, 4, 0, 0, 0, 0, 17, 0, 0, 1, 0, 0, 0, 7][..], &udp].concat();
+    let tagged = |tags: &[u32], frame: &[u8]| {
+        let tags: Vec<u8> = tags.iter().flat_map(|tag| tag.to_be_bytes()).collect();
+        [&frame[..12], &tags, &frame[12..]].concat()
+    };
+    let plain = [
+        v4(6, 0x4000, &[], &tcp),
+        v4(17, 0, &[], &udp),
+        v4(17, 0x2000, &[], &udp),
+        v4(17, 0x00b9, &[], &udp),
+        v4(1, 0, &[0x94, 4, 0, 0], &[8, 0, 0, 0, 0, 1, 0, 1]),
+        v6(6, &tcp),
+        v6(17, &udp),
+        v6(0, &extended),
+        v6(58, &[128, 0, 0, 0, 0, 1, 0, 1]),
+        [&ethernet(0x0806)[..], &[0, 1, 8, 0, 6, 4, 0, 1], &[2; 20]].concat(),
+    ];
+    let one = plain.iter().map(|frame| tagged(&[0x8100_0005], frame));
+    let two = plain.iter().map(|frame| tagged(&[0x88a8_0006, 0x8100_0005], frame));
+    plain.iter().cloned().chain(one).chain(two).collect()
+}
+
+/// The same numbers in each run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit as u64) as usize
+    }
+
+    /// One of these frames, with up to eight changes; with a virtio-net header in front that says anything, if asked for.
+    fn mutated(&mut self, seeds: &[Vec<u8>], header: bool) -> Vec<u8> {
+        let mut frame = seeds[self.below(seeds.len())].clone();
+        for _ in 0..=self.below(8) {
+            // Most of what is read stands in the first bytes.
+            let near = if self.below(4) == 0 { frame.len() } else { frame.len().min(80) };
+            let at = self.below(near.max(1));
+            let some = 1 + self.below(64);
+            match self.below(6) {
+                0 if at < frame.len() => frame[at] ^= 1 << self.below(8),
+                1 if at < frame.len() => frame[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
+                2 => frame.truncate(at.max(1)),
+                3 => drop(frame.drain(at..(at + some).min(frame.len()))),
+                4 => {
+                    let again = frame[at..(at + some).min(frame.len())].to_vec();
+                    frame.splice(at..at, again);
+                }
+                _ => frame.resize(frame.len() + some, 0),
+            }
+        }
+        if frame.get(12..14) == Some(&GOOD.to_be_bytes()) {
+            frame[12] = 0x08;
+        }
+        if header {
+            let mut word = |some: [u16; 5]| some[self.below(5)].to_le_bytes();
+            let fields =
+                [[54, 34, 66, 0, 65_535], [1448, 8, 1, 0, 65_535], [34, 54, 0, 14, 65_535], [16, 6, 2, 0, 65_535]];
+            let fields: Vec<u8> = fields.into_iter().flat_map(&mut word).collect();
+            let kind = [[0, 0], [1, 0], [1, 1], [1, 4], [1, 5], [0, 0x81], [7, 3], [0xff, 0xff]][self.below(8)];
+            frame = [&kind[..], &fields, &frame].concat();
+        }
+        frame
+    }
+}
