@@ -28,6 +28,7 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
             scheduler::scheduler(bytes);
         }),
         "packet" => Box::new(rules::packet),
+        "capture" => Box::new(|bytes| drop(falaj_traffic::capture::read(bytes))),
         "container" => {
             Box::new(|bytes| containers::hostile(bytes, bytes.first().map_or(0, |&byte| usize::from(byte) % 13)))
         }
