@@ -2,6 +2,7 @@
 
 use crate::scene::{Footprint, Sender, Told, number, until};
 use crate::service::THREE;
+use crate::soak::long;
 use std::time::{Duration, Instant};
 
 /// Resident memory of a process, in kB.
@@ -11,7 +12,7 @@ pub(crate) fn resident(process: u32) -> u64 {
     line.trim().split(' ').next().expect("a number").parse().expect("one")
 }
 
-/// Who keeps to what was agreed is promised and gets it; what others send beyond is theirs to lose, and takes no memory.
+/// For a minute where [`long`] is as long, who keeps to what was agreed is promised and gets it; what others send beyond is theirs to lose, and takes no memory.
 pub(crate) fn tenfold() {
     let told = Told::start("overload", THREE, &[]);
     let _calm = Sender::calm(&told, "calm");
@@ -22,7 +23,7 @@ pub(crate) fn tenfold() {
     until("queues are full", || ["greedy", "wild"].iter().all(|name| dropped(&told, name) > 0));
     let (before, began) = (resident(told.id()), Instant::now());
     told.read_again(&THREE.replace("20mbit", "19mbit"));
-    while began.elapsed() < Duration::from_secs(3) {
+    while began.elapsed() < long().min(Duration::from_secs(60)) {
         told.adds_up();
         std::thread::sleep(Duration::from_millis(200));
     }

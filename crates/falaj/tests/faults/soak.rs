@@ -1,5 +1,5 @@
-//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make soak`: an hour) or for a
-//! minute. Afterwards memory is what it was when the service had warmed up, everything adds up, nobody was denied what was
+//! All kinds of traffic and changes at random, for as long as `FALAJ_SOAK` says (in seconds; `make soak`: an hour) or for 20 s.
+//! Afterwards memory is what it was when the service had warmed up, everything adds up, nobody was denied what was
 //! promised, rates are the link's, and its clock has gone as this process's has.
 
 use crate::overload::resident;
