@@ -20,6 +20,10 @@ tests!(rules, "../../crates/falaj-engine/tests/rules.rs");
 tests!(containers, "../../crates/falaj-engine/tests/containers.rs");
 tests!(ring, "../../crates/falaj-aggregate/tests/ring.rs");
 tests!(memif, "../../crates/falaj-aggregate/tests/memif.rs");
+tests!(ports, "../../crates/falaj-live/tests/hostile.rs");
+tests!(guests, "../../crates/falaj-live/tests/vhost_user.rs");
+// Private to its crate, and leans on nothing of it.
+tests!(queues, "../../crates/falaj-live/src/nfqueue/message.rs");
 
 fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
     let name = std::env::var("FALAJ_FUZZ_TARGET").expect("FALAJ_FUZZ_TARGET names a target");
@@ -34,6 +38,10 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
         }
         "ring" => Box::new(ring::hostile),
         "memif" => Box::new(memif::hostile),
+        "unit" => Box::new(ports::unit),
+        "adapters" => Box::new(ports::adapters),
+        "guest" => Box::new(guests::rings),
+        "nfqueue" => Box::new(queues::hostile),
         name => {
             let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
             Box::new(move |bytes| {

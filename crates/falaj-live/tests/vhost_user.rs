@@ -400,7 +400,7 @@ fn a_monitor_that_talks_nonsense_is_left() {
 
 /// Rings that bytes have written: descriptors that lie outside, follow each other in a circle, stand in tables; indices
 /// that say too much. Units are read and handed over meanwhile; in the end a right one passes.
-fn rings(bytes: &[u8]) {
+pub fn rings(bytes: &[u8]) {
     let features =
         LEAST | bytes.first().map_or(0, |&b| u64::from(b & 1) * MRG_RXBUF + u64::from(b & 2) * (EVENT_IDX / 2));
     let mut card = Card::new();
