@@ -13,9 +13,50 @@ use toml_edit::{DocumentMut, Item, Table, TableLike};
 /// Keys of a flow that say who it is or how many, and not how it is served.
 const OTHERS: [&str; 6] = ["match", "adapter", "flow", "scheduler", "each", "max-flows"];
 
+/// A scenario in which values of one flow are others.
+pub struct Again {
+    /// With them.
+    pub scenario: Scenario,
+    /// Which flow it is, in both directions of the only link.
+    pub flow: usize,
+    /// What the text had before.
+    pub undo: Undo,
+}
+
+/// A flow's table as it was, and where it stands.
+pub struct Undo {
+    path: [String; 4],
+    table: Item,
+}
+
+impl Undo {
+    /// The text is as it was.
+    pub fn take_back(self, file: &mut DocumentMut) {
+        if let Some(table) = table(file, &self.path) {
+            *table = self.table;
+        }
+    }
+}
+
+fn table<'a>(file: &'a mut DocumentMut, path: &[String; 4]) -> Option<&'a mut Item> {
+    path.iter().try_fold(file.as_item_mut(), |at, word| at.get_mut(word.as_str()))
+}
+
 /// Sets these values in the text of the scenario `before`, if they are a flow's of the only link, and reads that flow anew.
-/// `None`: that has to be [set](crate::edit::Edit) and [read](crate::parse()) as a whole, from the text as it was before.
-pub fn set_values(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]) -> Option<Scenario> {
+/// `None`: that has to be [set](crate::edit::Edit) and [read](crate::parse()) as a whole, and the text is as it was.
+pub fn set_values(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]) -> Option<Again> {
+    let path: [String; 4] = sets.first()?.path.get(..4)?.to_vec().try_into().ok()?;
+    let undo = Undo { table: table(file, &path)?.clone(), path };
+    match read(before, file, file_name, sets) {
+        Some((scenario, flow)) => Some(Again { scenario, flow, undo }),
+        None => {
+            undo.take_back(file);
+            None
+        }
+    }
+}
+
+fn read(before: &Scenario, file: &mut DocumentMut, file_name: &str, sets: &[Set]) -> Option<(Scenario, usize)> {
     let [first, ..] = sets else { return None };
     let [of, link, flows, flow, _] = &first.path[..] else { return None };
     let one = |set: &Set| {
@@ -48,7 +89,7 @@ pub fn set_values(before: &Scenario, file: &mut DocumentMut, file_name: &str, se
         to.flows[n] = from.flows.pop()?;
         to.setup.flows[n] = from.setup.flows.pop()?;
     }
-    Some(after)
+    Some((after, n))
 }
 
 /// May nothing of it but one flow matter? One link without rules, whose directions share their undivided flows; no sources, and none
@@ -101,8 +142,14 @@ mod tests {
         let before = parse(text, "x").unwrap().0;
         let mut file: DocumentMut = text.parse().unwrap();
         let sets: Vec<Set> = sets.iter().map(|set| parse_set_or_unset(set).unwrap()).collect();
-        let after = set_values(&before, &mut file, "x", &sets)?;
-        Some((after, file.to_string()))
+        let Some(again) = set_values(&before, &mut file, "x", &sets) else {
+            assert_eq!(file.to_string(), text, "nothing is left of it");
+            return None;
+        };
+        let (after, set) = (again.scenario.clone(), file.to_string());
+        again.undo.take_back(&mut file);
+        assert_eq!(file.to_string(), text, "it is taken back");
+        Some((after, set))
     }
 
     /// What was read of one flow is what would have been read of all.

@@ -95,7 +95,7 @@ mod traffic;
 mod units;
 mod unlikely;
 
-pub use again::set_values;
+pub use again::{Again, Undo, set_values};
 pub use diagnostics::{Diagnostics, Problem, Severity};
 pub use format::{RULES, WIDTH, format};
 pub use masks::PARTS;

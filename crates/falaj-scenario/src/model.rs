@@ -111,6 +111,16 @@ impl Direction {
         }
     }
 
+    /// Builds the engine the same pipe of this one?
+    pub fn is_piped_as(&self, other: &Direction) -> bool {
+        let small = |d: &Direction| (d.scheduler.kind, d.framing, d.delay, d.seed);
+        small(self) == small(other)
+            && self.capacity == other.capacity
+            && self.impairments == other.impairments
+            && self.masks == other.masks
+            && self.setup == other.setup
+    }
+
     /// What a packet of so many bytes, as `account` counts, costs on the link.
     pub fn cost(&self, bytes: u32) -> u32 {
         self.framing.map_or(bytes, |framing| framing.of(bytes))

@@ -257,11 +257,29 @@ impl Setup {
     /// The flows that have queues, depth first: a flow without an inner
     /// discipline, or the leaves of the one it has.
     pub fn leaves(&self) -> Vec<&FlowSetup> {
-        let below = |f| match f {
-            &FlowSetup { inner: Some(ref inner), .. } => inner.setup.leaves(),
-            flow => Vec::from([flow]),
-        };
-        self.flows.iter().flat_map(below).collect()
+        let mut all = Vec::with_capacity(self.flows.len());
+        self.add_leaves(&mut all);
+        all
+    }
+    fn add_leaves<'a>(&'a self, all: &mut Vec<&'a FlowSetup>) {
+        for flow in &self.flows {
+            match &flow.inner {
+                Some(inner) => inner.setup.add_leaves(all),
+                None => all.push(flow),
+            }
+        }
+    }
+    /// How many these are.
+    pub fn number_of_leaves(&self) -> usize {
+        let of = |flow: &FlowSetup| flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
+        self.flows.iter().map(of).sum()
+    }
+    /// Is this so of one of them? Of a hundred thousand no list is made for it.
+    pub fn any_leaf(&self, is_so: &mut impl FnMut(&FlowSetup) -> bool) -> bool {
+        self.flows.iter().any(|flow| match &flow.inner {
+            Some(inner) => inner.setup.any_leaf(is_so),
+            None => is_so(flow),
+        })
     }
     /// As a discipline of `kind` serves it: where that takes [trees whole](crate::registry::takes_trees), the flows that
     /// its own kind divides give way to what is below them. What is divided by another kind stays so.
@@ -284,7 +302,7 @@ impl Setup {
     /// The same, and which of that flow's leaves it is.
     pub fn way_to_leaf(&self, mut n: usize) -> Option<(usize, usize)> {
         for (f, flow) in self.flows.iter().enumerate() {
-            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
             if n < leaves {
                 return Some((f, n));
             }

@@ -116,7 +116,7 @@ impl<D: Discipline + 'static> Tree<D> {
         let (mut children, mut child_of) = (Vec::new(), Vec::new());
         for (f, flow) in setup.flows.iter().enumerate() {
             let first = child_of.len() as u32;
-            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.leaves().len());
+            let leaves = flow.inner.as_ref().map_or(1, |inner| inner.setup.number_of_leaves());
             child_of.resize(child_of.len() + leaves, f as u32);
             let server = match &flow.inner {
                 Some(inner) => divided(setup, inner, &discipline, f)?,
@@ -221,7 +221,7 @@ pub fn promises(kind: &str, setup: &Setup) -> Result<Vec<Result<Promise, NoPromi
     impl Visitor for Ask<'_> {
         type Output = Result<Vec<Result<Promise, NoPromise>>, Refusals>;
         fn visit<D: Discipline + 'static>(self, discipline: D) -> Self::Output {
-            let leaves = (0..self.0.leaves().len() as u32).map(FlowId);
+            let leaves = (0..self.0.number_of_leaves() as u32).map(FlowId);
             if self.0.flows.iter().any(|f| f.inner.is_some()) {
                 let tree = Tree::new(self.0, discipline)?;
                 return Ok(leaves.map(|leaf| tree.promise(leaf)).collect());

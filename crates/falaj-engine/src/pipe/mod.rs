@@ -211,7 +211,7 @@ pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn
 /// A pipe around a server, which may have no queues yet.
 fn pipe<S: Server + 'static>(id: PipeId, spec: &Arc<PipeSpec>, mut server: S, queues: bool) -> Box<dyn Pipe> {
     server.seed(mix(spec.seed) ^ u64::from(id.0));
-    let flows = spec.setup.leaves().len();
+    let flows = spec.setup.number_of_leaves();
     let mut book = Book::new(if queues { flows } else { 0 });
     let impairer = (!spec.impairments.is_none()).then(|| {
         book.harm = vec![Harm::default(); if queues { flows } else { 0 }];

@@ -74,7 +74,7 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
     let served = served(direction, &direction.setup)?;
     let flows = 0..direction.flows.len();
     let envelope = |f: usize| {
-        if direction.flows[f].envelope.is_empty() && many(direction, f).is_some() {
+        if direction.flows[f].envelope.is_empty() && is_many(direction, f) {
             return Err("none: nothing says what one of them sends".to_owned());
         }
         let derive = || Envelope::derived(&sources.iter().filter(|s| s.source.flow == f).collect::<Vec<_>>());
@@ -89,8 +89,14 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
         envelopes = flows.map(|_| all.clone()).collect();
     }
     let mut out = Vec::new();
+    // Which flow a leaf is below is searched for, and of thousands each would be.
+    let undivided = direction.setup.flows.iter().all(|flow| flow.inner.is_none());
+    let limit_of = |f: usize| match direction.setup.flows.get(f).filter(|_| undivided) {
+        Some(flow) => flow.limit,
+        None => limit_of(&direction.setup, f),
+    };
     for (f, (promise, envelope)) in served.promises.iter().cloned().zip(envelopes).enumerate() {
-        let limit = served.shared.unwrap_or_else(|| limit_of(&direction.setup, f));
+        let limit = served.shared.unwrap_or_else(|| limit_of(f));
         let of_all = || one.map(|(rate, latency)| (rate, latency, Curve::rate_latency(rate, latency)));
         let service = if together { of_all() } else { served.service(f) };
         let distances = envelope.as_ref().ok().zip(service.as_ref());
@@ -124,6 +130,11 @@ pub fn outlooks(direction: &Direction, sources: &[Sends<'_>]) -> Result<Vec<Outl
         out.push(outlook);
     }
     Ok(out)
+}
+
+/// Is a flow many?
+fn is_many(direction: &Direction, flow: usize) -> bool {
+    direction.masks.link.is_some() || direction.masks.of(flow).is_some()
 }
 
 /// How many a flow is by the masks of its own and of its link.

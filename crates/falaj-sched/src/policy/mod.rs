@@ -136,12 +136,12 @@ pub(crate) fn none_besides(setup: &Setup, kind: &str) -> Result<(), Refused> {
 
 /// Has any queue a policy?
 pub fn any(setup: &Setup) -> bool {
-    setup.leaves().iter().any(|f| f.values.policy().is_some())
+    setup.any_leaf(&mut |f| f.values.policy().is_some())
 }
 
 /// Has any queue a policy that throws out packets that had found room?
 pub fn any_later(setup: &Setup) -> bool {
-    setup.leaves().iter().any(|f| f.values.policy().is_some_and(|policy| policy.drops_later()))
+    setup.any_leaf(&mut |f| f.values.policy().is_some_and(|policy| policy.drops_later()))
 }
 
 /// What becomes of a packet.

@@ -168,6 +168,33 @@ pub(crate) fn difference(
     Ok(Difference { ways, change: Some(change), at: then, others })
 }
 
+/// The same where values of this flow of the only link are others, its adapter's and its masks' apart, and nothing else is: the other
+/// flows are not looked at, of which there may be thousands.
+///
+/// # Errors
+/// As of [`difference`].
+pub(crate) fn of_values(before: &Scenario, after: &Scenario, flow: usize, at: &[u32]) -> Result<Difference, String> {
+    let (was, is) = (&before.links[0], &after.links[0]);
+    let (mut ways, mut order, mut engine) = (Vec::new(), Vec::new(), None);
+    for (towards, name) in WAYS {
+        let (was, is, pipe) = (was.direction(towards), is.direction(towards), pipe_of(at[0] as usize, towards));
+        let (old, new) = (&was.setup.flows[flow], &is.setup.flows[flow]);
+        if old != new {
+            let number = flow as u32;
+            let limits: Vec<Range<u32>> = (old.limit != new.limit).then_some(number..number + 1).into_iter().collect();
+            let unfit = |(_, unfit): (PipeId, Unfit)| format!("{name}: {unfit}");
+            let others = engine.map_or_else(|| Prepared::new(&[]), Ok).map_err(unfit)?;
+            engine = Some(others.with_values(pipe, is.pipe(), &limits).map_err(unfit)?);
+        }
+        if old != new || was.flows[flow] != is.flows[flow] {
+            ways.push(name.to_owned());
+        }
+        order.push(pipe);
+    }
+    let change = engine.map(|engine| Transaction { engine, flows: Vec::new(), sorted: Vec::new(), rules: None, order });
+    Ok(Difference { ways, change, at: at.to_vec(), others: false })
+}
+
 /// Which rule each one is from now on: the one of its name, or, where they have numbers alone, one that says the same.
 fn rules_become(before: &Scenario, after: &Scenario, led: &[Rule], leads: &[Rule]) -> Vec<Option<u32>> {
     let numbered = |scenario: &Scenario, n: usize| scenario.rules[n].name == (n + 1).to_string();

@@ -31,9 +31,12 @@ use anyhow::{Context, Result};
 use desk::Desk;
 use desk::asking::{AdaptersThen, Answer, Ask, Changing, HeldTo, Told};
 pub(crate) use desk::lock;
+use difference::WAYS;
 use falaj_live::adapters::Counts;
 use falaj_live::forward::{Changed, Forwarder, Terms};
 use falaj_scenario::{Direction, Link, Scenario, Towards};
+use falaj_sched::params::FlowSetup;
+use falaj_sched::rate::Rate;
 use falaj_sched::time::Span;
 use std::collections::BTreeMap;
 use std::io::{PipeReader, PipeWriter, Read};
@@ -111,42 +114,67 @@ pub(crate) trait Beside {
     fn counts(&self) -> Vec<(String, Counts)>;
 }
 
-/// By adapter, how much of the link's processor it may take beside the others: as much as its weight upwards says.
+/// How much of the link's processor an adapter may take beside the others: as much as its flow's weight upwards says.
+pub(crate) fn weight(flow: &FlowSetup) -> u32 {
+    u32::try_from(flow.values.count("weight").unwrap_or(1)).unwrap_or(u32::MAX)
+}
+
+/// The same by adapter.
 pub(crate) fn weights(scenario: &Scenario) -> BTreeMap<&str, u32> {
     let mut weights = BTreeMap::new();
     for direction in scenario.links.iter().map(|link| link.direction(Towards::Up)) {
         for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
             if let Some(adapter) = &flow.adapter {
-                let weight = setup.values.count("weight").unwrap_or(1);
-                weights.insert(&adapter.name[..], u32::try_from(weight).unwrap_or(u32::MAX));
+                weights.insert(&adapter.name[..], weight(setup));
             }
         }
     }
     weights
 }
 
-/// What flows are held to, by pipe and flow. Where a mask makes many of one, promise and envelope are of each of them,
-/// and what is counted is of all: these are held to nothing.
+/// A direction of a link, and what people call it.
+pub(crate) struct Way<'a> {
+    link: &'a Link,
+    name: &'static str,
+    direction: &'a Direction,
+}
+
+/// All of them: by pipe.
+pub(crate) fn ways(scenario: &Scenario) -> impl Iterator<Item = Way<'_>> {
+    let of = |link| WAYS.map(|(towards, name)| Way { link, name, direction: Link::direction(link, towards) });
+    scenario.links.iter().flat_map(of)
+}
+
+/// To what a flow is held: its delay, what it may send for that, and whether it gets that only then.
+type Holds<'a> = (Option<Span>, &'a [(Rate, u64)], bool);
+
+impl Way<'_> {
+    /// What a flow is held to. Where a mask makes many of one, promise and envelope are of each of them, and what is counted is of
+    /// all: these are held to nothing.
+    fn holds<'a>(&self, flow: usize, standing: &'a Standing) -> Option<Holds<'a>> {
+        let is_many = self.direction.masks.flows.get(flow).is_some_and(Option::is_some);
+        let delay = standing.delay.as_ref().map(|(delay, _)| *delay);
+        (!is_many).then_some((delay, &standing.envelope[..], standing.on_condition))
+    }
+
+    /// The same as the forwarder has it.
+    fn terms(&self, flow: usize, standing: &Standing) -> Terms {
+        let name = format!("{} {} {}", self.link.name, self.name, standing.flow);
+        match self.holds(flow, standing) {
+            None => Terms { name, many: true, ..Terms::default() },
+            Some((delay, envelope, on_condition)) => {
+                Terms { name, delay, envelope: envelope.to_vec(), on_condition, many: false }
+            }
+        }
+    }
+}
+
+/// What flows are held to, by pipe and flow.
 pub(crate) fn terms(scenario: &Scenario, standings: &[Vec<Standing>]) -> Vec<Vec<Terms>> {
-    let ways = scenario.links.iter().flat_map(|link| [("up", link, &link.up), ("down", link, &link.down)]);
-    let of = |(way, link, direction): (&str, &Link, &Direction), flows: &[Standing]| -> Vec<Terms> {
-        let is_many = |f: usize| direction.masks.flows.get(f).is_some_and(Option::is_some);
-        let one = |(f, standing): (usize, &Standing)| {
-            let name = format!("{} {way} {}", link.name, standing.flow);
-            if is_many(f) {
-                return Terms { name, many: true, ..Terms::default() };
-            }
-            Terms {
-                name,
-                delay: standing.delay.as_ref().map(|(delay, _)| *delay),
-                envelope: standing.envelope.clone(),
-                on_condition: standing.on_condition,
-                many: false,
-            }
-        };
-        flows.iter().enumerate().map(one).collect()
+    let of = |(way, flows): (Way<'_>, &Vec<Standing>)| {
+        flows.iter().enumerate().map(|(f, standing)| way.terms(f, standing)).collect()
     };
-    ways.zip(standings).map(|(way, flows)| of(way, flows)).collect()
+    ways(scenario).zip(standings).map(of).collect()
 }
 
 /// The forwarder's side of a control socket; it is gone with this.

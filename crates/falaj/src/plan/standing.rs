@@ -47,11 +47,8 @@ pub(crate) fn standings(scenario: &Scenario) -> Result<Vec<Vec<Standing>>> {
 
 /// Is the same promised there? A discipline of very many flows is not asked twice.
 fn are_alike(a: &Direction, b: &Direction) -> bool {
-    let asks = |flow: &'_ Flow| (flow.need, flow.envelope.clone());
-    let flows = || a.flows.iter().zip(&b.flows);
-    a.flows.len() == b.flows.len()
-        && flows().all(|(a, b)| a.name == b.name && asks(a) == asks(b))
-        && a.pipe() == b.pipe()
+    let ask_alike = |(a, b): (&Flow, &Flow)| a.name == b.name && a.need == b.need && a.envelope == b.envelope;
+    a.flows.len() == b.flows.len() && a.flows.iter().zip(&b.flows).all(ask_alike) && a.is_piped_as(b)
 }
 
 fn of_direction(direction: &Direction) -> Result<Vec<Standing>> {

@@ -2,15 +2,15 @@
 
 use super::Desk;
 use super::asking::{AdaptersThen, Ask, Changing, HeldTo, Told};
-use crate::control::difference::{difference, needs_places};
+use crate::control::difference::{difference, needs_places, of_values};
 use crate::control::protocol::{Refusal, Remark, SetAnswer, SetRequest};
-use crate::control::{terms, weights};
+use crate::control::{terms, ways, weight, weights};
 use crate::measure::live_links;
 use crate::plan::{Standing, standings};
 use falaj_engine::network::Places;
-use falaj_live::forward::{Changed, Terms};
+use falaj_live::forward::Changed;
 use falaj_scenario::edit::{Edit, parse_set_or_unset};
-use falaj_scenario::{Problem, Scenario, Severity, set_values};
+use falaj_scenario::{Again, Problem, Scenario, Severity, Undo, set_values};
 use falaj_sched::queue::FlowId;
 use falaj_traffic::capture::Wanted;
 use std::path::Path;
@@ -19,29 +19,64 @@ use toml_edit::DocumentMut;
 
 /// What is to be running.
 struct Read {
-    text: String,
-    /// The text as it is edited, if that is at hand.
-    edited: Option<DocumentMut>,
-    scenario: Scenario,
+    scenario: Arc<Scenario>,
+    /// The one flow of the only link whose values are others, where that is all.
+    only: Option<usize>,
     /// What is promised then, where that was asked already.
     standings: Option<Vec<Vec<Standing>>>,
     remarks: Vec<Remark>,
+}
+
+/// Its text.
+enum Text {
+    Whole(String),
+    /// As it is edited; of thousands of adapters it takes its time to be written out, and mostly nobody asks.
+    Edited(Box<(DocumentMut, Undo)>),
 }
 
 impl Desk {
     /// Makes a change, all of it or nothing.
     pub(crate) fn set(&mut self, wanted: &SetRequest) -> Result<SetAnswer, Refusal> {
         let file = wanted.file.clone().unwrap_or_else(|| self.running.file.clone());
-        let Read { text, edited, scenario, standings, remarks } = match self.values_of_a_flow(wanted) {
-            Some(read) => read,
-            None => self.whole(wanted, &file)?,
+        let (read, text) = match self.values_of_a_flow(wanted) {
+            Some((read, edited, undo)) => (read, Text::Edited(Box::new((edited, undo)))),
+            None => {
+                let (read, text) = self.whole(wanted, &file)?;
+                (read, Text::Whole(text))
+            }
         };
-        let scenario = Arc::new(scenario);
+        let made = self.make(wanted, &file, read, &text);
+        let stays = wanted.check || made.is_err();
+        match text {
+            Text::Edited(edited) => {
+                let (mut edited, undo) = *edited;
+                if stays {
+                    undo.take_back(&mut edited);
+                }
+                self.is_written &= stays;
+                self.edited = Some(edited);
+            }
+            Text::Whole(text) if !stays => {
+                (self.running.text, self.edited, self.is_written) = (text, None, true);
+            }
+            Text::Whole(_) => {}
+        }
+        if !stays {
+            self.running.file = file;
+            self.keep();
+        }
+        made
+    }
+
+    /// The same but for the text.
+    fn make(&mut self, wanted: &SetRequest, file: &Path, read: Read, text: &Text) -> Result<SetAnswer, Refusal> {
+        let Read { scenario, only, standings, remarks } = read;
         live_links(&scenario).map_err(|error| Refusal::new(format!("{error:#}")))?;
         if !scenario.hosts.is_empty() {
             return Err(Refusal::new("this link has two ends, and hosts stay as they are: leave `host` out"));
         }
-        let adapters = !scenario.adapters().is_empty();
+        let ways = || scenario.links.iter().flat_map(|link| [&link.up, &link.down]);
+        let adapters = ways().any(|way| way.flows.iter().any(|flow| flow.adapter.is_some()));
         if adapters && self.running.standings.is_none() {
             return Err(Refusal::new("this link has two ends, and a flow with an `adapter` is for `falaj serve`"));
         }
@@ -61,18 +96,25 @@ impl Desk {
             Places { number: 0, vacant: Vec::new(), bypass: None }
         };
         let vacant = places.vacant.clone();
-        let difference =
-            difference(&self.running.scenario, &scenario, (&self.at, places), wanted.drop).map_err(Refusal::new)?;
+        let before = &self.running.scenario;
+        let difference = match only.filter(|_| !wanted.drop) {
+            Some(flow) => of_values(before, &scenario, flow, &self.at),
+            None => difference(before, &scenario, (&self.at, places), wanted.drop),
+        };
+        let difference = difference.map_err(Refusal::new)?;
         let mut made = SetAnswer { changed: difference.ways, at_ns: None, dropped: 0, remarks };
         if wanted.check {
             return Ok(made);
         }
         if difference.change.is_some() || standings.is_some() {
             let held_to = self.held_to(&scenario, standings.as_ref().map(|standings| &standings[..]));
-            let adapters = self.adapters_then(&scenario);
+            let adapters = self.adapters_then(&scenario, only);
             let what = if wanted.set.is_empty() { file.display().to_string() } else { wanted.set.join(" ") };
-            let written =
-                self.running.recording.then(|| Wanted { what, scenario: text.clone(), drop: wanted.drop, vacant });
+            let whole = || match text {
+                Text::Whole(text) => text.clone(),
+                Text::Edited(edited) => edited.0.to_string(),
+            };
+            let written = self.running.recording.then(|| Wanted { what, scenario: whole(), drop: wanted.drop, vacant });
             let changing =
                 Changing { change: difference.change, scenario: Arc::clone(&scenario), held_to, adapters, written };
             let changed = match self.asking.ask(Ask::Change(Box::new(changing)))? {
@@ -96,34 +138,42 @@ impl Desk {
         self.said.extend(made.remarks.iter().map(|remark| remark.title.clone()));
         #[cfg(feature = "serve")]
         self.forget_pauses(&scenario);
-        (self.running.text, self.running.scenario, self.at) = (text, scenario, difference.at);
-        (self.running.file, self.edited) = (file, edited);
-        self.running.standings = standings;
-        self.keep();
+        (self.running.scenario, self.at, self.running.standings) = (scenario, difference.at, standings);
         Ok(made)
     }
 
     /// What flows are held to from then on: where they stay who they are, only those of which that changes.
     fn held_to(&self, then: &Scenario, standings: Option<&[Vec<Standing>]>) -> HeldTo {
-        let Some(standings) = standings else { return HeldTo::Same };
-        let after = terms(then, standings);
-        let before = self.running.standings.as_ref().map(|standings| terms(&self.running.scenario, standings));
-        let is_same = |(a, b): (&Terms, &Terms)| a.name == b.name;
-        let stay = |before: &Vec<Vec<Terms>>| {
-            let same = |(a, b): (&Vec<Terms>, &Vec<Terms>)| a.len() == b.len() && a.iter().zip(b).all(is_same);
-            before.len() == after.len() && before.iter().zip(&after).all(same)
+        let Some(after) = standings else { return HeldTo::Same };
+        let (was, running) = (&self.running.scenario, self.running.standings.as_ref());
+        let links = |scenario: &'_ Scenario| scenario.links.iter().map(|link| link.name.clone()).collect::<Vec<_>>();
+        let same = |(a, b): (&Vec<Standing>, &Vec<Standing>)| {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.flow == b.flow)
         };
-        let Some(before) = before.filter(stay) else { return HeldTo::All(after) };
-        let of = |(pipe, (before, after)): (usize, (Vec<Terms>, Vec<Terms>))| {
-            let flows = before.into_iter().zip(after).enumerate();
-            let others = flows.filter(|(_, (before, after))| before != after);
-            others.map(move |(f, (_, terms))| (pipe, FlowId(f as u32), terms))
+        let stay = |before: &Vec<Vec<Standing>>| {
+            links(was) == links(then) && before.len() == after.len() && before.iter().zip(after).all(same)
         };
-        HeldTo::Some(before.into_iter().zip(after).enumerate().flat_map(of).collect())
+        let Some(before) = running.filter(|before| stay(before)) else { return HeldTo::All(terms(then, after)) };
+        let mut others = Vec::new();
+        for (pipe, (is, was)) in ways(then).zip(ways(was)).enumerate() {
+            for (f, (before, after)) in before[pipe].iter().zip(&after[pipe]).enumerate() {
+                if is.holds(f, after) != was.holds(f, before) {
+                    others.push((pipe, FlowId(f as u32), is.terms(f, after)));
+                }
+            }
+        }
+        HeldTo::Some(others)
     }
 
-    fn adapters_then(&self, then: &Scenario) -> AdaptersThen {
+    fn adapters_then(&self, then: &Scenario, only: Option<usize>) -> AdaptersThen {
         let before = &self.running.scenario;
+        if let Some(flow) = only {
+            // Ports are none of a flow's values.
+            let weight = |scenario: &Scenario| weight(&scenario.links[0].up.setup.flows[flow]);
+            let other = (weight(before) != weight(then)).then(|| weight(then));
+            let name = before.links[0].up.flows[flow].adapter.as_ref().map(|adapter| adapter.name.clone());
+            return AdaptersThen::Stay(name.zip(other).into_iter().collect());
+        }
         let uplinks = |scenario: &Scenario| scenario.links.iter().map(|link| link.uplink.clone()).collect::<Vec<_>>();
         if uplinks(before) != uplinks(then) || before.adapters() != then.adapters() {
             return AdaptersThen::Others;
@@ -134,25 +184,38 @@ impl Desk {
     }
 
     /// The scenario with other values of one flow, if they are no more than that: the others are not read for it.
-    fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<Read> {
+    fn values_of_a_flow(&mut self, wanted: &SetRequest) -> Option<(Read, DocumentMut, Undo)> {
         // Without promises nobody asks the discipline whether all fit together.
         if wanted.toml.is_some() || wanted.file.is_some() || self.running.standings.is_none() {
             return None;
         }
         let sets = wanted.set.iter().map(|set| parse_set_or_unset(set)).collect::<Result<Vec<_>, _>>().ok()?;
-        // Until the change is made it is of something that does not run.
-        let mut edited = self.edited.take().or_else(|| self.running.text.parse().ok())?;
+        let mut edited = match self.edited.take() {
+            Some(edited) => edited,
+            None => self.running.text.parse().ok()?,
+        };
         let file = self.running.file.to_string_lossy();
-        let scenario = set_values(&self.running.scenario, &mut edited, &file, &sets)?;
+        let Some(Again { scenario, flow, undo }) = set_values(&self.running.scenario, &mut edited, &file, &sets) else {
+            self.edited = Some(edited);
+            return None;
+        };
         // What it refuses is said best of the whole.
-        let standings = Some(standings(&scenario).ok()?);
-        Some(Read { text: edited.to_string(), edited: Some(edited), scenario, standings, remarks: Vec::new() })
+        let Ok(standings) = standings(&scenario) else {
+            undo.take_back(&mut edited);
+            self.edited = Some(edited);
+            return None;
+        };
+        let scenario = Arc::new(scenario);
+        Some((Read { scenario, only: Some(flow), standings: Some(standings), remarks: Vec::new() }, edited, undo))
     }
 
-    fn whole(&self, wanted: &SetRequest, file: &Path) -> Result<Read, Refusal> {
-        let text = edited(wanted.toml.as_ref().unwrap_or(&self.running.text), &wanted.set)?;
+    fn whole(&mut self, wanted: &SetRequest, file: &Path) -> Result<(Read, String), Refusal> {
+        let text = match &wanted.toml {
+            Some(toml) => edited(toml, &wanted.set)?,
+            None => edited(self.text(), &wanted.set)?,
+        };
         let (scenario, remarks) = self.read(&text, file, &wanted.set)?;
-        Ok(Read { text, edited: None, scenario, standings: None, remarks })
+        Ok((Read { scenario: Arc::new(scenario), only: None, standings: None, remarks }, text))
     }
 
     /// Reads the text that was edited: the scenario and its new warnings, or what is wrong with it.

@@ -17,9 +17,9 @@ impl Desk {
     }
 
     /// Keeps the text, all of it or as it was: it is written beside its file, which it then becomes.
-    pub(super) fn keep(&self) {
-        let Some(file) = &self.kept else { return };
-        replace(file, &self.running.text);
+    pub(super) fn keep(&mut self) {
+        let Some(file) = self.kept.clone() else { return };
+        replace(&file, self.text());
     }
 
     /// Adapters that go, or come to have another port, pause no more.

@@ -38,6 +38,8 @@ pub(crate) struct Desk {
     at: Vec<u32>,
     /// Its text as it is edited, if a change before has left that.
     edited: Option<DocumentMut>,
+    /// Is the text of what is running written out, or is it only edited?
+    is_written: bool,
     /// How often flows or links have become others.
     others: u64,
     /// Warnings that were said already.
@@ -62,7 +64,7 @@ pub(crate) fn answer_line(desk: &Mutex<Desk>, line: &[u8]) -> String {
         Err(what) => answer::<()>(&id, &Err(Refusal::new(what))),
         Ok(Request::Show(show)) => answer(&id, &look::show(desk, &show)),
         Ok(Request::Set(set)) => answer(&id, &lock(desk).set(&set)),
-        Ok(Request::Scenario) => answer(&id, &Ok(ScenarioAnswer { toml: lock(desk).running.text.clone() })),
+        Ok(Request::Scenario) => answer(&id, &Ok(ScenarioAnswer { toml: lock(desk).text().to_owned() })),
     }
 }
 
@@ -77,6 +79,7 @@ impl Desk {
             running,
             at,
             edited: None,
+            is_written: true,
             others: 0,
             said,
             asking: Asking::new(ask, answers, wake),
@@ -121,8 +124,10 @@ impl Desk {
     }
 
     /// The text of what is running.
-    #[cfg(feature = "serve")]
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn text(&mut self) -> &str {
+        if let Some(edited) = self.edited.as_ref().filter(|_| !self.is_written) {
+            (self.running.text, self.is_written) = (edited.to_string(), true);
+        }
         &self.running.text
     }
 }
