@@ -202,7 +202,7 @@ fn main() -> ExitCode {
     outcome.unwrap_or_else(|error| {
         // What a scenario's diagnostics have said already is not said again.
         if error.downcast_ref::<file::Told>().is_none() {
-            eprintln!("falaj: {error:#}");
+            show::failure(&error);
         }
         ExitCode::from(if error.is::<sim::Interrupted>() { sim::INTERRUPTED } else { 2 })
     })

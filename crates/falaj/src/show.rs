@@ -23,12 +23,30 @@ pub(crate) fn quiet() -> bool {
 /// Says what is no result and no error, on standard error, unless `--quiet` was given.
 macro_rules! note {
     ($($words:tt)*) => {
-        if !$crate::show::quiet() {
-            eprintln!("falaj: {}", format_args!($($words)*));
-        }
+        $crate::show::remark(format_args!($($words)*))
     };
 }
 pub(crate) use note;
+
+/// Says why the command ends.
+pub(crate) fn failure(error: &anyhow::Error) {
+    #[cfg(feature = "serve")]
+    if crate::serve::log::takes_failure(error) {
+        return;
+    }
+    eprintln!("falaj: {error:#}");
+}
+
+pub(crate) fn remark(words: fmt::Arguments<'_>) {
+    if quiet() {
+        return;
+    }
+    #[cfg(feature = "serve")]
+    if crate::serve::log::takes(words) {
+        return;
+    }
+    eprintln!("falaj: {words}");
+}
 
 /// `println!`, except that a reader who has seen enough (`falaj plan … | head -1`)
 /// ends the program quietly, with the status of one that SIGPIPE killed.

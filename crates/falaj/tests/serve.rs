@@ -12,6 +12,9 @@ mod host;
 mod netlink;
 #[path = "common/service.rs"]
 mod service;
+#[expect(dead_code, reason = "shared with tests that need all of it")]
+#[path = "common/storm.rs"]
+mod storm;
 
 use common::{directory, file, program, signal};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
@@ -22,7 +25,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio_rustls::rustls;
 
 const TESTS: &[(&str, fn())] = &[
     ("who_floods_takes_nothing_that_others_were_promised", flood),
@@ -35,7 +40,9 @@ const TESTS: &[(&str, fn())] = &[
     ("the_page_is_carried_and_asks_for_the_token", page),
     ("it_keeps_no_right_that_it_does_not_need", rights),
     ("a_service_manager_is_told", manager),
+    ("a_journal_is_told_levels_and_values", journal),
     ("over_tcp_one_bears_the_token", token),
+    ("beyond_this_host_it_is_encrypted", encrypted),
     ("adapters_come_in_other_namespaces", late),
     ("killed_it_fails_closed_and_comes_up_as_it_was", closed),
     ("killed_it_fails_open_where_that_was_asked_for", open),
@@ -617,6 +624,44 @@ fn manager() {
     let _ = std::fs::remove_file(&path);
 }
 
+/// What a service says to a journal, and with `--log warn` to people.
+fn journal() {
+    use std::os::unix::fs::MetadataExt;
+    let said = |much: &str, is_journal: bool| {
+        let path = directory().join(format!("serve-journal-{much}"));
+        let log = std::fs::File::create(&path).unwrap();
+        let is = log.metadata().unwrap();
+        let service = Service::start_with("serve-journal.toml", THREE, &["--log", much], |command| {
+            // Whoever has the variable from a service above is no journal's.
+            let made = if is_journal { is.ino() } else { is.ino() + 1 };
+            command.env("JOURNAL_STREAM", format!("{}:{made}", is.dev())).stderr(log);
+        });
+        assert_eq!(
+            service.ask("PATCH", "/v1/adapters/wild?drop=true", "application/json", "{\"weight\": 2}").status,
+            409
+        );
+        assert_eq!(service.ask("PATCH", "/v1/adapters/wild", "application/json", "{\"queue\": \"40p\"}").status, 200);
+        std::fs::write(&service.file, "nonsense").unwrap();
+        signal("HUP", service.child.id());
+        service.until("the file is read again", |_| {
+            std::fs::read_to_string(&path).unwrap().contains("all stays as it is")
+        });
+        service.end();
+        std::fs::read_to_string(&path).unwrap()
+    };
+    let all = said("debug", true);
+    let levels: Vec<&str> = all.lines().map(|line| line.get(..3).unwrap_or_default()).collect();
+    assert!(levels.iter().all(|level| ["<3>", "<6>", "<7>"].contains(level)), "{all}");
+    let has = |words: &[&str]| all.lines().any(|line| words.iter().all(|word| line.contains(word)));
+    assert!(has(&["<6>serving ", "API at "]), "{all}");
+    assert!(has(&["<6>changed by the API what=\"link.", "flow.wild.queue=", "at_ns=", "dropped=0"]), "{all}");
+    assert!(has(&["<7>asked method=PATCH path=\"/v1/adapters/wild\" status=409 took_us="]), "{all}");
+    assert!(has(&["<3>", "all stays as it is"]), "{all}");
+    let few = said("warn", false);
+    assert!(few.starts_with("falaj: ") && few.contains("all stays as it is"), "{few}");
+    assert!(!few.contains("serving") && !few.contains("asked"), "{few}");
+}
+
 fn token() {
     let secret = "a token that is long enough";
     let name = directory().join("serve-token");
@@ -645,12 +690,84 @@ fn token() {
     }
     assert!(ask("").starts_with("HTTP/1.1 401"));
     service.end();
-    // Elsewhere than on this host nothing is encrypted, so it does not listen there.
+    // Beyond this host all could read the token, so it does not listen there.
     let elsewhere =
         ["serve", file("serve-tcp.toml", THREE), "--tcp", "0.0.0.0:1", "--token-file", name.to_str().unwrap()];
     let refused = program(&elsewhere).output().unwrap();
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(2) && said.contains("only addresses of this host"), "{said}");
+    assert!(refused.status.code() == Some(2) && said.contains("give a certificate"), "{said}");
+}
+
+fn encrypted() {
+    let secret = "a token that is long enough";
+    let write = |name: &str, text: &str| {
+        let path = directory().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let rcgen::CertifiedKey { cert, signing_key } =
+        rcgen::generate_simple_self_signed(["falaj.example".to_owned()]).unwrap();
+    let token = write("serve-tls-token", secret);
+    let (certificate, key) =
+        (write("serve-tls-cert", &cert.pem()), write("serve-tls-key", &signing_key.serialize_pem()));
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // Everywhere: the test comes over loopback.
+    let address = format!("0.0.0.0:{port}");
+    let tcp = ["--tcp", &address, "--token-file", &token];
+    let words = [&tcp[..], &["--tls-cert", &certificate, "--tls-key", &key]].concat();
+    let service = Service::start_with("serve-tls.toml", THREE, &words, |_| {});
+
+    let trusting = |cert: Option<&rcgen::Certificate>| {
+        let mut roots = rustls::RootCertStore::empty();
+        cert.into_iter().for_each(|cert| roots.add(cert.der().clone()).unwrap());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        Arc::new(config.unwrap().with_root_certificates(roots).with_no_client_auth())
+    };
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let ask = |config: Arc<rustls::ClientConfig>, header: &str| -> std::io::Result<String> {
+        let name = "falaj.example".try_into().unwrap();
+        let connection = rustls::ClientConnection::new(config, name).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, connect());
+        write!(stream, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{header}\r\n")?;
+        let mut all = String::new();
+        stream.read_to_string(&mut all)?;
+        Ok(all)
+    };
+    // Who connects and says nothing is in nobody's way.
+    let silent: Vec<_> = (0..20).map(|_| connect()).collect();
+    let bears = format!("Authorization: Bearer {secret}\r\n");
+    let answer = ask(trusting(Some(&cert)), &bears).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(ask(trusting(Some(&cert)), "").unwrap().starts_with("HTTP/1.1 401"));
+    // Who trusts others does not go on.
+    assert!(ask(trusting(None), &bears).is_err());
+    // Who does not encrypt gets no answer to read.
+    let mut plain = connect();
+    plain.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    write!(plain, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{bears}\r\n").unwrap();
+    let mut all = Vec::new();
+    let _ = plain.read_to_end(&mut all);
+    assert!(!all.windows(5).any(|five| five == b"HTTP/"), "{:?}", String::from_utf8_lossy(&all));
+    drop(silent);
+    service.end();
+
+    // Whatever is wrong with its files is said of them.
+    let other = rcgen::KeyPair::generate().unwrap().serialize_pem();
+    let other = write("serve-tls-other", &other);
+    let wrong = [
+        (&token, &key, "no certificate is in it"),
+        (&certificate, &token, "it has to be a private key in PEM"),
+        (&certificate, &other, "cannot be used together"),
+        (&"/nowhere".to_owned(), &key, "--tls-cert /nowhere"),
+    ];
+    for (certificate, key, why) in wrong {
+        let words =
+            [&["serve", file("serve-tls.toml", THREE)], &tcp[..], &["--tls-cert", certificate, "--tls-key", key]];
+        let refused = program(&words.concat()).output().unwrap();
+        let said = String::from_utf8(refused.stderr).unwrap();
+        assert!(refused.status.code() == Some(2) && said.contains(why), "{said}");
+    }
 }
 
 fn late() {

@@ -5,6 +5,7 @@ use super::model::{
     Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
     Turn, Turns, Window,
 };
+use super::tls::Encrypted;
 use super::watch::Published;
 use super::{metrics, page};
 use crate::control::desk::Desk;
@@ -14,7 +15,7 @@ use anyhow::{Context, Result, ensure};
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
@@ -29,10 +30,13 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use subtle::ConstantTimeEq;
 use tokio::sync::oneshot;
+use tokio_rustls::TlsAcceptor;
 use tokio_stream::wrappers::BroadcastStream;
 use tokio_stream::{Stream, StreamExt};
+use tracing::{debug, info};
 use utoipa::OpenApi;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
@@ -74,6 +78,8 @@ pub(super) struct Listeners {
     unix: UnixListener,
     path: PathBuf,
     tcp: Option<TcpListener>,
+    /// Who the service is to those who come over TCP; `None`: nothing is encrypted.
+    identity: Option<TlsAcceptor>,
 }
 
 impl Listeners {
@@ -84,7 +90,11 @@ impl Listeners {
 }
 
 /// Listens there, at the socket for this user alone.
-pub(super) fn listen(path: &std::path::Path, tcp: Option<SocketAddr>) -> Result<Listeners> {
+pub(super) fn listen(
+    path: &std::path::Path,
+    tcp: Option<SocketAddr>,
+    identity: Option<TlsAcceptor>,
+) -> Result<Listeners> {
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|is| is.file_type().is_socket());
     if is_socket && UnixStream::connect(path).is_err() {
         // Left by one that was killed.
@@ -98,7 +108,7 @@ pub(super) fn listen(path: &std::path::Path, tcp: Option<SocketAddr>) -> Result<
     let tcp = tcp.map(|address| TcpListener::bind(address).with_context(|| format!("--tcp {address}"))).transpose()?;
     unix.set_nonblocking(true)?;
     tcp.as_ref().map_or(Ok(()), |tcp| tcp.set_nonblocking(true))?;
-    Ok(Listeners { unix, path: path.to_owned(), tcp })
+    Ok(Listeners { unix, path: path.to_owned(), tcp, identity })
 }
 
 /// The API's thread.
@@ -110,7 +120,7 @@ pub(super) struct Serving {
 
 impl Serving {
     pub(super) fn begin(listeners: Listeners, app: Arc<App>) -> Result<Serving> {
-        let Listeners { unix, path, tcp } = listeners;
+        let Listeners { unix, path, tcp, identity } = listeners;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -119,15 +129,22 @@ impl Serving {
             .context("no runtime for the API")?;
         let (stop, stopped) = oneshot::channel::<()>();
         let serve = async move {
-            let router = router(Arc::clone(&app)).merge(page::router());
+            let router = router(Arc::clone(&app)).merge(page::router()).layer(from_fn(noted));
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
                 tokio::spawn(async { axum::serve(unix, router).await });
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
                 // The page itself holds nothing that is not known; it asks for the token.
-                let guarded = guarded.merge(page::router());
-                tokio::spawn(async { axum::serve(tcp, guarded).await });
+                let guarded = guarded.merge(page::router()).layer(from_fn(noted));
+                match identity {
+                    None => drop(tokio::spawn(async { axum::serve(tcp, guarded).await })),
+                    Some(identity) => {
+                        if let Ok(encrypted) = Encrypted::new(tcp, identity) {
+                            tokio::spawn(async { axum::serve(encrypted, guarded).await });
+                        }
+                    }
+                }
             }
             let _ = stopped.await;
         };
@@ -185,6 +202,15 @@ fn router(app: Arc<App>) -> Router {
         .split_for_parts();
     let described = axum::routing::get(move || std::future::ready(Json(described.clone())));
     router.route("/v1/openapi.json", described).with_state(app)
+}
+
+/// What was asked, and how it was answered. What a path has behind `?` may be anything, and is not repeated.
+async fn noted(request: Request, next: Next) -> Response {
+    let (began, method, path) = (Instant::now(), request.method().clone(), request.uri().path().to_owned());
+    let response = next.run(request).await;
+    let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    debug!(%method, path, status = response.status().as_u16(), took_us, "asked");
+    response
 }
 
 fn problem(what: impl Into<String>) -> Problem {
@@ -523,8 +549,14 @@ async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>
 }
 
 async fn ask(app: Arc<App>, wanted: SetRequest) -> Result<Json<Made>, No> {
-    let made = blocking(move || lock(&app.desk).set(&wanted)).await?;
-    Ok(Json(made.map_err(No::from)?.into()))
+    let what = if wanted.toml.is_some() { "the whole scenario".to_owned() } else { wanted.set.join(" ") };
+    let check = wanted.check;
+    let made = blocking(move || lock(&app.desk).set(&wanted)).await?.map_err(No::from)?;
+    if !check && !made.changed.is_empty() {
+        let (at_ns, dropped) = (made.at_ns.unwrap_or(0), made.dropped);
+        info!(what, at_ns, dropped, "changed by the API");
+    }
+    Ok(Json(made.into()))
 }
 
 /// Where it may take a while, beside what answers others.

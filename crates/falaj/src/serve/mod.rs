@@ -6,9 +6,11 @@
 //! | [`watch`] | each second: what was promised beside what is |
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
+//! | [`tls`] | the same encrypted, for who comes from elsewhere |
 //! | [`mod@bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
 //! | [`metrics`] | the same as OpenMetrics |
 //! | [`rights`] | what the process may no longer do once all is open |
+//! | [`log`] | what it says while it runs, for people or a journal |
 //! | [`manager`] | what a service manager is told |
 //! | [`supervise`] | a process that has the kernel join the interfaces when the service was killed |
 //! | [`top`] | the terminal screen, another program that asks the API |
@@ -19,6 +21,7 @@
 
 mod api;
 pub(crate) mod bench;
+pub(crate) mod log;
 mod manager;
 mod metrics;
 mod model;
@@ -26,6 +29,7 @@ mod page;
 mod ports;
 mod rights;
 mod supervise;
+mod tls;
 pub(crate) mod top;
 mod watch;
 
@@ -54,6 +58,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
+use tracing::{error, info};
 
 /// What `serve` takes.
 #[derive(clap::Args)]
@@ -85,19 +90,26 @@ Examples:
   falaj serve service.toml
   falaj serve service.toml --api /run/falaj.http
   curl --unix-socket /run/falaj.http http://falaj/v1/adapters
-  falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token")]
+  falaj serve service.toml --tcp 127.0.0.1:7700 --token-file token
+  falaj serve service.toml --tcp 0.0.0.0:7700 --token-file token --tls-cert cert.pem --tls-key key.pem")]
 pub(crate) struct Args {
     /// The service: a scenario with adapters.
     file: PathBuf,
     /// Where the HTTP API listens, a socket for this user alone [default: beside the control socket, *.http].
     #[arg(long, value_name = "PATH")]
     api: Option<PathBuf>,
-    /// The API also over TCP, at an address of this host alone; takes --token-file.
+    /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this host alone.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
     tcp: Option<std::net::SocketAddr>,
     /// The file with the token that each request over TCP has to bear.
     #[arg(long, value_name = "FILE", requires = "tcp")]
     token_file: Option<PathBuf>,
+    /// Over TCP it is encrypted (TLS 1.2 or 1.3), by this certificate and those that it leans on, in PEM.
+    #[arg(long, value_name = "FILE", requires_all = ["tcp", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
     /// Interfaces that it makes in namespaces that are there stay when it ends, killed or not: without a carrier, so that
     /// nothing passes, until it is started again and takes them.
     #[arg(long)]
@@ -117,9 +129,13 @@ pub(crate) struct Args {
     /// At the end, tells on standard error what the link did.
     #[arg(long)]
     stats: bool,
+    /// How much is said while it runs, on standard error: to a journal with levels, each line's values as KEY=VALUE.
+    #[arg(long, value_enum, default_value_t = log::Much::Info, value_name = "LEVEL")]
+    log: log::Much,
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
+    log::begin(args.log);
     if let Some(bridge) = &args.fail_open {
         return supervise::main(args, bridge);
     }
@@ -133,11 +149,16 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let promised = standings(&scenario)?;
     admit(&promised)?;
     let token = args.token_file.as_deref().map(api::token).transpose()?;
-    if let Some(address) = args.tcp.filter(|address| !address.ip().is_loopback()) {
+    let identity = args.tls_cert.as_deref().zip(args.tls_key.as_deref());
+    if let Some(address) = args.tcp.filter(|address| !address.ip().is_loopback() && identity.is_none()) {
         bail!(
-            "--tcp {address}: only addresses of this host itself, such as 127.0.0.1:7700: nothing is encrypted; a tunnel leads there from elsewhere"
+            "--tcp {address}: beyond this host the token would be there for all to read: give a certificate by --tls-cert \
+             and --tls-key, or an address of this host itself, such as 127.0.0.1:{}",
+            address.port()
         );
     }
+    let identity = identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
+    let encrypted = identity.is_some();
     scenario.links.iter().for_each(warn_of_spinning);
     let place = args.control.place()?.context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
@@ -147,7 +168,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         rights::give_up()
     };
     let mut opened = ports::open(&scenario, args.keep, give_up)?;
-    let listeners = api::listen(&http, args.tcp)?;
+    let listeners = api::listen(&http, args.tcp, identity)?;
     let tcp = listeners.tcp();
 
     let mut signals = Signals::take()?;
@@ -184,7 +205,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     opened.tell();
     note!("serving {}; API at {}; Ctrl-C ends it", args.file.display(), http.display());
     if let Some(address) = tcp {
-        page::tell(address, token.as_deref());
+        page::tell(address, encrypted, token.as_deref());
     }
     manager::ready(&format!("API at {}", http.display()));
     loop {
@@ -289,18 +310,23 @@ fn reload(desk: &Mutex<Desk>, file: &Path) {
     let name = file.display();
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
-        Err(error) => return note!("{name}: {error}; all stays as it is"),
+        Err(error) => return error!("{name}: {error}; all stays as it is"),
     };
     let wanted = SetRequest { toml: Some(text), ..SetRequest::default() };
     let made = lock(desk).set(&wanted);
     let (remarks, line) = match made {
-        Ok(made) if made.changed.is_empty() => (made.remarks, format!("{name} was read again: nothing is otherwise")),
-        Ok(made) => (made.remarks, format!("{name} was read again: {}", made.changed.join(", "))),
-        Err(refusal) => (refusal.remarks, format!("{name}: {}; all stays as it is", refusal.what)),
+        Ok(made) if made.changed.is_empty() => {
+            (made.remarks, Ok(format!("{name} was read again: nothing is otherwise")))
+        }
+        Ok(made) => (made.remarks, Ok(format!("{name} was read again: {}", made.changed.join(", ")))),
+        Err(refusal) => (refusal.remarks, Err(format!("{name}: {}; all stays as it is", refusal.what))),
     };
     for remark in remarks {
-        note!("{}: {}", remark.severity, remark.title);
-        remark.help.iter().for_each(|line| note!("  {line}"));
+        let words = std::iter::once(&remark.title).chain(&remark.help).map(String::as_str).collect::<Vec<_>>();
+        note!("{}: {}", remark.severity, words.join("; "));
     }
-    note!("{line}");
+    match line {
+        Ok(line) => info!("{line}"),
+        Err(line) => error!("{line}"),
+    }
 }

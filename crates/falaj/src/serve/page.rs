@@ -41,10 +41,11 @@ fn answer(kind: &'static str, text: &'static str) -> Response {
 
 /// Says where it is. The token goes behind a `#`, which no browser sends; to a person at a terminal only, for what else
 /// standard error leads to is kept.
-pub(super) fn tell(address: SocketAddr, token: Option<&[u8]>) {
+pub(super) fn tell(address: SocketAddr, encrypted: bool, token: Option<&[u8]>) {
     let token = token.filter(|_| std::io::stderr().is_terminal());
     let fragment = token.map_or_else(String::new, |token| format!("#token={}", escaped(token)));
-    note!("dashboard at http://{address}/{fragment}");
+    let scheme = if encrypted { "https" } else { "http" };
+    note!("dashboard at {scheme}://{address}/{fragment}");
 }
 
 /// As the query of an address has it.

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
+use tracing::{error, info, warn};
 
 /// The uplink among the names of adapters, none of which is empty.
 const UPLINK: &str = "";
@@ -91,11 +92,13 @@ impl Interfaces {
             let Some(Some(watched)) = self.all.get(event.data() as usize) else { continue };
             watched.monitor.clear();
             if let Some(why) = watched.interface.why() {
-                note!("{}: {why}", called(&watched.name));
+                warn!(adapter = watched.name.as_str(), "{}: {why}", called(&watched.name));
             }
             match watched.interface.look() {
-                Some(State::Up) => note!("{} is up", called(&watched.name)),
-                Some(state) => note!("{} {state}: waiting for it", called(&watched.name)),
+                Some(State::Up) => info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name)),
+                Some(state) => {
+                    warn!(adapter = watched.name.as_str(), "{} {state}: waiting for it", called(&watched.name))
+                }
                 None => {}
             }
         }
@@ -405,7 +408,7 @@ impl Beside for Fleet {
         for gone in self.known.iter().filter(|before| !stay.contains(&known(before))) {
             self.adapters.remove(&gone.name);
             interfaces.remove(&gone.name);
-            note!("{} is gone", called(&gone.name));
+            info!(adapter = gone.name.as_str(), "{} is gone", called(&gone.name));
         }
         for (name, coming) in coming {
             let added = match coming {
@@ -417,8 +420,8 @@ impl Beside for Fleet {
                 }
             };
             match added {
-                Ok(()) => note!("{} is here", called(&name)),
-                Err(error) => note!("{} cannot be read: {error:#}", called(&name)),
+                Ok(()) => info!(adapter = name.as_str(), "{} is here", called(&name)),
+                Err(error) => error!(adapter = name.as_str(), "{} cannot be read: {error:#}", called(&name)),
             }
         }
         self.adapters.set_weights(&weights(&then));

@@ -6,7 +6,7 @@ use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Qua
 use crate::control::desk::Desk;
 use crate::control::desk::look::{Look, look};
 use crate::plan::Standing;
-use crate::show::{self, note};
+use crate::show;
 use anyhow::Result;
 use axum::body::Bytes;
 use falaj_live::adapters::Counts;
@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
+use tracing::{error, info, warn};
 
 /// How often.
 const STEP: Duration = Duration::from_secs(1);
@@ -183,22 +184,30 @@ fn breach(late: &Late) -> Breach {
 fn tell(late: &[Late]) {
     for late in late.iter().take(TOLD) {
         let stayed = late.handed_over.unwrap_or(late.end).since(late.arrival);
-        let cause = match late.cause {
+        let why = match late.cause {
             Cause::OwnBurst => "it had sent more than its envelope",
             Cause::Host => "it left in time, and this host handed it over late",
             Cause::Promise => "the promise was not kept",
         };
         let nanos = |span: Span| show::nanos(span.0 as f64);
-        note!(
-            "{}: a packet stayed {}, promised {}: {cause} (it came {} after the start)",
+        let words = format!(
+            "{}: a packet stayed {}, promised {}: {why} (it came {} after the start)",
             late.flow,
             nanos(stayed),
             nanos(late.bound),
             nanos(late.arrival.since(Time::ZERO))
         );
+        let (flow, cause) = (late.flow.as_str(), late.cause.name());
+        let (stayed_ns, promised_ns, arrival_ns) = (stayed.0, late.bound.0, late.arrival.0);
+        match late.cause {
+            Cause::OwnBurst => info!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
+            Cause::Host => warn!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
+            Cause::Promise => error!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
+        }
     }
     if late.len() > TOLD {
-        note!("and {} more in this second", late.len() - TOLD);
+        let more = late.len() - TOLD;
+        warn!(more, "and {more} more in this second");
     }
 }
 
@@ -253,9 +262,10 @@ impl Watch {
                 .map(|was| counts.spent.saturating_sub(*was).as_nanos() as f64 / over.max(1) as f64);
             spent.insert(adapter.name.clone(), counts.spent);
             if counts.gone && !gone_before.contains(&adapter.name) {
-                note!(
-                    "adapter {}: its interface is gone for good; take the adapter away and add it again",
-                    adapter.name
+                let adapter = adapter.name.as_str();
+                error!(
+                    adapter,
+                    "adapter {adapter}: its interface is gone for good; take the adapter away and add it again"
                 );
             }
             all.push(Adapter {
@@ -290,7 +300,15 @@ impl Watch {
                 let window = before.get(&name).map(|before| window(before, &now, over));
                 if window.as_ref().is_some_and(|window| is_below(window, standing, direction)) {
                     windows_below += 1;
-                    note!("{name}: less than the promised rate was sent in the last second");
+                    let sent = window.as_ref().map_or(0.0, |window| window.sent);
+                    let promised = standing.rate.map_or(0, |(rate, _)| rate.0);
+                    let words = "less than the promised rate was sent in the last second";
+                    error!(
+                        flow = name.as_str(),
+                        sent_bits_per_s = sent.round(),
+                        promised_bits_per_s = promised,
+                        "{name}: {words}"
+                    );
                 }
                 let told = told(&flow.name, standing, &now, window, windows_below);
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));

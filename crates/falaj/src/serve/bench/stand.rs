@@ -75,7 +75,7 @@ impl Stand {
         let published = watch::Published::new();
         let watching = watch::Watching::begin(Arc::clone(&desk), Arc::clone(&published))?;
         let told = model::Service::new(Path::new("bench"), BTreeMap::new());
-        let listeners = api::listen(&http, None)?;
+        let listeners = api::listen(&http, None, None)?;
         let serving = api::Serving::begin(listeners, api::App::new(desk, published, told, None))?;
         let stand = Stand { forwarder, control, watching, serving, _directory: directory };
         Ok((stand, Outside { adapters: inside, uplink: outside, http }))
