@@ -4,6 +4,7 @@
 use crate::aggregate::by_timeout;
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
+use crate::honest;
 use crate::link::LinkArgs;
 use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
@@ -221,6 +222,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     args.fail_if.check(links)?;
     args.asked.tell(&scenario);
     links.iter().for_each(warn_of_spinning);
+    honest::warn(links);
     warn_of_mtu(links, &ends, mtus);
 
     let place = args.control.place()?;

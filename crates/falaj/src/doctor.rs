@@ -6,6 +6,7 @@
 
 use crate::bench::tcp;
 use crate::file;
+use crate::honest::{self, FULL, Honest};
 use crate::measure::{Measured, measure};
 use crate::show::{self, note, say};
 use anyhow::{Context, Result};
@@ -79,19 +80,6 @@ struct Floor {
     tcp_bits_per_s: Option<f64>,
 }
 
-/// What can honestly be emulated.
-#[derive(Serialize)]
-struct Honest {
-    /// A link's rate, in packets of 1514 bytes that are queued one by one.
-    rate_bits_per_s: f64,
-    /// The same in packets of 74 bytes.
-    rate_of_small_bits_per_s: f64,
-    /// From this delay on 99 of 100 packets are at most a tenth of it late.
-    delay_ns: Option<u64>,
-}
-
-/// Full packets, as a link counts them.
-const FULL: f64 = 1514.0;
 /// Small ones: no datagram that is known again is smaller.
 const SMALL: f64 = 74.0;
 /// More locked memory than this nobody needs here.
@@ -104,11 +92,17 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     // Last, as this thread keeps what it gets.
     findings.push(fifo());
     let honest = floor.as_ref().map(honest);
+    let kept = honest.as_ref().filter(|_| tap).map(honest::keep).transpose().map(Option::flatten);
     if args.json {
         let json = serde_json::json!({ "backends": findings, "floor": floor, "honest": honest });
         say!("{}", serde_json::to_string_pretty(&json)?);
     } else {
         print(&findings, floor.as_ref(), honest.as_ref());
+    }
+    match kept {
+        Ok(Some(place)) => note!("kept in {}: scenarios beyond it run with a warning", place.display()),
+        Ok(None) => {}
+        Err(error) => note!("warning: not kept for later runs: {error:#}"),
     }
     Ok(ExitCode::from(u8::from(!tap)))
 }

@@ -1,5 +1,6 @@
 //! `falaj run` with a scenario that has hosts: several links, a namespace for each host, and a command in one of them.
 
+use crate::honest;
 use crate::measure::warn_of_spinning;
 use crate::run::{Args, Within, forward, helper, status, tell};
 use crate::summary::of_forwarder;
@@ -29,6 +30,7 @@ pub(crate) fn main(args: Args, scenario: &Scenario, text: &str) -> Result<ExitCo
     }
     args.fail_if.check(&scenario.links)?;
     scenario.links.iter().for_each(warn_of_spinning);
+    honest::warn(&scenario.links);
     if args.asked.is_wanted() {
         tell_addresses(&topology);
     }

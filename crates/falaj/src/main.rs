@@ -42,6 +42,7 @@ mod export;
 mod file;
 mod flags;
 mod fmt;
+mod honest;
 mod hosts;
 mod impairments;
 mod import;

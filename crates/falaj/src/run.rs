@@ -3,6 +3,7 @@
 use crate::aggregate;
 use crate::asked::Asked;
 use crate::control::{self, Control, ControlArgs, Running};
+use crate::honest;
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
@@ -190,6 +191,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let links = live_links(&scenario)?;
     args.fail_if.check(links)?;
     links.iter().for_each(warn_of_spinning);
+    honest::warn(links);
     let mtu = links.iter().map(|link| link.up.mtu.max(link.down.mtu)).max().unwrap_or(0);
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
     let wish = match args.netns {

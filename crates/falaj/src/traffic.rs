@@ -1,5 +1,6 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
+use crate::honest;
 use crate::measure::{Measured, Measuring, measure};
 use crate::show;
 use crate::show::say;
@@ -31,6 +32,7 @@ pub(crate) struct Args {
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let scenario = args.what.scenario()?;
     args.fail_if.check(&scenario.links)?;
+    honest::warn(&scenario.links);
     let measured = measure(&scenario, args.what.options(), "sending")?;
     let rows = || {
         fed_flows(&scenario)

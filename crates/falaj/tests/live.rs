@@ -653,9 +653,21 @@ fn summary(users: &Users) {
 }
 
 fn doctor(_: &Users) {
-    let ran = falaj(&["doctor", "--json"]);
+    let state = format!("{}/doctor-state", env!("CARGO_TARGET_TMPDIR"));
+    let kept = |words: &[&str]| -> Ran { program(words).env("XDG_STATE_HOME", &state).output().unwrap().into() };
+    let _ = std::fs::remove_dir_all(&state);
+    let beyond = ["run", "--internet", "none", "--rate", "900gbit", "--delay", "1us", "--", "true"];
+    let ran = kept(&beyond);
+    assert!(ran.status == Some(0) && !ran.err.contains("falaj doctor"), "{ran:?}");
+    let ran = kept(&["doctor", "--json"]);
     assert_eq!(ran.status, Some(0), "{ran:?}");
     let json = ran.json();
+    // From then on what goes beyond it is said, with the number.
+    let ran = kept(&beyond);
+    assert!(ran.status == Some(0) && ran.err.contains("up: 900 Gbit/s is beyond the "), "{ran:?}");
+    assert!(ran.err.contains("of a delay of 1us packets are more than a tenth late"), "{ran:?}");
+    let ran = kept(&["run", "--internet", "none", "--rate", "1mbit", "--delay", "10s", "--", "true"]);
+    assert!(ran.status == Some(0) && !ran.err.contains("falaj doctor"), "{ran:?}");
     let works = |what: &str| {
         let backends = json["backends"].as_array().unwrap();
         backends.iter().find(|b| b["what"] == what).unwrap_or_else(|| panic!("no {what} in {json}"))["works"].clone()

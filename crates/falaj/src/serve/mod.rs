@@ -37,6 +37,7 @@ use crate::control::desk::{Desk, paused_beside};
 use crate::control::protocol::SetRequest;
 use crate::control::{Control, ControlArgs, Running, lock, terms};
 use crate::file;
+use crate::honest;
 use crate::measure::{live_links, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::plan::{Standing, standings};
@@ -160,6 +161,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let identity = identity.map(|(certificate, key)| tls::identity(certificate, key)).transpose()?;
     let encrypted = identity.is_some();
     scenario.links.iter().for_each(warn_of_spinning);
+    honest::warn(&scenario.links);
     let place = args.control.place()?.context("a service needs a control socket: name a place for it by --control")?;
     let http = args.api.clone().unwrap_or_else(|| place.with_extension("http"));
     let give_up = || {
