@@ -21,6 +21,7 @@
 mod closed;
 pub mod cores;
 pub mod course;
+mod delays;
 pub mod excerpt;
 pub mod headers;
 pub mod measure;

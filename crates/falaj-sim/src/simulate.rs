@@ -1,6 +1,7 @@
 //! One simulated run.
 
 use crate::closed::{Closed, is_closed};
+use crate::delays::Delays;
 use crate::series::Series;
 use crate::witness::{Loss, Witness};
 use falaj_engine::account::Account;
@@ -121,6 +122,30 @@ impl FlowResult {
     }
 }
 
+/// What each packet of a [`Feed`] needs of it, in half a cache line: of many feeds a processor's caches have these.
+#[derive(Clone, Copy)]
+struct Entrance {
+    stream: u64,
+    traffic: usize,
+    pipe: PipeId,
+    flow: FlowId,
+    routed: bool,
+    ecn: Ecn,
+    /// What the pipe accounts makes the source's size of it.
+    account: Account,
+}
+
+impl Entrance {
+    fn of(experiment: &Experiment) -> Vec<Entrance> {
+        let of = |feed: &Feed| {
+            let &Feed { pipe, flow, routed, stream, ecn, traffic, .. } = feed;
+            let account = experiment.network.places[pipe.0 as usize].account;
+            Entrance { stream, traffic, pipe, flow, routed, ecn, account }
+        };
+        experiment.feeds.iter().map(of).collect()
+    }
+}
+
 /// Packets between where they enter and where they leave, if there may be several links between, or their sources hear of them, or
 /// somebody wants to know of each.
 struct Underway {
@@ -205,8 +230,7 @@ impl Arrivals {
 
 /// Counts what comes out, and tells of it.
 struct Teller<'a, W> {
-    /// By pipe and flow.
-    delays: Vec<Vec<Meter>>,
+    delays: Delays,
     series: Option<&'a mut Series>,
     each: &'a mut W,
     /// What ends sooner is not counted.
@@ -251,7 +275,7 @@ impl<W: Witness> Teller<'_, W> {
         // A transmission is told when it begins; it may end after us.
         let ours = emit.end <= end;
         if ours && emit.end >= self.first {
-            self.delays[emit.pipe.0 as usize][emit.flow.index()].record(emit.end - emit.arrival);
+            self.delays.record(emit);
         }
         if W::ALL || ours && emit.end >= self.first {
             self.each.sent(emit);
@@ -318,7 +342,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let mut end = whole;
     // Where nothing is cut, a packet of the very first instant counts.
     let first = Time(experiment.warm_up.0 + u64::from(experiment.warm_up > Span::ZERO));
-    let delays: Vec<Vec<Meter>> = network.flows().into_iter().map(|flows| vec![Meter::new(); flows]).collect();
+    let delays = Delays::new(network.flows());
     let mut underway = Underway::new(experiment, CLOSED || W::ALL);
     let mut closed = if CLOSED { Closed::new(experiment, seed) } else { Closed::default() };
     let mut teller = Teller { delays, series, each, first };
@@ -331,9 +355,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
             None => arrivals.advance(i),
         }
     }
-    // What the pipe accounts makes the source's size of it.
-    let account = |feed: &Feed| experiment.network.places[feed.pipe.0 as usize].account;
-    let accounts: Vec<Account> = experiment.feeds.iter().map(account).collect();
+    let entrances = Entrance::of(experiment);
     let mut out = Vec::new();
     let (mut count, mut told) = (0u64, Time::ZERO);
     let mut before = Before::default();
@@ -361,17 +383,17 @@ fn run_as<const CLOSED: bool, W: Witness>(
                     break;
                 }
             }
-            let feed = &experiment.feeds[i];
+            let feed = &entrances[i];
             let segment = if CLOSED { closed.ask(i, at) } else { None };
             let length = match segment {
-                None => accounts[i].to_ip(arrivals.sizes[i]),
+                None => feed.account.to_ip(arrivals.sizes[i]),
                 Some(Some(segment)) => segment.length,
                 Some(None) => {
                     arrivals.calendar.set(i, closed.next(i).unwrap_or(Time::NEVER));
                     continue;
                 }
             };
-            let key = &feed.key;
+            let key = &experiment.feeds[i].key;
             let entry = if feed.routed {
                 network.route(key, (feed.pipe.0 % 2) as usize, length, at)
             } else {
@@ -440,7 +462,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
     let ran = Run {
         many,
         breaches: (0..places).map(|p| network.breaches(PipeId(p))).collect(),
-        pipes: teller.delays.into_iter().enumerate().map(result).collect(),
+        pipes: teller.delays.into_meters().into_iter().enumerate().map(result).collect(),
         taken,
         unmatched: unmatched + network.unmatched() - before.unmatched,
         ways: std::mem::take(&mut underway.ways),

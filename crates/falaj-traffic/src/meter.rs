@@ -1,7 +1,7 @@
 //! Delays of a flow's packets.
 
 use falaj_sched::time::Span;
-use hdrhistogram::Histogram;
+use hdrhistogram::{Counter, Histogram};
 
 /// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one among many, to half an octave.
 #[derive(Clone, Debug)]
@@ -16,13 +16,31 @@ pub struct Meter {
 /// How often each delay was counted. Until there is one this takes no memory.
 #[derive(Clone, Debug)]
 enum Counts {
-    Fine(Option<Box<Histogram<u64>>>),
+    /// Of up to [`FEW`] in all: in half of the memory, so that of many flows more fits into a processor's caches.
+    Few(Option<Box<Histogram<u32>>>),
+    Many(Box<Histogram<u64>>),
     Coarse(Option<Box<Octaves>>),
 }
 
+/// So many may be the same.
+const FEW: u64 = u32::MAX as u64;
+const GROWS: &str = "the histogram grows as it must";
+
 #[cold]
-fn fine() -> Box<Histogram<u64>> {
+fn fine<T: Counter>() -> Box<Histogram<T>> {
     Box::new(Histogram::new(3).expect("three digits are allowed"))
+}
+
+fn steps<T: Counter>(histogram: &Histogram<T>) -> impl Iterator<Item = (Span, u64)> {
+    histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value().as_u64()))
+}
+
+/// The same counts, with room for more.
+#[cold]
+fn many(few: Option<&Histogram<u32>>) -> Box<Histogram<u64>> {
+    let mut many = fine();
+    few.into_iter().flat_map(steps).for_each(|(delay, times)| many.record_n(delay.0, times).expect(GROWS));
+    many
 }
 
 /// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
@@ -65,9 +83,9 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing measured yet. With the first delay comes memory for all delays of its order, a hundred kilobytes or so.
+    /// Nothing measured yet. With the first delay comes memory for all delays of its order, some 60 KiB, and twice that from four thousand million on.
     pub const fn new() -> Meter {
-        Meter::with(Counts::Fine(None))
+        Meter::with(Counts::Few(None))
     }
 
     /// The same for one among thousands: 192 bytes of memory, percentiles to half an octave.
@@ -95,15 +113,22 @@ impl Meter {
         self.count_at(delay, times);
     }
 
+    /// Once `count` has these in it.
     #[inline]
     fn count_at(&mut self, delay: Span, times: u64) {
         match &mut self.counts {
-            Counts::Fine(histogram) => {
-                let histogram = match histogram {
-                    Some(histogram) => histogram,
-                    None => histogram.insert(fine()),
+            Counts::Many(histogram) => histogram.record_n(delay.0, times).expect(GROWS),
+            Counts::Few(few) if self.count > FEW => {
+                let mut many = many(few.as_deref());
+                many.record_n(delay.0, times).expect(GROWS);
+                self.counts = Counts::Many(many);
+            }
+            Counts::Few(few) => {
+                let few = match few {
+                    Some(few) => few,
+                    None => few.insert(fine()),
                 };
-                histogram.record_n(delay.0, times).expect("the histogram grows as it must");
+                few.record_n(delay.0, times as u32).expect(GROWS);
             }
             Counts::Coarse(octaves) => {
                 let place = &mut octaves.get_or_insert_with(|| Box::new(Octaves([0; Octaves::PLACES]))).0
@@ -136,7 +161,8 @@ impl Meter {
     /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end of its half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let delay = match &self.counts {
-            Counts::Fine(histogram) => histogram.as_ref().map(|h| Span(h.value_at_quantile(share))),
+            Counts::Few(histogram) => histogram.as_ref().map(|h| Span(h.value_at_quantile(share))),
+            Counts::Many(histogram) => Some(Span(histogram.value_at_quantile(share))),
             Counts::Coarse(octaves) => octaves
                 .as_ref()
                 .and_then(|octaves| {
@@ -154,26 +180,23 @@ impl Meter {
 
     /// What was counted, from the least on: a delay, and how many were as long, to three digits or a half octave.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
-        let (fine, coarse) = match &self.counts {
-            Counts::Fine(histogram) => (histogram.as_deref(), None),
-            Counts::Coarse(octaves) => (None, octaves.as_deref()),
+        let (few, many, coarse) = match &self.counts {
+            Counts::Few(histogram) => (histogram.as_deref(), None, None),
+            Counts::Many(histogram) => (None, Some(&**histogram), None),
+            Counts::Coarse(octaves) => (None, None, octaves.as_deref()),
         };
-        let fine = fine.into_iter().flat_map(|histogram| {
-            histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value()))
-        });
+        let fine = few.into_iter().flat_map(steps).chain(many.into_iter().flat_map(steps));
         let coarse = coarse.into_iter().flat_map(Octaves::counts);
         fine.chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
     }
 
     /// Counts all that `other` counted.
     pub fn add(&mut self, other: &Meter) {
+        self.count += other.count;
         match (&mut self.counts, &other.counts) {
-            (Counts::Fine(Some(own)), Counts::Fine(Some(more))) => {
-                own.add(more.as_ref()).expect("the histogram grows as it must");
-            }
+            (Counts::Many(own), Counts::Many(more)) => own.add(more.as_ref()).expect(GROWS),
             _ => other.counts().for_each(|(delay, times)| self.count_at(delay, times)),
         }
-        self.count += other.count;
         self.sum += other.sum;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
@@ -199,6 +222,39 @@ mod tests {
         twice.add(&meter);
         assert_eq!(twice.counts().map(|(_, times)| times).sum::<u64>(), 2000);
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
+    }
+
+    /// Counts that had little room know as much as those that had more, and go on where there is too little.
+    #[test]
+    fn few_become_many() {
+        let spans = |n: u64| (0..n).map(|i| Span(1_000 + i % 700 * 997));
+        let all = |meter: &mut Meter| spans(1_000).for_each(|delay| meter.record(delay));
+        // One delay has as many as there is room for, and then each of the others one more.
+        let most = Span(5_000_000);
+        let (mut before, mut after, mut at_once) = (Meter::new(), Meter::new(), Meter::new());
+        before.record_n(most, FEW - 500);
+        all(&mut before);
+        all(&mut after);
+        after.record_n(most, FEW - 500);
+        at_once.record_n(most, 2 * FEW);
+        all(&mut at_once);
+        assert!(matches!((&before.counts, &after.counts), (Counts::Many(_), Counts::Many(_))));
+        assert!(before.counts().eq(after.counts()));
+        assert_eq!((before.count(), before.mean_nanos()), (after.count(), after.mean_nanos()));
+        for meter in [&before, &after, &at_once] {
+            assert_eq!(meter.counts().map(|(_, times)| times).sum::<u64>(), meter.count());
+            assert_eq!(meter.quantile(0.5), Some(most));
+        }
+        // Whichever is added to the other.
+        let mut little = Meter::new();
+        all(&mut little);
+        let sum = |mut first: Meter, second: &Meter| {
+            first.add(second);
+            first
+        };
+        let (one, other) = (sum(little.clone(), &at_once), sum(at_once, &little));
+        assert!(one.counts().eq(other.counts()) && one.count() == 2 * FEW + 2_000);
+        assert_eq!(sum(little.clone(), &little).counts().map(|(_, times)| times).sum::<u64>(), 2_000);
     }
 
     #[test]
