@@ -417,6 +417,26 @@ mod tests {
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
+    /// Beside the first packet, which is 20 bytes of the record and its tag: what a queue and its discipline know of a flow.
+    #[test]
+    fn what_is_known_of_a_flow_fits_into_a_cache_line() {
+        assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);
+        fn known<D: crate::discipline::Discipline>() -> usize {
+            24 + size_of::<D::State>()
+        }
+        assert_eq!(known::<crate::drr::Drr>(), 36);
+        assert_eq!(known::<crate::drr_plus_plus::DrrPlusPlus>(), 36);
+        assert_eq!(known::<crate::ets::Ets>(), 44);
+        assert_eq!(known::<crate::timer_wheels::TimerWheels>(), 48);
+        assert_eq!(known::<crate::qfq_plus::QfqPlus>(), 40);
+        assert_eq!(known::<crate::qfq::Qfq>(), 56);
+        assert_eq!(known::<crate::ffs::Ffs>(), 56);
+        // And an entry of 16 bytes in a heap; of 36 where tags have 128 bits.
+        assert_eq!(known::<crate::wf2q_plus::Wf2qPlus>(), 56);
+        assert_eq!(known::<crate::scfq::Scfq>(), 56);
+        assert_eq!(known::<crate::wfq::Wfq>(), 72);
+    }
+
     #[test]
     fn packets_leave_in_order_and_limits_hold() {
         let mut q: Queues<(), u8> = Queues::new(&[Limit::Packets(3), Limit::Bytes(1000)]);
