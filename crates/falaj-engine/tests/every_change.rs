@@ -23,7 +23,7 @@ const LARGEST: u32 = 4;
 #[derive(Clone, Debug, PartialEq)]
 struct Set {
     kind: &'static str,
-    /// Weights, quanta or deadlines in bytes of time.
+    /// Weights, quanta, deadlines in bytes of time, or what part of the link a flow has: one of so many.
     parts: Vec<u64>,
     /// Nanoseconds of a byte.
     byte: u64,
@@ -38,6 +38,7 @@ impl Set {
             "virtual-clock" => {
                 Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / total * part)))
             }
+            "arc" => Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / part))),
             _ => Values::default().with("weight", Value::Count(part)),
         };
         let flows = self.parts.iter().map(|&part| FlowSetup::new(value(part), Limit::Packets(40))).collect();
@@ -174,6 +175,8 @@ fn model(set: &Set) -> Box<dyn Model> {
             round: VecDeque::new(),
             visited: false,
         }),
+        "mtr-ls" => Box::new(MoveToRear::new(&parts)),
+        "arc" => Box::new(Slices { set: set.clone(), flows: Default::default() }),
         kind @ ("qfq" | "wf2q+") => Box::new(Even::new(kind == "qfq", &parts)),
         _ => Box::new(Stamps::new(set)),
     }
@@ -241,6 +244,103 @@ impl Model for Drr {
         for (&quantum, (_, deficit)) in self.quanta.iter().zip(&mut self.flows) {
             *deficit = (*deficit).min(quantum);
         }
+    }
+}
+
+/// The move-to-rear list. Parts of the quantum are as large as they must be: the smallest weight's is a largest packet.
+struct MoveToRear {
+    parts: Vec<i64>,
+    /// Flows as they stand, with what is left of their parts.
+    list: Vec<(usize, i64)>,
+    queues: [VecDeque<u32>; 5],
+}
+
+impl MoveToRear {
+    fn new(weights: &[u64]) -> MoveToRear {
+        let parts = MoveToRear::parts(weights);
+        MoveToRear { list: parts.iter().copied().enumerate().collect(), parts, queues: Default::default() }
+    }
+    fn parts(weights: &[u64]) -> Vec<i64> {
+        let least = weights.iter().min().expect("flows");
+        weights.iter().map(|w| (u64::from(LARGEST) * w / least) as i64).collect()
+    }
+}
+
+impl Model for MoveToRear {
+    fn came(&mut self, f: usize, bytes: u32, _: u64) {
+        self.queues[f].push_back(bytes);
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        self.list.iter().map(|&(f, _)| f).find(|&f| !self.queues[f].is_empty()).into_iter().collect()
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        let bytes = i64::from(self.queues[f][0]);
+        self.list.iter_mut().find(|(g, _)| *g == f).expect("all are in the list").1 -= bytes;
+    }
+    fn left(&mut self, f: usize, _: u64) {
+        self.queues[f].pop_front();
+        let at = self.list.iter().position(|(g, _)| *g == f).expect("all are in the list");
+        if self.list[at].1 <= 0 {
+            let (f, left) = self.list.remove(at);
+            self.list.push((f, left + self.parts[f]));
+        }
+    }
+    fn change(&mut self, set: &Set, _: u64) {
+        self.parts = MoveToRear::parts(&set.parts);
+        self.list.iter_mut().for_each(|(f, left)| *left = (*left).min(self.parts[*f]));
+        self.list.extend((self.list.len()..self.parts.len()).map(|f| (f, self.parts[f])));
+    }
+}
+
+/// Adaptive rate control. A slice is a largest packet at the flow's rate.
+struct Slices {
+    set: Set,
+    flows: [Sliced; 5],
+}
+
+#[derive(Default)]
+struct Sliced {
+    queue: VecDeque<u32>,
+    expected: u64,
+    left: i64,
+}
+
+impl Slices {
+    fn slice(&mut self, f: usize, now: u64) {
+        let flow = &mut self.flows[f];
+        if !flow.queue.is_empty() && flow.left <= 0 {
+            flow.left += i64::from(LARGEST);
+            flow.expected = flow.expected.max(now) + u64::from(LARGEST) * self.set.byte * self.set.parts[f];
+        }
+    }
+}
+
+impl Model for Slices {
+    fn came(&mut self, f: usize, bytes: u32, now: u64) {
+        let flow = &mut self.flows[f];
+        flow.queue.push_back(bytes);
+        if flow.queue.len() == 1 {
+            if flow.expected <= now {
+                flow.left = flow.left.min(0);
+            }
+            self.slice(f, now);
+        }
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        let waiting = (0..5).filter(|&f| !self.flows[f].queue.is_empty());
+        waiting.min_by_key(|&f| (self.flows[f].expected, f)).into_iter().collect()
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        self.flows[f].left -= i64::from(self.flows[f].queue[0]);
+    }
+    fn left(&mut self, f: usize, now: u64) {
+        self.flows[f].queue.pop_front();
+        self.slice(f, now);
+    }
+    /// Slices that have begun go on; a slice pays back all but a byte of the one before.
+    fn change(&mut self, set: &Set, _: u64) {
+        self.set = set.clone();
+        self.flows.iter_mut().for_each(|flow| flow.left = flow.left.max(1 - i64::from(LARGEST)));
     }
 }
 
@@ -438,6 +538,15 @@ impl Stamps {
         self.v
     }
 
+    /// Rounded tags may not tell apart what is nearer than that; by weights and deadlines nothing is rounded, and
+    /// equals are served in order of flows.
+    fn near(&self) -> Fraction {
+        match self.set.kind {
+            "virtual-clock" | "spfq" => Fraction::new(1, 1 << 20),
+            _ => Fraction::ZERO,
+        }
+    }
+
     /// What a byte of `f` takes.
     fn slope(set: &Set, f: usize) -> Fraction {
         match set.kind {
@@ -445,11 +554,6 @@ impl Stamps {
             _ => Fraction::new(1, set.parts[f]),
         }
     }
-}
-
-/// Rounded tags may not tell apart what is nearer than that.
-fn near() -> Fraction {
-    Fraction::new(1, 1 << 20)
 }
 
 impl Model for Stamps {
@@ -467,12 +571,14 @@ impl Model for Stamps {
         let v = self.clock(now);
         let heads = (0..5).filter_map(|f| self.waiting.iter().find(|p| p.flow == f).copied());
         let started = |p: &Stamped, by: Fraction| self.set.kind != "wf2q" || p.start <= by;
-        let heads: Vec<_> = heads.filter(|p| started(p, v.plus(near()))).collect();
+        let near = self.near();
+        let heads: Vec<_> = heads.filter(|p| started(p, v.plus(near))).collect();
         let tag = |p: &Stamped| if self.set.kind == "sfq" { p.start } else { p.finish };
-        let least = heads.iter().filter(|p| started(p, v.minus(near()))).map(tag).min();
-        let best = heads.iter().filter(|p| least.is_none_or(|least| tag(p) <= least.plus(near())));
+        let least = heads.iter().filter(|p| started(p, v.minus(near))).map(tag).min();
+        let best = heads.iter().filter(|p| least.is_none_or(|least| tag(p) <= least.plus(near)));
         assert!(self.waiting.is_empty() || !heads.is_empty(), "the fluid has started what the link has");
-        best.map(|p| p.flow).collect()
+        let best = best.map(|p| p.flow);
+        if near == Fraction::ZERO { best.take(1).collect() } else { best.collect() }
     }
     fn begin(&mut self, f: usize, now: u64, _: u64) {
         self.clock(now);
@@ -635,35 +741,45 @@ fn wf2q_plus_by_other_weights() {
 
 #[test]
 fn scfq() {
-    every_change(5, "scfq", 2, 1, false);
+    every_change(6, "scfq", 2, 1, false);
 }
 
 #[test]
 fn sfq() {
-    every_change(5, "sfq", 2, 4, false);
+    every_change(6, "sfq", 3, 5, false);
 }
 
 #[test]
 fn wfq() {
-    every_change(5, "wfq", 2, 4, false);
+    every_change(6, "wfq", 5, 3, false);
 }
 
 #[test]
 fn wf2q() {
-    every_change(5, "wf2q", 2, 1, false);
+    every_change(6, "wf2q", 3, 1, false);
 }
 
 #[test]
 fn spfq() {
-    every_change(5, "spfq", 2, 1, true);
+    every_change(6, "spfq", 2, 1, true);
 }
 
 #[test]
 fn virtual_clock() {
-    every_change(5, "virtual-clock", 2, 4, true);
+    every_change(6, "virtual-clock", 2, 4, true);
 }
 
 #[test]
 fn edf() {
-    every_change(5, "edf", 8, 2, true);
+    every_change(6, "edf", 8, 2, true);
+}
+
+#[test]
+fn mtr_ls() {
+    every_change(6, "mtr-ls", 1, 2, true);
+}
+
+#[test]
+fn arc() {
+    every_change(6, "arc", 8, 2, true);
 }
