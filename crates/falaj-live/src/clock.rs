@@ -63,6 +63,15 @@ pub fn thread_usage() -> Usage {
 
 /// CPU time that this thread has used, in nanoseconds.
 pub fn thread_cpu() -> u64 {
-    let used = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux has it");
+    used(ClockId::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// CPU time that all threads of this process have used together, in nanoseconds.
+pub fn process_cpu() -> u64 {
+    used(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn used(clock: ClockId) -> u64 {
+    let used = clock_gettime(clock).expect("every Linux has it");
     used.tv_sec() as u64 * 1_000_000_000 + used.tv_nsec() as u64
 }

@@ -9,6 +9,7 @@ use crate::show::{self, say};
 use crate::sim::interruptible;
 use anyhow::{Result, anyhow};
 use cases::{CASES, Case};
+use falaj_live::clock::process_cpu;
 use falaj_scenario::Scenario;
 use falaj_sim::scenario::experiment;
 use falaj_sim::{Experiment, Progress, replicate, simulate};
@@ -58,11 +59,29 @@ impl Found<'_> {
     }
 }
 
-/// What replications on all cores take, beside the same ones on one, each by the clock on the wall.
+/// What replications on all cores take, beside the same ones on one.
 struct Cores {
     cores: usize,
-    one: f64,
-    all: f64,
+    one: Took,
+    all: Took,
+}
+
+/// What something took, in seconds.
+struct Took {
+    /// By the clock on the wall.
+    wall: f64,
+    /// Of CPU, of all threads together. Where that is as much on many cores as on one, none waits for another's memory or locks.
+    cpu: f64,
+}
+
+impl Took {
+    /// What this takes; `None` if it was stopped.
+    fn by(act: impl FnOnce() -> Result<bool>) -> Result<Option<Took>> {
+        let (began, before) = (Instant::now(), process_cpu());
+        let complete = act()?;
+        let (wall, cpu) = (began.elapsed().as_secs_f64(), (process_cpu() - before) as f64 / 1e9);
+        Ok(complete.then_some(Took { wall, cpu }))
+    }
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
@@ -120,7 +139,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     });
     say!("{}", show::table(&["discipline", "flows", "links", "M packets/s", "most", "ns/packet"], rows));
     if let Some(Cores { cores, one, all }) = cores {
-        say!("drr, 2 flows, on {cores} cores: {:.2} times as fast as on one ({one:.2} s, {all:.2} s)", one / all);
+        say!(
+            "drr, 2 flows, on {cores} cores: {:.2} times as fast as on one ({:.2} s, {:.2} s), for {:.2} times the CPU time",
+            one.wall / all.wall,
+            one.wall,
+            all.wall,
+            all.cpu / one.cpu
+        );
     }
     if let Some((simulation, seconds)) = &interval {
         let n = simulation.studies[0].replications();
@@ -152,19 +177,22 @@ fn rate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Option<
 /// Replications of it, one after the other and on all cores.
 fn on_all_cores(experiment: &Experiment, stop: &AtomicBool) -> Result<Option<Cores>> {
     let cores = falaj_sim::cores::all();
-    let replications = 4 * cores;
-    let began = Instant::now();
-    for seed in 0..replications as u64 {
-        if rate(experiment, seed, stop)?.is_none() {
-            return Ok(None);
+    // The last ones to end are a small part.
+    let replications = 12 * cores;
+    let one = Took::by(|| {
+        for seed in 0..replications as u64 {
+            if rate(experiment, seed, stop)?.is_none() {
+                return Ok(false);
+            }
         }
-    }
-    let one = began.elapsed().as_secs_f64();
-    let began = Instant::now();
-    let runs =
-        replicate(experiment, 0, replications, &Progress { gone: &|_| {}, stop }).map_err(|(_, refused)| refused)?;
-    let all = began.elapsed().as_secs_f64();
-    Ok((runs.len() == replications && runs.iter().all(|run| run.complete)).then_some(Cores { cores, one, all }))
+        Ok(true)
+    })?;
+    let all = Took::by(|| {
+        let progress = Progress { gone: &|_| {}, stop };
+        let runs = replicate(experiment, 0, replications, &progress).map_err(|(_, refused)| refused)?;
+        Ok(runs.len() == replications && runs.iter().all(|run| run.complete))
+    })?;
+    Ok(one.zip(all).map(|(one, all)| Cores { cores, one, all }))
 }
 
 /// The paper's link with DRR and two flows, a million packets in each replication, until its loss is known within 1 %; and how long that
@@ -185,7 +213,13 @@ fn as_json(found: &[Found<'_>], cores: Option<&Cores>, interval: Option<&(Simula
             json!({ "discipline": name, "flows": flows, "links": links, "mpps": median(f.rates.clone()), "most_mpps": f.most() })
         })
         .collect();
-    let cores = cores.map(|c| json!({ "cores": c.cores, "one_s": c.one, "all_s": c.all, "times": c.one / c.all }));
+    let cores = cores.map(|c| {
+        let (one, all) = (&c.one, &c.all);
+        json!({
+            "cores": c.cores, "one_s": one.wall, "all_s": all.wall, "times": one.wall / all.wall,
+            "one_cpu_s": one.cpu, "all_cpu_s": all.cpu,
+        })
+    });
     let interval = interval.map(|(simulation, seconds)| {
         let replications = simulation.studies[0].replications();
         json!({ "seconds": seconds, "replications": replications, "reached": simulation.is_enough() })
