@@ -21,6 +21,8 @@ const LEGEND: u32 = 24;
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Scale {
     Linear,
+    /// Whole numbers, and nothing between.
+    Each,
     /// From one power of ten to the next.
     Decades,
     /// From one power of two to the next.
@@ -30,7 +32,7 @@ pub(crate) enum Scale {
 impl Scale {
     fn place(self, value: f64) -> f64 {
         match self {
-            Scale::Linear => value,
+            Scale::Linear | Scale::Each => value,
             Scale::Decades => value.log10(),
             Scale::Doublings => value.log2(),
         }
@@ -40,7 +42,8 @@ impl Scale {
     fn label(self, place: f64, digits: usize) -> String {
         match self {
             Scale::Linear => format!("{place:.digits$}"),
-            Scale::Decades if place.fract().abs() > 1e-6 => String::new(),
+            Scale::Decades | Scale::Each if place.fract().abs() > 1e-6 => String::new(),
+            Scale::Each => format!("{place:.0}"),
             Scale::Decades if (-2.0..=4.0).contains(&place) => format!("{}", 10f64.powf(place.round())),
             Scale::Decades => format!("10{}", superscript(place.round() as i32)),
             Scale::Doublings => thousands(place.exp2()),
@@ -84,6 +87,11 @@ impl Axis {
         let high = scale.place(most).ceil().max(low + 1.0);
         let back = |place: f64| if scale == Scale::Doublings { place.exp2() } else { 10f64.powf(place) };
         Axis { name: name.into(), scale, from: back(low), to: back(high) }
+    }
+
+    /// Each whole number from one to another, with room for bars.
+    pub(crate) fn each(name: impl Into<String>, least: f64, most: f64) -> Axis {
+        Axis { name: name.into(), scale: Scale::Each, from: least.floor() - 0.5, to: most.ceil() + 0.5 }
     }
 
     fn range(&self) -> std::ops::Range<f64> {
@@ -141,7 +149,12 @@ pub(crate) struct Chart {
     /// Upright lines with a word beside them: what is at that place.
     pub(crate) places: Vec<(f64, String)>,
     pub(crate) marks: bool,
+    /// How wide lines are: as wide as bars where they are.
+    pub(crate) stroke: u32,
 }
+
+/// How wide lines are, unless they are something else.
+pub(crate) const STROKE: u32 = 2;
 
 /// Panels of one size, in rows.
 pub(crate) struct Sheet {
@@ -176,7 +189,8 @@ fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
     root.fill(&PAGE.0)?;
     let (top, below) = root.split_vertically(legend);
     let marks = sheet.charts.iter().any(|chart| chart.marks);
-    self::names(&top, &names, (in_a_row, wide as i32), marks)?;
+    let stroke = sheet.charts.iter().map(|chart| chart.stroke).max().unwrap_or(STROKE);
+    self::names(&top, &names, (in_a_row, wide as i32), (marks, stroke))?;
     for (area, chart) in below.split_evenly((rows, columns)).iter().zip(&sheet.charts) {
         panel(area, chart)?;
     }
@@ -184,12 +198,17 @@ fn draw(text: &mut String, sheet: &Sheet) -> Drawn {
     Ok(())
 }
 
-fn names(area: &Area<'_>, names: &[(&str, usize)], (in_a_row, width): (usize, i32), marks: bool) -> Drawn {
+fn names(
+    area: &Area<'_>,
+    names: &[(&str, usize)],
+    (in_a_row, width): (usize, i32),
+    (marks, stroke): (bool, u32),
+) -> Drawn {
     let style = (FONT, 14).into_font().color(&INK.0).pos(Pos::new(HPos::Left, VPos::Center));
     for (i, &(name, number)) in names.iter().enumerate() {
         let left = 62 + (i % in_a_row) as i32 * width;
         let middle = 20 + (i / in_a_row) as i32 * LEGEND as i32;
-        area.draw(&PathElement::new([(left, middle), (left + 36, middle)], tone(number).stroke_width(2)))?;
+        area.draw(&PathElement::new([(left, middle), (left + 36, middle)], tone(number).stroke_width(stroke)))?;
         if marks {
             mark(area, (left + 18, middle), number)?;
         }
@@ -249,7 +268,7 @@ fn panel(area: &Area<'_>, chart: &Chart) -> Drawn {
         }
         for points in line.points.split(|(_, y)| y.is_nan()).filter(|points| !points.is_empty()) {
             let seen = thinned(&context, points.iter().map(place));
-            context.draw_series(LineSeries::new(seen, colour.stroke_width(2)))?;
+            context.draw_series(LineSeries::new(seen, colour.stroke_width(chart.stroke)))?;
         }
         let bar = |&(at, low, high): &(f64, f64, f64)| {
             PathElement::new([place(&(at, low)), place(&(at, high))], colour.stroke_width(1))

@@ -81,6 +81,27 @@ pub(crate) fn write(out: &Path, scenario: &Scenario, study: &Study, warm_up: Spa
     Ok(())
 }
 
+/// Writes a picture as the file's name says: `*.png`, or else SVG.
+pub(crate) fn save_one(path: &Path, svg: &str) -> Result<()> {
+    if path.extension().is_some_and(|extension| extension == "png") {
+        return as_png(path, svg);
+    }
+    std::fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(feature = "png")]
+fn as_png(path: &Path, svg: &str) -> Result<()> {
+    png::write_one(path, svg)
+}
+
+#[cfg(not(feature = "png"))]
+fn as_png(path: &Path, _: &str) -> Result<()> {
+    anyhow::bail!(
+        "{}: this falaj was built without PNG; take `.svg`, or build it with `--features png`",
+        path.display()
+    )
+}
+
 /// Writes pictures by their names, as SVG and, where falaj was built for it, as PNG.
 pub(crate) fn save(out: &Path, pictures: &[(String, String)]) -> Result<()> {
     for (name, svg) in pictures {

@@ -19,18 +19,29 @@ pub(crate) fn write(out: &Path, figures: &[(String, String)]) -> Result<()> {
     if figures.is_empty() {
         return Ok(());
     }
-    let mut options = Options::default();
-    options.fontdb_mut().load_system_fonts();
-    if !has_sans(options.fontdb_mut()) {
+    let Some(options) = with_fonts() else {
         note!("no PNG: this system has no fonts to write in them; the SVGs are there");
         return Ok(());
-    }
-    for (name, svg) in figures {
-        let path = out.join(format!("{name}.png"));
-        let png = png(svg, &options).with_context(|| format!("cannot make {}", path.display()))?;
-        std::fs::write(&path, png).with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    };
+    figures.iter().try_for_each(|(name, svg)| put(&out.join(format!("{name}.png")), svg, &options))
+}
+
+/// Writes one of which nothing else is wanted.
+pub(super) fn write_one(path: &Path, svg: &str) -> Result<()> {
+    let none = || format!("{}: this system has no fonts to write in a PNG; take `.svg`", path.display());
+    put(path, svg, &with_fonts().with_context(none)?)
+}
+
+fn put(path: &Path, svg: &str, options: &Options<'_>) -> Result<()> {
+    let png = png(svg, options).with_context(|| format!("cannot make {}", path.display()))?;
+    std::fs::write(path, png).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// How PNGs are made where there are fonts.
+fn with_fonts() -> Option<Options<'static>> {
+    let mut options = Options::default();
+    options.fontdb_mut().load_system_fonts();
+    has_sans(options.fontdb_mut()).then_some(options)
 }
 
 /// Sees to a font for `sans-serif`; is there any?

@@ -1,7 +1,7 @@
 //! What a simulation says, as lines, bars and lanes. Nothing here draws.
 
 use super::bars::{Bars, Row};
-use super::chart::{Axis, Chart, Line, Scale, Sheet};
+use super::chart::{Axis, Chart, Line, STROKE, Scale, Sheet};
 use super::lanes::{Lanes, Packet};
 use super::units::{DATA, RATE, TIME, unit};
 use crate::show;
@@ -130,7 +130,7 @@ impl Material<'_> {
             let (y, lines) = y(shown);
             let places = if warm_up > 0.0 { vec![(warm_up, "counted from here".to_owned())] } else { Vec::new() };
             let x = Axis::linear(format!("Time ({})", clock.name), 0.0, clock.whole);
-            Chart { title: shown.title(), x, y, lines, places, marks: false }
+            Chart { title: shown.title(), x, y, lines, places, marks: false, stroke: STROKE }
         };
         Sheet { panel: (860, 330), columns: 1, charts: self.shown.iter().map(chart).collect() }
     }
@@ -272,7 +272,7 @@ impl Material<'_> {
             } else {
                 Axis::linear("Share of packets that is delayed at most so long", 0.0, 1.02)
             };
-            Chart { title: shown.title(), x, y, lines, places: Vec::new(), marks: false }
+            Chart { title: shown.title(), x, y, lines, places: Vec::new(), marks: false, stroke: STROKE }
         };
         let columns = if self.shown.len() > 1 { 2 } else { 1 };
         Sheet { panel: (760, 430), columns, charts: self.shown.iter().map(chart).collect() }
@@ -341,6 +341,7 @@ impl Material<'_> {
                 lines,
                 places,
                 marks: false,
+                stroke: STROKE,
             })
         };
         shown.flows.iter().filter_map(chart).collect()

@@ -5,6 +5,7 @@
 use crate::pictures::chart::{Area, Drawn, FONT};
 use crate::pictures::palette::{ASIDE, GRID, INK, PAGE, Tone, finished};
 use crate::pictures::units::{DATA, TIME, digits, unit};
+use crate::pictures::{save, save_one};
 use crate::show;
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_plan::Way;
@@ -42,7 +43,7 @@ impl Picture<'_> {
     }
 }
 
-/// Draws into one file, or into a directory if `path` does not end in `.svg`;
+/// Draws into one file, or into a directory if `path` ends neither in `.svg` nor in `.png`;
 /// says what was written and what could not be drawn.
 pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     let mut said = Vec::new();
@@ -67,21 +68,16 @@ pub(super) fn write(path: &Path, ways: &[Way<'_>]) -> Result<Vec<String>> {
     if pictures.is_empty() {
         bail!("--svg: no flow is promised a rate, and there is nothing to draw");
     }
-    let save = |file: &Path, pictures: &[Picture<'_>]| {
-        let text = svg(pictures).map_err(|error| anyhow!("cannot draw {}: {error}", file.display()))?;
-        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
-    };
+    let drawn = |pictures: &[Picture<'_>]| svg(pictures).map_err(|error| anyhow!("cannot draw: {error}"));
     let names = |pictures: &[Picture<'_>]| pictures.iter().map(Picture::name).collect::<Vec<_>>().join(", ");
-    if path.extension().is_some_and(|e| e == "svg") {
-        save(path, &pictures)?;
+    if path.extension().is_some_and(|e| e == "svg" || e == "png") {
+        save_one(path, &drawn(&pictures)?)?;
         said.push(format!("wrote {}: {}", path.display(), names(&pictures)));
     } else {
         std::fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
-        for picture in &pictures {
-            let file = path.join(format!("{}.svg", picture.name()));
-            save(&file, std::slice::from_ref(picture))?;
-            said.push(format!("wrote {}", file.display()));
-        }
+        let each = |picture: &Picture<'_>| Ok((picture.name(), drawn(std::slice::from_ref(picture))?));
+        save(path, &pictures.iter().map(each).collect::<Result<Vec<_>>>()?)?;
+        said.extend(pictures.iter().map(|p| format!("wrote {}", path.join(p.name() + ".svg").display())));
     }
     Ok(said)
 }

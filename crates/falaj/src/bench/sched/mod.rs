@@ -79,9 +79,9 @@ pub(crate) struct Args {
     /// Compare the instructions with those of this file, by compiler; 5 % are allowed.
     #[arg(long, value_name = "FILE", requires = "instructions")]
     check: Option<PathBuf>,
-    /// Draw the times over the number of flows.
+    /// Draw the times over the number of flows, as `*.svg` or `*.png`.
     #[cfg(feature = "plots")]
-    #[arg(long, value_name = "FILE.svg", conflicts_with_all = ["instructions", "against"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["instructions", "against"])]
     plot: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -267,7 +267,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
         let picture = plot::svg(&cases, &rows)?;
-        std::fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
+        crate::pictures::save_one(path, &picture)?;
         eprintln!("wrote {}", path.display());
     }
     if args.json {
@@ -295,7 +295,7 @@ fn list() {
     }
 }
 
-/// What disciplines cost for each pair, `none` first.
+/// What disciplines cost for each pair at least, `none` first: what a run takes more is of the machine, which does something else too.
 pub(crate) struct Costs {
     pub(crate) disciplines: Vec<String>,
     pub(crate) cases: Vec<Cost>,
@@ -339,7 +339,7 @@ pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat
     let cost = |(i, case): (usize, &Case)| Cost {
         flowsets: case.flowsets.text.clone(),
         flows: case.flowsets.flows(),
-        nanos: rows.iter().map(|row| row.median(i)).collect(),
+        nanos: rows.iter().map(|row| row.least(i)).collect(),
     };
     Ok(Costs {
         cases: cases.iter().enumerate().map(cost).collect(),
@@ -347,8 +347,8 @@ pub(crate) fn costs(load: &str, kinds: &[&str], filled: bool, pairs: u64, repeat
     })
 }
 
-/// All disciplines in turn for each run of each case, so that what else the
-/// machine does hits all alike. Ctrl-C ends it with what is known.
+/// All disciplines and cases in turn, round after round, so that what else the
+/// machine does hits all alike, and a slow spell no case in all of its runs. Ctrl-C ends it with what is known.
 fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
     let whats = args.whats()?;
     let repeat = args.repeat.max(1);
@@ -361,12 +361,12 @@ fn measure(args: &Args, cases: &[Case]) -> Result<Vec<Row>> {
     let stop = interrupts()?;
     stop.store(false, Ordering::Relaxed);
     let bar = show::progress((cases.len() * repeat * whats.len()) as u64, "measuring");
-    for (i, case) in cases.iter().enumerate() {
-        for _ in 0..repeat {
+    for round in 0..repeat {
+        for (i, case) in cases.iter().enumerate() {
             for (what, row) in whats.iter().zip(&mut rows) {
                 if stop.load(Ordering::Relaxed) {
                     bar.finish_and_clear();
-                    eprintln!("interrupted: {} of {} loads", i, cases.len());
+                    eprintln!("interrupted: {round} of {repeat} rounds, and {i} of {} loads", cases.len());
                     return Ok(rows);
                 }
                 if let Ok(figures) = &mut row.figures[i] {

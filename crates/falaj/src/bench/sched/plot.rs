@@ -2,7 +2,7 @@
 //! panel for each swing, both axes in doublings.
 
 use super::{Case, Row};
-use crate::pictures::chart::{Axis, Chart, Line, Scale, Sheet, svg as drawn};
+use crate::pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet, svg as drawn};
 use anyhow::{Result, ensure};
 
 pub(crate) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
@@ -43,5 +43,6 @@ fn chart(swing: &str, cases: &[Case], rows: &[Row]) -> Chart {
         lines,
         places: Vec::new(),
         marks: true,
+        stroke: STROKE,
     }
 }

@@ -70,9 +70,9 @@ pub(crate) struct Args {
     /// Send the packets of this file: lines of instant in microseconds, flow from 0 on, and bytes.
     #[arg(long, value_name = "FILE", conflicts_with = "search")]
     replay: Option<PathBuf>,
-    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind.
+    /// Draw a table of disciplines and loads, each cell as dark as its worst flow falls behind, as `*.svg` or `*.png`.
     #[cfg(feature = "plots")]
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -460,7 +460,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     stop.store(true, Ordering::Relaxed);
     #[cfg(feature = "plots")]
     if let Some(path) = &args.plot {
-        std::fs::write(path, heat::svg(&rows)?).with_context(|| format!("cannot write {}", path.display()))?;
+        crate::pictures::save_one(path, &heat::svg(&rows)?)?;
         show::note!("wrote {}", path.display());
     }
     if args.json {

@@ -56,6 +56,8 @@ pub(super) struct Figure {
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Axes {
     Plain,
+    /// A bar for each whole number, and nothing between.
+    Each,
     /// The upright one goes by powers of ten.
     Decades,
     /// Both go by powers of two.
@@ -114,11 +116,8 @@ impl Work {
                 std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
             };
             let pictures = pictures(&figures)?;
-            for (label, svg) in &pictures {
-                put(&format!("{label}.svg"), svg)?;
-            }
-            #[cfg(feature = "png")]
-            crate::pictures::png::write(out, &pictures)?;
+            #[cfg(feature = "plots")]
+            crate::pictures::save(out, &pictures)?;
             put(&format!("{}.html", self.name), &self.page(&figures, &cells, &pictures))?;
             put(&format!("{}.json", self.name), &serde_json::to_string_pretty(&self.to_json(&figures, &cells))?)?;
             note!("{}: {name}.html, {name}.json and the figures", out.display(), name = self.name);

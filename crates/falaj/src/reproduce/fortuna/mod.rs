@@ -181,14 +181,11 @@ fn write(results: &Results, wanted: &[&Figure], out: &Path) -> Result<()> {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     };
     let pictures = pictures(results, wanted)?;
-    for (no, svg) in &pictures {
-        put(&format!("figure-{no}.svg"), svg)?;
-    }
-    #[cfg(feature = "png")]
+    #[cfg(feature = "plots")]
     {
         let named: Vec<(String, String)> =
             pictures.iter().map(|(no, svg)| (format!("figure-{no}"), svg.clone())).collect();
-        crate::pictures::png::write(out, &named)?;
+        crate::pictures::save(out, &named)?;
     }
     put("fortuna.html", &report::page(results, &pictures, &command()))?;
     put("fortuna.json", &serde_json::to_string_pretty(&results.json())?)?;

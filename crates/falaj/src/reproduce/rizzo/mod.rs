@@ -35,8 +35,8 @@ struct Effort {
 }
 
 impl Effort {
-    const FULL: Effort = Effort { pairs: 1_000_000, repeat: 5, live: Span::from_secs(5) };
-    const QUICK: Effort = Effort { pairs: 100_000, repeat: 3, live: Span::from_secs(1) };
+    const FULL: Effort = Effort { pairs: 1_000_000, repeat: 7, live: Span::from_secs(5) };
+    const QUICK: Effort = Effort { pairs: 100_000, repeat: 7, live: Span::from_secs(1) };
 }
 
 const WORK: Work = Work {

@@ -59,7 +59,7 @@ pub(super) fn figure(label: &str, duration: Span) -> Result<Figure> {
         title: format!("measured and simulated: {what}"),
         x: "0 LC, 1 to 3 BE",
         y: "mean delay (ms)",
-        axes: Axes::Plain,
+        axes: Axes::Each,
         curves: vec![
             curve("from socket to socket", &between),
             curve("in the gateway", &|flow| flows[flow].link.delay.mean_nanos().map(|nanos| nanos / 1e6)),
