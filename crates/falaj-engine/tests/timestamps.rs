@@ -17,6 +17,7 @@ use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
 use falaj_sched::station::{Server, Station};
 use falaj_sched::time::{Span, Time};
+use std::collections::VecDeque;
 
 fn setup(largest: u32, flows: Vec<Values>) -> Setup {
     let flows = flows.into_iter().map(|values| FlowSetup::new(values, Limit::Packets(100_000))).collect();
@@ -357,6 +358,96 @@ fn every_short_sequence_is_served_as_by_the_plain_model() {
                 let served: Vec<_> = served.iter().map(|s| (s.handle, s.end / 8)).collect();
                 assert_eq!(served, model.run(), "{kind}: {all:?}");
             }
+        }
+    }
+}
+
+/// SCED by its definition, where bursts come first: whenever a backlog begins a flow's curve becomes the lower of what it was and of
+/// the flow's own from there. All are kept, and a packet's deadline is when the last of them reaches its end.
+struct Curves {
+    /// In bytes of time: slope before, until when, slope after.
+    of: [(Fraction, Fraction, Fraction); 3],
+    /// When backlogs began, and the bytes sent before.
+    begun: [Vec<(u64, u64)>; 3],
+    sent: [u64; 3],
+    queues: [VecDeque<(usize, u64)>; 3],
+}
+
+impl Curves {
+    fn come(&mut self, flow: usize, handle: usize, bytes: u64, now: u64) {
+        if self.queues[flow].is_empty() {
+            self.begun[flow].push((now, self.sent[flow]));
+        }
+        self.queues[flow].push_back((handle, bytes));
+    }
+
+    fn deadline(&self, f: usize) -> Option<Fraction> {
+        let (slope, until, after) = self.of[f];
+        let end = self.sent[f] + self.queues[f].front()?.1;
+        let reached = |&(from, sent): &(u64, u64)| {
+            let (bytes, burst) = (Fraction::of(end - sent), until.by(slope));
+            let time = if bytes <= burst { bytes.over(slope) } else { until.plus(bytes.minus(burst).over(after)) };
+            Fraction::of(from).plus(time)
+        };
+        self.begun[f].iter().map(reached).max()
+    }
+
+    fn run(mut self, all: &[(u64, usize, u64)]) -> Vec<(usize, u64)> {
+        let (mut now, mut next, mut served) = (0, 0, Vec::new());
+        let admit = |curves: &mut Curves, next: &mut usize, until: u64| {
+            while let Some(&(at, flow, bytes)) = all.get(*next).filter(|a| a.0 <= until) {
+                curves.come(flow, *next, bytes, at);
+                *next += 1;
+            }
+        };
+        loop {
+            admit(&mut self, &mut next, now);
+            let Some((_, f)) = (0..3).filter_map(|f| Some((self.deadline(f)?, f))).min() else {
+                let Some(&(at, ..)) = all.get(next) else { return served };
+                now = at;
+                continue;
+            };
+            let (handle, bytes) = self.queues[f][0];
+            now += bytes;
+            admit(&mut self, &mut next, now - 1);
+            self.queues[f].pop_front();
+            self.sent[f] += bytes;
+            served.push((handle, now));
+        }
+    }
+}
+
+#[test]
+fn every_short_sequence_is_served_by_the_lowest_of_all_curves() {
+    let curve = |burst: u64, time: u64, rate: u64| {
+        Values::default()
+            .with("rate", Value::Rate(Rate::from_mbit(rate)))
+            .with("burst-rate", Value::Rate(Rate::from_mbit(burst)))
+            .with("burst-time", Value::Span(Span(8 * time)))
+    };
+    let pieces = [(500, 4, 250), (250, 6, 125), (250, 0, 250)];
+    let setup = setup(3, pieces.map(|(burst, time, rate)| curve(burst, time, rate)).into());
+    let part = |mbit: u64| Fraction::new(mbit, 1000);
+    for rhythm in [[0, 0, 0, 1, 3, 4], [0, 0, 1, 2, 2, 9], [0, 3, 6, 9, 20, 20]] {
+        for code in 0..6usize.pow(6) {
+            let digit = |k: usize| code / 6usize.pow(k as u32) % 6;
+            let mut all: Vec<_> = (0..6).map(|k| (rhythm[k], digit(k) / 2, [1, 3][digit(k) % 2])).collect();
+            all.sort_by_key(|&(at, flow, _)| (at, flow));
+            let model = Curves {
+                of: pieces.map(|(burst, time, rate)| (part(burst), Fraction::of(time), part(rate))),
+                begun: Default::default(),
+                sent: [0; 3],
+                queues: Default::default(),
+            };
+            let arrival = |&(at, f, bytes): &(u64, usize, u64)| Arrival {
+                at: Time(8 * at),
+                flow: FlowId(f as u32),
+                bytes: bytes as u32,
+            };
+            let arrivals: Vec<_> = all.iter().map(arrival).collect();
+            let served = together("sced", &setup, &arrivals);
+            let served: Vec<_> = served.iter().map(|s| (s.handle, s.end / 8)).collect();
+            assert_eq!(served, model.run(&all), "{all:?}");
         }
     }
 }
