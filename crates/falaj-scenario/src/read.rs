@@ -248,7 +248,7 @@ fn datum<'a>(key: &Key, value: &'a Spanned<DeValue<'a>>, problems: &mut Vec<Prob
                 let number = quoted(&n.to_string());
                 Unreadable::new(
                     format!("{number} is out of range"),
-                    format!("write a whole number from {min} to {max}"),
+                    format!("write a whole number from {min} to {max}: `{}` is {}", key.name, key.doc),
                 )
             }),
         (Holds::Value(kind), DeValue::String(text)) if !matches!(kind, Kind::Count { .. }) => {

@@ -767,7 +767,7 @@ replications = 10001
             10 | seed = -1
                |        ^^
                |
-               = help: write a whole number from 0 to 9223372036854775807
+               = help: write a whole number from 0 to 9223372036854775807: `seed` is where random numbers begin; the same seed gives the same results
 
             error: `replications`: `10001` is out of range
               --> a.toml:11:16
@@ -775,7 +775,7 @@ replications = 10001
             11 | replications = 10001
                |                ^^^^^
                |
-               = help: write a whole number from 1 to 10000
+               = help: write a whole number from 1 to 10000: `replications` is independent runs
         "#]],
     );
 }
