@@ -29,6 +29,10 @@ const MORE: usize = 5;
 /// A peer's processor time is told as often as this, in nanoseconds.
 const TELL_EVERY: u64 = 1_000_000;
 
+/// How long to look for what a peer holds back until this side sleeps before ringing for it, in nanoseconds. Who is awake
+/// sends it within a part of that, and is spared the ringing; this side is spared falling asleep and being woken.
+const LINGER: u64 = 1_000;
+
 /// A socket for each side to find the other by.
 pub fn line() -> io::Result<[OwnedFd; 2]> {
     let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -248,9 +252,26 @@ impl Endpoint {
         self.answer();
         let rest = self.reader.rest().map_err(broken)?;
         if rest.wake {
+            if self.linger()? {
+                return Ok(false);
+            }
             self.ring()?;
         }
         Ok(rest.empty)
+    }
+
+    /// Looks for a string for a moment; `true` if one came.
+    fn linger(&mut self) -> io::Result<bool> {
+        let until = nanos(ClockId::Monotonic) + LINGER;
+        loop {
+            if self.reader.look().map_err(broken)? {
+                return Ok(true);
+            }
+            if nanos(ClockId::Monotonic) >= until {
+                return Ok(false);
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// Is to be woken at this instant too, in nanoseconds of CLOCK_MONOTONIC.

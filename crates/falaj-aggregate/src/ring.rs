@@ -246,10 +246,15 @@ impl<M: Memory> Writer<M> {
         self.0.control(ASLEEP).load(Relaxed) == self.0.own
     }
 
-    /// Asks to be woken when the reader goes to sleep; `true` if it does already.
+    /// Asks to be woken when the reader goes to sleep; `true` if it does already. To ask again costs a look.
+    #[inline]
     pub fn ask_idle(&mut self) -> bool {
-        self.0.control(IDLE).store(self.0.own, Relaxed);
-        M::Word::fence();
+        let word = self.0.control(IDLE);
+        // It is this side's own. Asked for once, it holds until there is another string.
+        if word.load(Relaxed) != self.0.own {
+            word.store(self.0.own, Relaxed);
+            M::Word::fence();
+        }
         self.is_idle()
     }
 
@@ -298,7 +303,7 @@ impl<M: Memory> Reader<M> {
 
     /// Looks at how far the writer is; says whether there is anything.
     #[inline]
-    fn look(&mut self) -> Result<bool, Broken> {
+    pub fn look(&mut self) -> Result<bool, Broken> {
         let side = &mut self.side;
         let tail = side.control(TAIL).load(Acquire);
         // A writer goes neither back nor over what was not taken.

@@ -290,7 +290,7 @@ fn piece(sender: &mut Sender, packer: &mut Packer, stop: Time, streams: &mut [St
         }
         let Some(stream) = streams.iter_mut().min_by_key(|stream| stream.due()).filter(|s| s.due() <= now) else {
             packer.poll(now, &mut |c| sender.send(c));
-            if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.peer_is_idle() {
+            if !packer.is_empty() && packer.policy().when_idle && sender.endpoint.ask_idle() {
                 packer.idle(now, &mut |c| sender.send(c));
             }
             std::hint::spin_loop();
