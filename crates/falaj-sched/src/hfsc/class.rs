@@ -49,22 +49,33 @@ pub(super) fn curve(
     Ok(Some((slope.unwrap_or(second), lasts.unwrap_or(Span::ZERO), second)))
 }
 
+/// Each curve is a cache line.
 #[derive(Debug, Clone)]
+#[repr(align(64))]
 pub(super) struct Class {
     pub(super) real_time: Option<Curve>,
     pub(super) sharing: Curve,
     pub(super) limit: Option<Curve>,
-    /// The real-time curve, in pieces.
-    pub(super) promised: Option<Pieces>,
 }
 
-/// What is known of a class for sharing.
+/// The clocks of a curve's two lines.
+pub(super) type Clocks = [Instant; 2];
+
+/// What is known of a class for sharing, and where its entries are.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shared {
-    /// The clocks of each curve's two lines.
-    pub(super) sharing: [Instant; 2],
-    pub(super) limit: [Instant; 2],
+    pub(super) sharing: Clocks,
     pub(super) place: Place,
+    /// Of a leaf, for its real-time curve.
+    pub(super) timed: Timed,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Timed {
+    #[default]
+    Nowhere,
+    Held,
+    Eligible,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -76,43 +87,51 @@ pub(super) enum Place {
 }
 
 impl Class {
-    pub(super) fn limit(&self, shared: &Shared) -> Time {
-        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(shared.limit)))
+    /// When it is below its limit; clocks are looked for only where there is one.
+    #[inline]
+    pub(super) fn limit(&self, clocks: impl FnOnce() -> Clocks) -> Time {
+        self.limit.as_ref().map_or(Time::ZERO, |curve| begun(curve.deadline(clocks())))
     }
 
+    #[inline]
     pub(super) fn key(&self, shared: &Shared) -> u64 {
         (self.sharing.deadline(shared.sharing) >> KEY) as u64
     }
 
     /// It sends a packet, shared out by a node whose virtual time is `now` or for a real-time curve.
     #[inline]
-    pub(super) fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, largest: u32, sent: Sent) {
+    pub(super) fn send(&self, shared: &mut Shared, now: &mut Instant, by_sharing: bool, sent: Sent) {
         if by_sharing {
             // What a limit kept it from it does not save.
             shared.sharing = self.sharing.not_before(shared.sharing, [*now; 2]);
             *now = (*now).max(self.sharing.deadline(shared.sharing));
         }
         shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+    }
+
+    /// It sends a packet: so much closer to its limit.
+    #[inline]
+    pub(super) fn use_limit(&self, clocks: &mut [Clocks], class: u32, largest: u32, sent: Sent) {
         if let Some(curve) = &self.limit {
             // Who was kept from using its limit makes up for one packet.
             let packet = curve.after([0; 2], largest);
             let least = packet.map(|packet| instant(sent.start).saturating_sub(packet));
-            shared.limit = curve.after(curve.not_before(shared.limit, least), sent.bytes);
+            let clocks = &mut clocks[class as usize];
+            *clocks = curve.after(curve.not_before(*clocks, least), sent.bytes);
         }
     }
 
-    /// As it was under `old`, at an instant of the clock and of its node.
-    pub(super) fn inherit(&self, old: &Class, shared: &Shared, now: Instant, node: Instant) -> Shared {
+    /// As it was under `old`, at an instant of its node.
+    pub(super) fn inherit(&self, old: &Class, shared: &Shared, node: Instant) -> Shared {
         Shared {
             sharing: self.sharing.inherit(&old.sharing, shared.sharing, node).map(|clock| clock.min(node + FAR)),
-            limit: clocks(&old.limit, &self.limit, shared.limit, now),
-            place: Place::Nowhere,
+            ..Shared::default()
         }
     }
 }
 
 /// The clocks of a curve that became another; one that there was not begins now.
-pub(super) fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
+pub(super) fn clocks(was: &Option<Curve>, is: &Option<Curve>, clocks: Clocks, now: Instant) -> Clocks {
     match (was, is) {
         (Some(was), Some(is)) => is.inherit(was, clocks, now),
         _ => [now; 2],

@@ -33,9 +33,9 @@ use crate::registry::Entry;
 use crate::sced::{Curve, fits};
 use crate::shares::{Instant, ROUNDING, instant};
 use crate::time::{Span, Time};
+use alloc::vec;
 use alloc::vec::Vec;
-use class::{Class, Pieces, Shared, clocks, curve};
-use order::Timed;
+use class::{Class, Clocks, Pieces, Shared, Timed, clocks, curve};
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -106,6 +106,10 @@ pub const ENTRY: Entry = Entry {
 pub struct Hfsc {
     shape: Shape,
     classes: Vec<Class>,
+    /// The clocks of classes' limits.
+    limits: Vec<Clocks>,
+    /// The leaves' real-time curves, in pieces.
+    promised: Vec<Option<Pieces>>,
     /// By eligible time: leaves that are not yet.
     held: Heap,
     /// By deadline: leaves that are eligible.
@@ -135,13 +139,11 @@ struct Node {
 /// What it keeps for a leaf.
 #[derive(Debug, Clone, Default)]
 pub struct HfscFlow {
-    real_time: [Instant; 2],
+    real_time: Clocks,
     shared: Shared,
-    /// Where its real-time entry is.
-    timed: Timed,
 }
 
-fn late(clocks: [Instant; 2], least: Instant) -> [Instant; 2] {
+fn late(clocks: Clocks, least: Instant) -> Clocks {
     clocks.map(|clock| clock.max(least))
 }
 
@@ -188,10 +190,12 @@ impl Hfsc {
             real_time: real_time.map(new),
             sharing: new(sharing.unwrap_or((Rate(share), Span::ZERO, Rate(share)))),
             limit: limit.map(new),
-            promised: real_time,
         };
         let node = |node| Node { sharing: Heap::new(all.shape.below(node).count()), now: 0, own: Shared::default() };
+        let promised = curves[..leaves].iter().map(|[real_time, ..]| *real_time).collect();
         Ok(Hfsc {
+            limits: vec![[0; 2]; all.shape.len()],
+            promised,
             classes: curves.into_iter().zip(shares).map(class).collect(),
             held: Heap::new(leaves),
             eligible: Heap::new(leaves),
@@ -222,13 +226,15 @@ impl Discipline for Hfsc {
     fn succeed(&mut self, old: Hfsc, flows: &mut Flows<HfscFlow>, now: Time) {
         self.by_sharing = old.by_sharing;
         let (time, keeps) = (instant(now), self.shape.keeps(&old.shape));
+        let limit = |is: &Class, was: &Class, clock| clocks(&was.limit, &is.limit, clock, time);
         for (node, was) in old.nodes.iter().enumerate().filter(|_| keeps) {
             self.nodes[node].now = was.now;
             if node != LINK {
                 let (class, before) = (self.shape.class(node), old.shape.class(node));
                 let above = self.nodes[self.shape.above(class)].now;
-                let (is, old) = (&self.classes[class as usize], &old.classes[before as usize]);
-                self.nodes[node].own = is.inherit(old, &was.own, time, above);
+                let (is, old, old_limits) = (&self.classes[class as usize], &old.classes[before as usize], &old.limits);
+                self.nodes[node].own = is.inherit(old, &was.own, above);
+                self.limits[class as usize] = limit(is, old, old_limits[before as usize]);
             }
         }
         for f in (0..old.shape.leaves() as u32).map(FlowId) {
@@ -236,53 +242,57 @@ impl Discipline for Hfsc {
             let (before, node) = (old.shape.above(f.0), self.shape.above(f.0));
             let above = self.nodes[node].now;
             let state = flows.state_mut(f);
-            let mut shared = is.inherit(was, &state.shared, time, old.nodes[before].now);
+            let mut shared = is.inherit(was, &state.shared, old.nodes[before].now);
+            self.limits[f.index()] = limit(is, was, old.limits[f.index()]);
             if !keeps || before != node {
                 shared.sharing = [above; 2];
             }
             let real_time = clocks(&was.real_time, &is.real_time, state.real_time, time);
-            *state = HfscFlow { real_time, shared, timed: Timed::Nowhere };
+            *state = HfscFlow { real_time, shared };
             if flows.head(f).is_some() {
-                self.enter(flows, f);
+                // Held in any case: a head that is on the wire has no deadline any more.
+                self.enter(flows, f, Time::ZERO);
             }
         }
     }
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
-        let (now, above) = (instant(now), self.nodes[self.shape.above(f.0)].now);
+        let above = self.nodes[self.shape.above(f.0)].now;
         let state = flows.state_mut(f);
-        state.real_time = late(state.real_time, now);
-        state.shared.limit = late(state.shared.limit, now);
+        state.real_time = late(state.real_time, instant(now));
         state.shared.sharing = late(state.shared.sharing, above);
-        self.enter(flows, f);
+        if self.classes[f.index()].limit.is_some() {
+            self.limits[f.index()] = late(self.limits[f.index()], instant(now));
+        }
+        self.enter(flows, f, now);
     }
 
     /// Another head may have an earlier deadline, which only who looks inside puts right.
-    fn offer_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, _: Time) {
-        if flows.state(f).timed == Timed::Eligible && self.eligible.remove(f.0) {
-            flows.state_mut(f).timed = Timed::Nowhere;
+    fn offer_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
+        if flows.state(f).shared.timed == Timed::Eligible && self.eligible.remove(f.0) {
+            flows.state_mut(f).shared.timed = Timed::Nowhere;
         }
         if flows.head(f).is_some() {
-            self.enter(flows, f);
+            self.enter(flows, f, now);
         }
     }
 
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<HfscFlow>, now: Time, _: &Wire) -> Answer {
-        self.first_held(flows, now);
+        self.wake_held(flows, now);
         if let Some(f) = self.first_eligible(flows, now) {
             self.by_sharing = false;
             return Answer::Serve(f);
         }
-        self.first_limited(flows, now);
+        self.wake_limited(flows, now);
         if let Some(f) = self.first_sharing(flows, now) {
             self.by_sharing = true;
             return Answer::Serve(f);
         }
         // Whoever was found to have to wait meanwhile is there now.
-        let held = self.first_held(flows, now);
-        match held.into_iter().chain(self.first_limited(flows, now)).min() {
+        let held = self.first_held(flows);
+        match held.into_iter().chain(self.first_limited(flows)).min() {
             Some(then) => Answer::NotBefore(then),
             None => Answer::Idle,
         }
@@ -297,12 +307,14 @@ impl Discipline for Hfsc {
         }
         let (by_sharing, largest) = (self.by_sharing, self.largest);
         let mut node = self.shape.above(f.0);
-        class.send(&mut state.shared, &mut self.nodes[node].now, by_sharing, largest, sent);
+        class.send(&mut state.shared, &mut self.nodes[node].now, by_sharing, sent);
+        class.use_limit(&mut self.limits, f.0, largest, sent);
         while node != LINK {
             let class = self.shape.class(node);
             let above = self.shape.above(class);
-            let mut now = self.nodes[above].now;
-            self.classes[class as usize].send(&mut self.nodes[node].own, &mut now, by_sharing, largest, sent);
+            let (mut now, rules) = (self.nodes[above].now, &self.classes[class as usize]);
+            rules.send(&mut self.nodes[node].own, &mut now, by_sharing, sent);
+            rules.use_limit(&mut self.limits, class, largest, sent);
             self.nodes[above].now = now;
             node = above;
         }
@@ -312,13 +324,13 @@ impl Discipline for Hfsc {
         let state = flows.state(f);
         let over = |clocks| Curve::is_over(clocks, instant(now));
         let shared = Curve::is_over(state.shared.sharing, self.nodes[self.shape.above(f.0)].now);
-        over(state.real_time) && over(state.shared.limit) && shared
+        over(state.real_time) && over(self.limits[f.index()]) && shared
     }
 
     /// A packet leaves at most `L/C` after its deadline (theorem 2 of the paper). The deadlines of a flow that
     /// has packets are on its curve, begun at most a packet of the second slope after now; of a curve that begins slowly, later by what it is behind.
     fn service(&self, f: FlowId) -> Result<Promise, NoPromise> {
-        let Some((first, time, rate)) = self.classes[f.index()].promised else {
+        let Some((first, time, rate)) = self.promised[f.index()] else {
             return Err(NoPromise(
                 "a flow without a real-time `rate` gets its share of what real-time leaves, which may be nothing"
                     .into(),
@@ -341,7 +353,7 @@ impl Discipline for Hfsc {
 
     /// What counts for the curve is what was sent to keep it, which is no more than all that the flow sent.
     fn deadlines(&self, f: FlowId) -> Option<Deadlines> {
-        Some(Deadlines::new(self.classes[f.index()].promised?, self.late()))
+        Some(Deadlines::new(self.promised[f.index()]?, self.late()))
     }
 
     /// Deadlines do not move while there are packets, whatever else the flow is sent.

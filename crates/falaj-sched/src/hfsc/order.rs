@@ -3,7 +3,7 @@
 //! Who cannot be served by sharing, at his limit or with nobody below to serve, is in no order of his node; whatever changes
 //! that puts him and those above him back.
 
-use super::class::{Place, Shared};
+use super::class::{Place, Shared, Timed};
 use super::{Hfsc, HfscFlow};
 use crate::bucket::begun;
 use crate::classes::LINK;
@@ -11,16 +11,9 @@ use crate::queue::{FlowId, Flows};
 use crate::time::Time;
 use crate::virtual_time::ahead;
 
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Timed {
-    #[default]
-    Nowhere,
-    Held,
-    Eligible,
-}
-
 impl Hfsc {
     /// When the head of `f` has its deadline.
+    #[inline]
     pub(super) fn deadline(&self, flows: &Flows<HfscFlow>, f: FlowId) -> Time {
         let clocks = flows.state(f).real_time;
         let curve = self.classes[f.index()].real_time.as_ref();
@@ -28,6 +21,8 @@ impl Hfsc {
         curve.map_or(Time::NEVER, |curve| begun(curve.deadline(curve.after(clocks, bytes))))
     }
 
+    /// From when on `f` may send for its real-time curve.
+    #[inline]
     pub(super) fn eligible(&self, state: &HfscFlow, f: FlowId) -> Time {
         let curve = self.classes[f.index()].real_time.as_ref();
         curve.map_or(Time::NEVER, |curve| begun(curve.eligible(state.real_time)))
@@ -49,12 +44,25 @@ impl Hfsc {
         }
     }
 
+    /// When this class is below its limit.
+    #[inline]
+    pub(super) fn limit(&self, class: u32) -> Time {
+        self.classes[class as usize].limit(|| self.limits[class as usize])
+    }
+
     /// Gives a flow that has packets the entries that it lacks, and the classes above it.
-    pub(super) fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
+    #[inline]
+    pub(super) fn enter(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
         let state = flows.state(f);
-        if state.timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
-            self.held.push(self.eligible(state, f).0, f.0);
-            flows.state_mut(f).timed = Timed::Held;
+        if state.shared.timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
+            let is = self.eligible(state, f);
+            flows.state_mut(f).shared.timed = if is <= now {
+                self.eligible.push(self.deadline(flows, f).0, f.0);
+                Timed::Eligible
+            } else {
+                self.held.push(is.0, f.0);
+                Timed::Held
+            };
         }
         self.enter_sharing(flows, f.0);
     }
@@ -74,19 +82,33 @@ impl Hfsc {
         }
     }
 
-    /// When the next one becomes eligible that is not; those that have are, from now on.
+    /// Those whose time has come are eligible from now on. Keys only rise: nobody is looked at whose key is still to come.
     #[inline]
-    pub(super) fn first_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<Time> {
+    pub(super) fn wake_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
+        while let Some((_, f)) = self.held.first().filter(|&(at, _)| at <= now.0) {
+            let f = FlowId(f);
+            let is = self.eligible(flows.state(f), f);
+            if flows.head(f).is_none() {
+                self.held.pop();
+                flows.state_mut(f).shared.timed = Timed::Nowhere;
+            } else if is <= now {
+                self.held.pop();
+                self.eligible.push(self.deadline(flows, f).0, f.0);
+                flows.state_mut(f).shared.timed = Timed::Eligible;
+            } else {
+                self.held.postpone_first(is.0);
+            }
+        }
+    }
+
+    /// When the next one becomes eligible.
+    pub(super) fn first_held(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
         while let Some((at, f)) = self.held.first() {
             let f = FlowId(f);
             let is = self.eligible(flows.state(f), f);
             if flows.head(f).is_none() {
                 self.held.pop();
-                flows.state_mut(f).timed = Timed::Nowhere;
-            } else if is <= now {
-                self.held.pop();
-                self.eligible.push(self.deadline(flows, f).0, f.0);
-                flows.state_mut(f).timed = Timed::Eligible;
+                flows.state_mut(f).shared.timed = Timed::Nowhere;
             } else if is.0 != at {
                 self.held.postpone_first(is.0);
             } else {
@@ -101,14 +123,16 @@ impl Hfsc {
     pub(super) fn first_eligible(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
         while let Some((at, f)) = self.eligible.first() {
             let f = FlowId(f);
-            let eligible = self.eligible(flows.state(f), f);
             if flows.head(f).is_none() {
                 self.eligible.pop();
-                flows.state_mut(f).timed = Timed::Nowhere;
-            } else if eligible > now {
+                flows.state_mut(f).shared.timed = Timed::Nowhere;
+                continue;
+            }
+            let eligible = self.eligible(flows.state(f), f);
+            if eligible > now {
                 self.eligible.pop();
                 self.held.push(eligible.0, f.0);
-                flows.state_mut(f).timed = Timed::Held;
+                flows.state_mut(f).shared.timed = Timed::Held;
             } else {
                 let is = self.deadline(flows, f);
                 if is.0 == at {
@@ -126,18 +150,30 @@ impl Hfsc {
         self.shape.is_leaf(class) && flows.head(FlowId(class)).is_none()
     }
 
-    /// When the next one is below its limit; those that are share from now on.
+    /// Those below their limits share from now on.
     #[inline]
-    pub(super) fn first_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<Time> {
+    pub(super) fn wake_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
+        while let Some((_, class)) = self.limited.first().filter(|&(at, _)| at <= now.0) {
+            let is = self.limit(class);
+            if is > now {
+                self.limited.postpone_first(is.0);
+                continue;
+            }
+            self.limited.pop();
+            self.put(flows, class, Place::Nowhere);
+            if !self.is_idle(flows, class) {
+                self.enter_sharing(flows, class);
+            }
+        }
+    }
+
+    /// When the next one is below its limit.
+    pub(super) fn first_limited(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
         while let Some((at, class)) = self.limited.first() {
-            let is = self.classes[class as usize].limit(self.shared(flows, class));
+            let is = self.limit(class);
             if self.is_idle(flows, class) {
                 self.limited.pop();
                 self.put(flows, class, Place::Nowhere);
-            } else if is <= now {
-                self.limited.pop();
-                self.put(flows, class, Place::Nowhere);
-                self.enter_sharing(flows, class);
             } else if is.0 != at {
                 self.limited.postpone_first(is.0);
             } else {
@@ -163,8 +199,7 @@ impl Hfsc {
                 self.nodes[node].sharing.pop();
                 continue;
             };
-            let (rules, shared) = (&self.classes[class as usize], self.shared(flows, class));
-            let limit = rules.limit(shared);
+            let limit = self.limit(class);
             if self.is_idle(flows, class) {
                 self.nodes[node].sharing.pop();
                 self.put(flows, class, Place::Nowhere);
@@ -173,7 +208,7 @@ impl Hfsc {
                 self.limited.push(limit.0, class);
                 self.put(flows, class, Place::Limited);
             } else {
-                let is = rules.key(shared);
+                let is = self.classes[class as usize].key(self.shared(flows, class));
                 if ahead(is, at) > 0 {
                     self.nodes[node].sharing.postpone_first(is);
                 } else if self.shape.is_leaf(class) {
