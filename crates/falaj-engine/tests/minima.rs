@@ -10,6 +10,7 @@ use common::stepwise::{Model, beside};
 use common::{Arrival, Dice, bursts, emits, run};
 use falaj_engine::Engine;
 use falaj_engine::pipe::PipeSpec;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -370,18 +371,28 @@ fn hfsc_goes_by_its_curves() {
     assert!(accepted > 300 && concave > 100, "{accepted} {concave}");
 }
 
-fn victim(kind: &'static str, victim: Values, neighbour: Values) -> f64 {
+fn victim(kind: &'static str, [victim, neighbour]: [Values; 2], capacity: Capacity) -> f64 {
     let flow = |values| FlowSetup::new(values, Limit::Bytes(100_000));
     let flows = vec![flow(victim), flow(neighbour)];
     let setup = Setup { rate: Rate::from_mbit(10), largest: 1514, scheduler: Values::default(), flows };
-    longest_wait_of_a_victim(&PipeSpec::new(kind, setup, Span::ZERO))
+    longest_wait_of_a_victim(&PipeSpec { capacity, ..PipeSpec::new(kind, setup, Span::ZERO) })
+}
+
+/// Its own frame, and so many of the neighbour's: never more, and less by no more than the grid of arrivals makes.
+fn sits_on_whole_frames(kind: &'static str, values: [Values; 2], capacity: Capacity, frames: u32) {
+    let most = 193.6 + 833.6 * f64::from(frames);
+    let longest = victim(kind, values, capacity.clone());
+    assert!(longest <= most + 0.001 && longest > most - 10.0, "{kind}, {capacity:?}: {longest} us, not {most} us");
+}
+
+fn of(name: &'static str, value: u64) -> Values {
+    let value = if name == "quantum" { Value::Bytes(value) } else { Value::Count(value) };
+    Values::default().with(name, value)
 }
 
 #[test]
 fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
-    let (ours, theirs) = (193.6, 833.6);
-    let of = |name: &'static str, value| Values::default().with(name, value);
-    let quantum = || of("quantum", Value::Bytes(1514));
+    let quantum = || of("quantum", 1514);
     for (kind, values, frames) in [
         // hfsc ls 1/9: 833.0 and the victim's own frame.
         ("hfsc", [rates(&[("share", 1)]), rates(&[("share", 9)])], 1),
@@ -389,14 +400,40 @@ fn a_victims_longest_wait_sits_on_whole_frames_as_in_the_kernel() {
         ("hfsc", [rates(&[("rate", 1)]), rates(&[("share", 9)])], 1),
         ("mclock", [rates(&[("reservation", 1)]), Values::default()], 1),
         ("htb", [rates(&[("rate", 1)]), rates(&[("rate", 9)])], 1),
-        // drr: 1861.1, two frames of the neighbour's turn.
+        // drr: 1861.1, two frames of the neighbour's turn; ets: 1860.6.
         ("drr", [quantum(), quantum()], 2),
+        ("ets", [quantum(), quantum()], 2),
+        // qfq: 2684.7, three.
+        ("qfq", [Values::default(), Values::default()], 3),
+        ("priority", [of("priority", 0), of("priority", 1)], 1),
     ] {
-        let [first, second] = values;
-        let longest = victim(kind, first, second);
-        let most = ours + theirs * f64::from(frames);
-        assert!(longest <= most + 0.001 && longest > most - 10.0, "{kind}: {longest} us, not {most} us");
+        sits_on_whole_frames(kind, values, Capacity::Serialise, frames);
     }
+}
+
+/// The kernel's `tbf` looks at who is next without taking it where the discipline below can: whoever comes while a frame waits for
+/// its tokens goes first. `prio` can, `drr`, `ets` and `qfq` give the frame away.
+#[test]
+fn behind_tokens_a_victim_waits_for_its_own_alone_where_the_kernels_does() {
+    let quantum = || of("quantum", 1514);
+    for (kind, values, frames) in [
+        // tbf / prio: 193.0.
+        ("priority", [of("priority", 0), of("priority", 1)], 0),
+        ("drr", [quantum(), quantum()], 2),
+        ("ets", [quantum(), quantum()], 2),
+        ("qfq", [Values::default(), Values::default()], 3),
+    ] {
+        sits_on_whole_frames(kind, values, Capacity::TokenBucket(3028), frames);
+    }
+}
+
+/// A frame that is longer than the bucket goes when the bucket is full and the rest would have come; one that comes before that may pass it.
+#[test]
+fn a_frame_longer_than_the_bucket_is_passed_until_the_bucket_is_full() {
+    let mut spec = pipe("priority", vec![of("priority", 0), of("priority", 1)]);
+    spec.capacity = Capacity::TokenBucket(2);
+    // A byte takes 8 ns. B1 has what the bucket held after 16 ns; B2 would begin when that is full again, at 32 ns, and A1 is there before.
+    assert_eq!(order(&spec, &[(0, 'B', 4), (0, 'B', 4), (2, 'A', 1)]), "B1@2 A1@3 B2@7");
 }
 
 /// Weights change while packets wait: a flow's reservation begins when it is given, and what it was ahead by

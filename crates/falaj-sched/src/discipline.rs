@@ -133,6 +133,12 @@ pub trait Discipline: Send + Sized {
     /// What may happen now. Charges nothing.
     fn next(&mut self, flows: &mut Flows<Self::State, Self::Tag>, now: Time, wire: &Wire) -> Answer;
 
+    /// On a link that waits for tokens: is it asked anew while those of the packet that it named are not there yet, so that whoever
+    /// comes meanwhile may go first? Else the packet is given away, and keeps its place.
+    fn peeks(&self) -> bool {
+        false
+    }
+
     /// How long the head of `f`, of so many bytes, is on the medium if that is served now;
     /// `None`: as long as it takes at the link's rate.
     #[inline]

@@ -151,6 +151,10 @@ impl Server for WithPolicies {
         }
     }
 
+    fn peeks(&self) -> bool {
+        self.station.peeks()
+    }
+
     fn head(&mut self, queue: FlowId) -> Option<u32> {
         self.station.head(queue)
     }

@@ -138,6 +138,11 @@ impl Discipline for Priority {
     fn service_behind(&self, f: FlowId, server: &Promise) -> Result<Promise, NoPromise> {
         Ok(self.service(f)?.after(server.latency))
     }
+
+    /// As Linux's `prio` below `tbf`.
+    fn peeks(&self) -> bool {
+        true
+    }
 }
 
 /// Rounds of flows, one for each priority in use.

@@ -177,6 +177,16 @@ impl Wire {
         self.end
     }
 
+    /// On a link of tokens: when those for so many bytes are there, if that is later than `now` and nothing is sent before. A full bucket
+    /// lets more than it holds begin.
+    pub fn waits_for_tokens(&self, bytes: u32, now: Time) -> Option<Time> {
+        let Some(Shape::TokenBucket(credit)) = self.shape.as_deref() else { return None };
+        // Its own time is ahead by the credit; a bucket is full when that is over.
+        let (nanos, _) = self.divide(u64::from(bytes) * BIT_NANOS + self.rest);
+        let there = Time((self.end + Span(nanos)).0.saturating_sub(credit.0));
+        Some(there.min(self.end)).filter(|&then| then > now)
+    }
+
     /// Would an idle wire send from `now` on as this one does? What it has sent is over, and a
     /// bucket is full.
     pub fn is_rested(&self, now: Time) -> bool {

@@ -41,6 +41,10 @@ pub trait Server: Send + Any {
     fn has_room(&self, leaf: FlowId, bytes: u32) -> bool;
     /// What may happen now; see [`Discipline::next`].
     fn next(&mut self, now: Time, wire: &Wire) -> Answer;
+    /// Is it asked anew while tokens are waited for? See [`Discipline::peeks`].
+    fn peeks(&self) -> bool {
+        false
+    }
     /// Length of the packet that would be taken from `queue`.
     fn head(&mut self, queue: FlowId) -> Option<u32>;
     /// Length of the shortest packet that may be the next to go; `None` where
@@ -296,6 +300,10 @@ impl<D: Discipline + 'static> Server for Station<D> {
             assert_eq!(answer, again, "asked twice at {now:?}");
         }
         answer
+    }
+
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
     }
 
     fn head(&mut self, queue: FlowId) -> Option<u32> {

@@ -327,6 +327,11 @@ impl<D: Discipline + 'static> Server for Tree<D> {
         }
     }
 
+    /// What it sends is decided above; a child that is asked again may name another packet too.
+    fn peeks(&self) -> bool {
+        self.discipline.peeks()
+    }
+
     fn head(&mut self, queue: FlowId) -> Option<u32> {
         self.heads.flows().head(queue)
     }

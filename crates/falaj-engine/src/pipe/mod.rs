@@ -19,6 +19,7 @@ use crate::engine::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
 use crate::impair::event::Chances;
 use crate::impair::{Harm, Impairer};
 use book::Book;
+use falaj_sched::capacity::Capacity;
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::draws::mix;
 use falaj_sched::label::{Ecn, Known, Label};
@@ -158,6 +159,8 @@ struct Of<S: Server> {
     /// Packets up to this length come in without more ado: of a link that does
     /// something to packets or counts more than they have, none.
     plain: u32,
+    /// Who goes next is asked anew while tokens are waited for.
+    peeks: bool,
     leavings: Option<Leavings>,
 }
 
@@ -212,6 +215,7 @@ pub(crate) fn plain(id: PipeId, spec: PipeSpec, what: For<'_>) -> Result<Box<dyn
 fn pipe<S: Server + 'static>(id: PipeId, spec: &Arc<PipeSpec>, mut server: S, queues: bool) -> Box<dyn Pipe> {
     server.seed(mix(spec.seed) ^ u64::from(id.0));
     let flows = spec.setup.number_of_leaves();
+    let peeks = server.peeks();
     let mut book = Book::new(if queues { flows } else { 0 });
     let impairer = (!spec.impairments.is_none()).then(|| {
         book.harm = vec![Harm::default(); if queues { flows } else { 0 }];
@@ -226,6 +230,7 @@ fn pipe<S: Server + 'static>(id: PipeId, spec: &Arc<PipeSpec>, mut server: S, qu
         link: Link::Idle,
         book,
         plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
+        peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
         impairer,
         breaches: Vec::new(),
         least_delay: spec.impairments.delays(spec.delay).0,
@@ -240,6 +245,13 @@ impl<S: Server> Of<S> {
         loop {
             match self.server.next(now, &self.wire) {
                 Answer::Serve(queue) => {
+                    if self.peeks
+                        && let Some(bytes) = self.server.head(queue)
+                        && let Some(then) = self.wire.waits_for_tokens(bytes, now)
+                    {
+                        self.link = Link::NotBefore(then);
+                        return;
+                    }
                     let end = self.send(queue, now, out);
                     if end > now {
                         self.link = Link::Sending { queue, end };
@@ -510,7 +522,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
-        let free = if self.link == Link::Idle { now } else { self.link.due().max(now) };
+        let free = if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
         free + self.wire.least_airtime(bytes) + self.least_delay
     }
 
