@@ -17,7 +17,6 @@ use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_scenario::{Link, Scenario};
-use falaj_sched::params::Kind;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
@@ -272,15 +271,14 @@ pub(crate) fn warn_of_spinning(link: &Link) {
     let mut told = Vec::new();
     for direction in [&link.up, &link.down] {
         for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
-            let times = direction.scheduler.flow.iter().filter(|p| p.kind == Kind::Span);
-            for phase in times.filter_map(|p| setup.values.span(p.name)).filter(|&phase| phase < SPINS) {
-                if !told.contains(&(&flow.name, phase)) {
-                    told.push((&flow.name, phase));
-                    note!(
-                        "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
-                        flow.name
-                    );
-                }
+            if let Some(phase) = setup.values.span("phase").filter(|&phase| phase < SPINS)
+                && !told.contains(&(&flow.name, phase))
+            {
+                told.push((&flow.name, phase));
+                note!(
+                    "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
+                    flow.name
+                );
             }
         }
     }
