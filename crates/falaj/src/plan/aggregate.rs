@@ -33,10 +33,10 @@ Examples:
   falaj plan aggregate --rate 50k --per-container 5us --per-packet 500ns --delay 2ms --fit-vms")]
 pub(crate) struct Args {
     /// Packets a second into the driver domain, for all virtual machines together: 800k, 1.5M.
-    #[arg(long, value_name = "PACKETS", value_parser = packets)]
+    #[arg(long, value_name = "PACKETS", value_parser = packets, allow_hyphen_values = true)]
     rate: f64,
     /// Packets a second back from all virtual machines together, if not as many; 0 for none.
-    #[arg(long, value_name = "PACKETS", value_parser = packets_or_none)]
+    #[arg(long, value_name = "PACKETS", value_parser = packets_or_none, allow_hyphen_values = true)]
     back: Option<f64>,
     /// Virtual machines; they share the rates evenly.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -45,22 +45,22 @@ pub(crate) struct Args {
     #[arg(long)]
     shared: bool,
     /// What it costs to carry a container across.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     per_container: Span,
     /// What each packet in it costs besides.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     per_packet: Option<Span>,
     /// How services vary: exponential, deterministic, or erlang:N, the sum of N exponential steps.
     #[arg(long, value_name = "DISTRIBUTION", default_value = "exponential", value_parser = shape)]
     service: Shape,
     /// How long after its first packet a container leaves in any case. Without one, only full containers leave.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Option<Span>,
     /// Looks for the timeout as well: the pair that keeps the delay with the fewest containers.
     #[arg(long, requires = "delay", conflicts_with_all = ["timeout", "size", "fit_vms"])]
     any_timeout: bool,
     /// The delay that is asked for, one way.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     delay: Option<Span>,
     /// The delay that so many percent of the packets shall keep, instead of the mean.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
