@@ -49,6 +49,8 @@ pub struct Key {
     pub tcp: Option<u8>,
     /// Is it a piece of a larger packet?
     pub fragment: Fragment,
+    /// What rules have noted of it, zero where none has. No header has it: it goes with the packet from link to link.
+    pub mark: u32,
     /// The virtual adapter where it came in, or where it is to leave. No header says it: its port does.
     pub adapter: Option<Adapter>,
 }

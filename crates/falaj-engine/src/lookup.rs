@@ -42,8 +42,8 @@ mod bit {
     pub(super) const MAC: u64 = 1 << 48;
 }
 
-/// Of word 7.
-const ADAPTER: u64 = !(bit::MAC | (bit::MAC - 1));
+/// Of words 6 and 7, behind the addresses: a mark, and an adapter.
+const BEHIND: u64 = !(bit::MAC | (bit::MAC - 1));
 
 fn of_mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
@@ -52,6 +52,11 @@ fn of_mac(mac: [u8; 6]) -> u64 {
 /// Behind an address of Ethernet, as many bits of an adapter as there is room for: enough that few others have them.
 fn of_adapter(adapter: Adapter) -> u64 {
     u64::from(adapter.short()) << 49
+}
+
+/// Behind the other address, as many bits of a mark as there is room for: the low ones, in which few differ alike.
+fn of_mark(mark: u32) -> u64 {
+    u64::from(mark) << 49
 }
 
 fn of_address(address: IpAddr) -> [u64; 2] {
@@ -101,6 +106,7 @@ fn pack(key: &Key, way: usize) -> Words {
         words[6] = bit::MAC | of_mac(macs.src);
         words[7] = bit::MAC | of_mac(macs.dst);
     }
+    words[6] |= of_mark(key.mark);
     if let Some(adapter) = key.adapter {
         words[7] |= of_adapter(adapter);
     }
@@ -197,8 +203,12 @@ impl Clause {
             Term::Fragment => self.set(4, bit::PIECE, bit::PIECE),
             Term::FirstFragment => self.set(4, bit::FIRST, bit::FIRST),
             Term::Adapter(adapter) => {
-                self.set(7, ADAPTER, of_adapter(*adapter));
+                self.set(7, BEHIND, of_adapter(*adapter));
                 // The other bits are looked at too.
+                return false;
+            }
+            Term::Mark(mark) => {
+                self.set(6, BEHIND, of_mark(*mark));
                 return false;
             }
             Term::Sport(..) | Term::Dport(..) | Term::In(..) | Term::Length(..) | Term::Ttl(..) => return false,

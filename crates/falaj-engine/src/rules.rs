@@ -19,6 +19,8 @@ pub struct Rule {
     pub way: Option<usize>,
     /// With this probability, else always.
     pub probability: Option<Probability>,
+    /// They have this mark from then on, for rules behind it, and for flows and masks of the links that they pass.
+    pub mark: Option<u32>,
     /// What becomes of them.
     pub to: To,
     /// After that they go on with the rule behind this one, instead of leaving.
@@ -28,7 +30,14 @@ pub struct Rule {
 impl Rule {
     /// Leads every packet through this link.
     pub fn all_to(link: u32) -> Rule {
-        Rule { matches: vec![Match::ANY], way: None, probability: None, to: To::Links(vec![link]), on: false }
+        Rule {
+            matches: vec![Match::ANY],
+            way: None,
+            probability: None,
+            mark: None,
+            to: To::Links(vec![link]),
+            on: false,
+        }
     }
 
     /// The same rule where each of the links has another index.
@@ -74,16 +83,17 @@ impl Rule {
 /// The links that packets with this key pass, up (0) or down (1), one after the other. `None` where a rule drops them, and
 /// where chance decides.
 pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
+    let mut key = *key;
     let mut links = Vec::new();
     let mut next = 0;
     while let Some(rule) = rules.get(next) {
         next += 1;
-        if rule.way.is_some_and(|only| only != way) || !rule.matches.iter().any(|m| m.takes(key)) {
+        if rule.way.is_some_and(|only| only != way) || !rule.matches.iter().any(|m| m.takes(&key)) {
             continue;
         }
         let target = match &rule.to {
             To::Table { table, by, targets } => {
-                match table.find(*by, key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
+                match table.find(*by, &key).and_then(|entry| targets.get(entry as usize).copied().flatten()) {
                     Some(target) => Some(target),
                     None => continue,
                 }
@@ -93,6 +103,7 @@ pub fn sure_way(rules: &[Rule], key: &Key, way: usize) -> Option<Vec<u32>> {
         if rule.probability.is_some() {
             return None;
         }
+        key.mark = rule.mark.unwrap_or(key.mark);
         let led = links.len();
         match (&rule.to, target) {
             (To::Links(more), _) => links.extend(more),
@@ -259,7 +270,7 @@ impl RuleSet {
     }
 
     /// What is next behind a link.
-    pub(crate) fn behind(&mut self, at: At, key: &Key, way: usize, bytes: u32, now: Time) -> Next {
+    pub(crate) fn behind(&mut self, at: At, key: &mut Key, way: usize, bytes: u32, now: Time) -> Next {
         let (n, link) = match at {
             At::Before(rule) => return self.from(rule, key, way, bytes, now),
             At::Of { rule, link } => (rule, link + 1),
@@ -313,8 +324,8 @@ impl RuleSet {
         }
     }
 
-    /// What is next by the rules from this one on.
-    pub(crate) fn from(&mut self, mut from: u32, key: &Key, way: usize, bytes: u32, now: Time) -> Next {
+    /// What is next by the rules from this one on; those that take it mark it.
+    pub(crate) fn from(&mut self, mut from: u32, key: &mut Key, way: usize, bytes: u32, now: Time) -> Next {
         // Taken by a rule that only counts: it passes, if no other takes it.
         let mut passes = false;
         while let Some(n) = self.lookup.find(key, way, from) {
@@ -341,6 +352,7 @@ impl RuleSet {
             taken.packets += 1;
             taken.bytes += u64::from(bytes);
             self.active[n as usize].last = Some(now);
+            key.mark = rule.mark.unwrap_or(key.mark);
             let at = At::Of { rule: n, link: 0 };
             match (&rule.to, found) {
                 (To::Links(links), _) => match links.first() {

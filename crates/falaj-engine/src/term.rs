@@ -50,6 +50,8 @@ pub enum Term {
     Fragment,
     /// The first piece of a larger packet.
     FirstFragment,
+    /// A rule has noted this of it; zero: none has.
+    Mark(u32),
     /// In or out by this virtual adapter. No `match` says it: a flow's `adapter` does.
     Adapter(Adapter),
 }
@@ -79,6 +81,7 @@ impl Term {
             Term::Flags { set, clear } => key.tcp.is_some_and(|f| f & (set | clear) == *set),
             Term::Fragment => key.fragment != Fragment::No,
             Term::FirstFragment => key.fragment == Fragment::First,
+            Term::Mark(mark) => key.mark == *mark,
             Term::Adapter(adapter) => key.adapter == Some(*adapter),
         }
     }
@@ -127,6 +130,7 @@ impl fmt::Display for Term {
             }
             Term::Fragment => f.write_str("fragment"),
             Term::FirstFragment => f.write_str("first-fragment"),
+            Term::Mark(mark) => write!(f, "mark {mark}"),
             Term::Adapter(adapter) => write!(f, "adapter {adapter}"),
         }
     }

@@ -84,7 +84,7 @@ fn chain(links: &[PipeSpec]) -> NetworkSpec {
     let place = |pipe: &PipeSpec| Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::Ip };
     let places = links.iter().flat_map(|pipe| [place(pipe), place(pipe)]).collect();
     let to = To::Links((0..links.len() as u32).collect());
-    let rule = Rule { matches: vec![Match::ANY], way: None, probability: None, to, on: false };
+    let rule = Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false };
     NetworkSpec { places, rules: vec![rule], seed: 1 }
 }
 

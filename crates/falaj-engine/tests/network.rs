@@ -13,6 +13,7 @@ use falaj_engine::network::{Around, Network, NetworkSpec, Packet, Place, Refused
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::rules::{Rule, Taken, Target, To};
 use falaj_engine::table::{Entry, Field, Table};
+use falaj_engine::term::{Literal, Term};
 use falaj_engine::{Output, PipeId, Prepared, Why};
 use falaj_sched::label::{Ecn, Label};
 use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
@@ -37,7 +38,7 @@ fn spec(links: Vec<[Place; 2]>, rules: Vec<Rule>) -> NetworkSpec {
 }
 
 fn rule(to: To) -> Rule {
-    Rule { matches: vec![Match::ANY], way: None, probability: None, to, on: false }
+    Rule { matches: vec![Match::ANY], way: None, probability: None, mark: None, to, on: false }
 }
 
 fn key(dport: u16) -> Key {
@@ -96,6 +97,43 @@ fn due(ran: &Ran) -> Vec<(u32, u64)> {
 
 fn links(links: &[u32]) -> To {
     To::Links(links.to_vec())
+}
+
+/// A mark goes with its packet: to rules behind, through a link to those behind that, to flows and to masks.
+#[test]
+fn marks_go_with_packets() {
+    let marked = |mark| Match::of(Literal { term: Term::Mark(mark), not: false });
+    let to_port = |port| Match { dport: Some((port, port)), ..Match::ANY };
+    let notes = |port, mark| Rule { matches: vec![to_port(port)], mark: Some(mark), on: true, ..rule(To::Pass) };
+    let plain = Impairments::default;
+    let of_mark = |mark, to| Rule { matches: vec![marked(mark)], ..rule(to) };
+    let rules = vec![
+        notes(1, 7),
+        notes(2, 0x1_0007),
+        of_mark(7, links(&[1])),
+        // On through the first link, and marked on the way into it.
+        Rule { mark: Some(9), on: true, ..of_mark(0x1_0007, links(&[0])) },
+        of_mark(9, links(&[2])),
+        rule(links(&[0])),
+    ];
+    let places = || [10, 20, 40].map(|delay| link(delay, plain())).to_vec();
+    let ran = run(&spec(places(), rules.clone()), &[(0, 1), (100, 2), (200, 3)], true);
+    assert_eq!(due(&ran), [(0, 21), (1, 100 + 11 + 41), (2, 211)]);
+    // The third link takes what is marked alone, and then what is not.
+    for (mark, takes) in [(9, true), (7, false), (0, false)] {
+        let mut places = places();
+        places[2][0].classifier = Classifier::new([&[marked(mark)][..]]);
+        let ran = run(&spec(places, rules.clone()), &[(0, 2)], false);
+        assert_eq!(ran.left.len(), usize::from(takes), "mark {mark}");
+        assert_eq!(ran.dropped, if takes { vec![] } else { vec![(0, Why::Unmatched)] });
+    }
+    // A link for each mark: none waits for another's.
+    let mut one = vec![link(10, plain())];
+    let mask = Mask { mark: true, ..Mask::default() };
+    one[0][0].pipe.masks.link = Some(Each { mask, most: 10, expire: Each::EXPIRE });
+    let all = vec![notes(1, 7), notes(2, 8), rule(links(&[0]))];
+    let ran = run(&spec(one, all), &[(0, 1), (0, 2), (0, 1), (0, 3)], false);
+    assert_eq!(due(&ran), [(0, 11), (1, 11), (2, 12), (3, 11)]);
 }
 
 #[test]

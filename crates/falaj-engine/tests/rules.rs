@@ -46,7 +46,7 @@ impl Dice {
     }
     fn term(&mut self, table: &Arc<Table>) -> Term {
         let (from, to) = self.range();
-        match self.below(17) {
+        match self.below(18) {
             0..=2 => Term::Src(self.net()),
             3..=5 => Term::Dst(self.net()),
             6 => Term::Sport(from, to),
@@ -57,6 +57,7 @@ impl Dice {
             13 => self.one_of(&[Term::Dscp(from as u8), Term::Tos(4 * from as u8)]),
             14 => self.one_of(&[Term::Length(0, 99), Term::Ttl(from as u8, 64)]),
             15 => self.one_of(&[Term::Fragment, Term::FirstFragment, Term::Flags { set: 2, clear: 16 }]),
+            16 => Term::Mark(self.one_of(&[0, 1, 2, 0x8001])),
             _ => self.one_of(&[Term::In(Field::Src, table.clone()), Term::In(Field::Dport, table.clone())]),
         }
     }
@@ -78,12 +79,19 @@ impl Dice {
         let vlan = self.one_of(&[None, Some(1), Some(2)]);
         let tos = Some(self.below(32) as u8);
         let macs = Some(Macs { src: [1; 6], dst: [self.below(4) as u8; 6] });
-        let key = Key { vlan, tos, macs, tcp: key.tcp.map(|_| self.one_of(&[2, 16, 18])), ..key };
+        let key = Key {
+            vlan,
+            tos,
+            macs,
+            tcp: key.tcp.map(|_| self.one_of(&[2, 16, 18])),
+            mark: self.one_of(&[0, 0, 1, 2, 0x8001]),
+            ..key
+        };
         match self.below(10) {
             0 => Key { src: None, dst: None, protocol: None, ports: None, tos: None, tcp: None, ..key },
             1 => Key { ports: None, tcp: None, fragment: Fragment::Later, ..key },
             2 => Key { fragment: Fragment::First, ..key },
-            3 => Key::default(),
+            3 => Key { mark: self.one_of(&[0, 1]), ..Key::default() },
             _ => key,
         }
     }

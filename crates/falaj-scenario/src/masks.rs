@@ -21,10 +21,16 @@ pub const PARTS: &[(&str, &str)] = &[
     ("dport", "destination port, likewise"),
     ("proto", "what IP carries, by its number"),
     ("dscp", "differentiated services code point"),
+    ("tos", "the whole byte of DSCP and ECN"),
+    ("ttl", "time to live, or hop limit"),
+    ("length", "bytes of the IP packet, as its header says"),
+    ("flags", "flags of TCP"),
+    ("ether", "Ethernet's type, behind VLAN tags"),
     ("vlan", "number of the outer VLAN"),
     ("mac-src", "source address of the frame"),
     ("mac-dst", "destination address of the frame"),
     ("flow-label", "flow label of IPv6"),
+    ("mark", "what rules have noted of it: `mark = 7` in a `[[rule]]`"),
 ];
 
 /// A mask as it is written, for either direction.
@@ -96,6 +102,12 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
         let place = match name {
             "proto" => &mut out.mask.proto,
             "dscp" => &mut out.mask.dscp,
+            "tos" => &mut out.mask.tos,
+            "ttl" => &mut out.mask.ttl,
+            "length" => &mut out.mask.length,
+            "flags" => &mut out.mask.flags,
+            "ether" => &mut out.mask.ether,
+            "mark" => &mut out.mask.mark,
             "vlan" => &mut out.mask.vlan,
             "mac-src" => &mut out.mask.mac_src,
             "mac-dst" => &mut out.mask.mac_dst,
@@ -116,6 +128,12 @@ pub(crate) fn parse_mask(text: &str) -> Result<Written, Unreadable> {
         return Err(Unreadable::new(
             "`near` and `far` are `src` and `dst` already, by the direction of a packet",
             "write `near` and `far`, or `src` and `dst`",
+        ));
+    }
+    if out.mask.tos && out.mask.dscp {
+        return Err(Unreadable::new(
+            "`dscp` is part of `tos`",
+            "write `tos` for the whole byte, or `dscp` without ECN",
         ));
     }
     let size = out.towards(Towards::Up).size();
@@ -140,7 +158,6 @@ fn prefix(word: &str, most: u8, at: &Range<usize>) -> Result<u8, Unreadable> {
 fn unknown(name: &str, at: Range<usize>) -> Unreadable {
     let what = format!("{} is no part of a mask", quoted(name));
     let help = match name {
-        "mark" => "no port of falaj knows a packet's mark".to_owned(),
         "udp" | "tcp" | "icmp" | "any" => "which packets a flow takes is said by its `match`".to_owned(),
         _ => format!("parts: {}", nearest::list(PARTS.iter().map(|part| part.0))),
     };
@@ -196,7 +213,8 @@ mod tests {
             "src",
             "src/24 dport",
             "src/24 src6/64 dst",
-            "proto dscp vlan mac-src mac-dst flow-label",
+            "proto dscp vlan flow-label mac-src mac-dst",
+            "tos ttl length flags ether mark",
             "sport",
             "sport/8 dport",
         ] {
@@ -223,7 +241,7 @@ mod tests {
             ("proto/8", "only addresses and ports have lengths"),
             ("dport/17", "1 to 16"),
             ("sorce", "is no part of a mask"),
-            ("mark", "knows a packet's mark"),
+            ("tos dscp", "`dscp` is part of `tos`"),
             ("udp", "by its `match`"),
             ("src dst mac-src", "38 bytes"),
         ] {

@@ -86,6 +86,10 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         Some(Value::Probability(probability)) => Some(probability),
         _ => None,
     };
+    let mark = match given.get("mark") {
+        Some(Value::Count(mark)) => u32::try_from(mark).ok(),
+        _ => None,
+    };
     let on = given.choice("then") == Some("on");
     if let (true, Some(To::Drop | To::SkipTo(_)), Some(field)) = (on, &to, fields.field("then")) {
         problems.push(
@@ -98,6 +102,7 @@ fn rule(fields: &Fields<'_>, scene: &Scene<'_, '_>, problems: &mut Vec<Problem>)
         matches: matches?,
         way: given.choice("direction").map(|way| usize::from(way == "down")),
         probability,
+        mark,
         to: to?,
         on,
     };

@@ -9,6 +9,7 @@ use crate::units::quoted;
 use falaj_engine::account::Account;
 use falaj_engine::classifier::Match;
 use falaj_engine::rules::{Rule, Target, To};
+use falaj_engine::term::Term;
 use falaj_sched::params::Setup;
 use falaj_sched::queue::Limit;
 use falaj_sched::rate::Rate;
@@ -177,6 +178,21 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
             None => "a rule before it takes every packet; put that one last".to_owned(),
         }));
     }
+    for read in all {
+        let set = |mark: u32| mark == 0 || all.iter().any(|other| other.rule.rule.mark == Some(mark));
+        let unset = |m: &Match| {
+            m.more.iter().find_map(|literal| match literal.term {
+                Term::Mark(mark) if !literal.not && !set(mark) => Some(mark),
+                _ => None,
+            })
+        };
+        if let Some(mark) = read.rule.rule.matches.iter().find_map(unset) {
+            let what = format!("rule {}: no rule sets mark {mark}", quoted(&read.rule.name));
+            let help =
+                format!("a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`");
+            problems.push(Problem::warning(read.at.clone(), what).help(help));
+        }
+    }
     if let (true, Some(last)) = (reached[all.len()], all.last()) {
         let counts = all.iter().any(|read| {
             let rule = &read.rule.rule;
@@ -214,8 +230,13 @@ fn keeps(rule: &Rule) -> bool {
 
 /// Does the first rule take all that the second one is for?
 fn covers(first: &Rule, second: &Rule) -> bool {
+    // What it marks may be another's between the two.
+    let noted = |m: &Match| m.more.iter().any(|literal| matches!(literal.term, Term::Mark(_)));
     let one = |m: &Match| first.matches.iter().any(|f| f.and(m).as_ref() == Some(m));
-    keeps(first) && (first.way.is_none() || first.way == second.way) && second.matches.iter().all(one)
+    keeps(first)
+        && !first.matches.iter().any(noted)
+        && (first.way.is_none() || first.way == second.way)
+        && second.matches.iter().all(one)
 }
 
 /// A rate for people: as it is written, unless that has more digits than anybody reads.

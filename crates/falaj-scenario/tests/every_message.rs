@@ -91,6 +91,8 @@ fn scripts_of_ipfw() {
         (&format!("{pipe}ipfw add 200 pipe 1 ip from any out"), "`from` needs `to`"),
         (&format!("{pipe}ipfw add 200 pipe 1 ip from not any to any out"), "`not any` takes no packet"),
         (&format!("{pipe}ipfw add 200 pipe 1 {{ udp or {{ tcp }} }} from any to any out"), "a block within a block"),
+        (&format!("{pipe}ipfw add 200 count tag 70000 ip from any to any"), "`70000` is no number for `tag`"),
+        (&format!("{pipe}ipfw add 200 pipe 1 ip from any to any mark x"), "`x` is no number for `mark`"),
         ("ipfw pipe 1 config bw '1Mbit/s", "a quote that does not end"),
     ] {
         let errors = ipfw(text, "ipfw.sh").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
@@ -102,6 +104,10 @@ fn scripts_of_ipfw() {
              ipfw add 50 queue 2 ip from any to any out"
                 .to_owned(),
             "no rule sends to this queue: it is left out",
+        ),
+        (
+            format!("{pipe}ipfw add 10 count tag 1 ip from any to any\nipfw add 20 count tag 2 udp from any to any"),
+            "a packet that gets several tags has all of them there; here it has one mark, the one that it got last",
         ),
         (format!("{pipe}kldload dummynet"), "this is no command of dummynet or its rules, and was left out"),
         (format!("{pipe}sysctl net.inet.ip.forwarding=1"), "this says nothing of links, and was left out"),
@@ -139,6 +145,23 @@ fn scenarios() {
         let errors = falaj_scenario::parse(&text, "a.toml").err().unwrap_or_else(|| panic!("{text}: no `{title}`"));
         said(&errors, Severity::Error, &text, title);
     }
+}
+
+/// Who matches a mark is told where no rule sets it.
+#[test]
+fn marks_that_nobody_sets() {
+    let text = |mark: u32| {
+        format!(
+            "[link.a]\nrate = \"1mbit\"\n[[rule]]\nmatch = \"udp\"\nmark = 7\nto = \"pass\"\nthen = \"on\"\n\
+             [[rule]]\nname = \"x\"\nmatch = \"mark {mark}\"\nto = \"drop\"\n[[rule]]\nto = \"a\"\n"
+        )
+    };
+    for mark in [0, 7] {
+        let (_, notes) = falaj_scenario::parse(&text(mark), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(notes.is_empty(), "{notes}");
+    }
+    let (_, notes) = falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+    said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
 }
 
 /// All files of Rust in there.

@@ -86,7 +86,7 @@ fn wrong_rules_are_refused() {
         ("udp any", "`any` stands alone", "any"),
         ("udp tcp", "a second protocol", "tcp"),
         ("UDP", "did you mean `udp`?", "UDP"),
-        ("udp mark 5", "write `dscp 10`", "mark"),
+        ("udp mark x", "not a mark", "x"),
         ("recv eth0", "direction = \"up\"", "recv"),
         ("dport", "`dport` needs a port", "dport"),
         ("dport 5010-5004", "write `5004-5010`", "5010-5004"),

@@ -3,6 +3,7 @@
 
 use crate::classifier::Protocol;
 use crate::key::Key;
+use crate::term::Term;
 use falaj_sched::time::Span;
 use std::fmt;
 use std::net::IpAddr;
@@ -37,6 +38,16 @@ pub struct Mask {
     pub proto: bool,
     /// Differentiated services code point.
     pub dscp: bool,
+    /// The whole byte of DSCP and ECN, in which `dscp` is.
+    pub tos: bool,
+    /// Time to live, or hop limit.
+    pub ttl: bool,
+    /// Length of the IP packet.
+    pub length: bool,
+    /// Flags of TCP.
+    pub flags: bool,
+    /// Ethernet's type.
+    pub ether: bool,
     /// Number of the outer VLAN.
     pub vlan: bool,
     /// Source address of the frame.
@@ -45,6 +56,8 @@ pub struct Mask {
     pub mac_dst: bool,
     /// Flow label of IPv6.
     pub flow_label: bool,
+    /// What rules have noted of it.
+    pub mark: bool,
 }
 
 /// Bytes of parts that an id holds: addresses, ports and protocol of IPv6.
@@ -85,16 +98,22 @@ impl fmt::Debug for Id {
 /// Fills an id part by part.
 struct Filling {
     id: Id,
-    parts: u16,
+    shift: u16,
     flags: u16,
 }
 
 impl Filling {
-    /// The next part, or that there is none. Two flags each: addresses have versions.
+    /// The next part, or that there is none.
     #[inline]
-    fn part<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16) {
-        let shift = 2 * self.parts;
-        self.parts += 1;
+    fn part<const N: usize>(&mut self, part: Option<[u8; N]>) {
+        self.flagged(part, 1, 1);
+    }
+
+    /// The same with a flag of so many bits: two of an address, which has a version, and then one of each other part fit.
+    #[inline]
+    fn flagged<const N: usize>(&mut self, part: Option<[u8; N]>, flag: u16, bits: u16) {
+        let shift = self.shift;
+        self.shift += bits;
         let Some(part) = part else { return };
         self.flags |= flag << shift;
         let from = usize::from(self.id.length);
@@ -108,13 +127,13 @@ impl Filling {
         match addr {
             Some(IpAddr::V4(addr)) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(lengths.v4.min(32))).unwrap_or(0);
-                self.part(Some((addr.to_bits() & mask).to_be_bytes()), 1);
+                self.flagged(Some((addr.to_bits() & mask).to_be_bytes()), 1, 2);
             }
             Some(IpAddr::V6(addr)) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(lengths.v6.min(128))).unwrap_or(0);
-                self.part(Some((addr.to_bits() & mask).to_be_bytes()), 2);
+                self.flagged(Some((addr.to_bits() & mask).to_be_bytes()), 2, 2);
             }
-            None => self.part::<0>(None, 0),
+            None => self.flagged::<0>(None, 0, 2),
         }
     }
 }
@@ -125,8 +144,10 @@ impl Mask {
         let flag = |set: bool, bytes: usize| if set { bytes } else { 0 };
         let addresses = [self.src, self.dst].iter().flatten().count() * 16;
         let ports = flag(self.sport.is_some(), 2) + flag(self.dport.is_some(), 2);
-        let small = flag(self.proto, 1) + flag(self.dscp, 1) + flag(self.vlan, 2) + flag(self.flow_label, 3);
-        addresses + ports + small + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
+        let ip = flag(self.proto, 1) + flag(self.dscp || self.tos, 1) + flag(self.ttl, 1) + flag(self.length, 3);
+        let small = ip + flag(self.flow_label, 3) + flag(self.flags, 1) + flag(self.mark, 4);
+        let frame = flag(self.vlan, 2) + flag(self.ether, 2);
+        addresses + ports + small + frame + flag(self.mac_src, 6) + flag(self.mac_dst, 6)
     }
 
     /// No mask is larger.
@@ -134,7 +155,7 @@ impl Mask {
 
     /// What counts of a packet with this key.
     pub fn id(&self, key: &Key) -> Id {
-        let mut id = Filling { id: Id { length: FLAGS as u8, ..Id::NONE }, parts: 0, flags: 0 };
+        let mut id = Filling { id: Id { length: FLAGS as u8, ..Id::NONE }, shift: 0, flags: 0 };
         if let Some(lengths) = self.src {
             id.address(key.src, lengths);
         }
@@ -142,29 +163,48 @@ impl Mask {
             id.address(key.dst, lengths);
         }
         if let Some(bits) = self.sport {
-            id.part(key.ports.map(|ports| (ports.0 & leading(bits)).to_be_bytes()), 1);
+            id.part(key.ports.map(|ports| (ports.0 & leading(bits)).to_be_bytes()));
         }
         if let Some(bits) = self.dport {
-            id.part(key.ports.map(|ports| (ports.1 & leading(bits)).to_be_bytes()), 1);
+            id.part(key.ports.map(|ports| (ports.1 & leading(bits)).to_be_bytes()));
         }
         if self.proto {
-            id.part(key.protocol.map(|Protocol(n)| [n]), 1);
+            id.part(key.protocol.map(|Protocol(n)| [n]));
         }
-        if self.dscp {
-            id.part(key.tos.map(|tos| [tos >> 2]), 1);
+        if self.tos {
+            id.part(key.tos.map(|tos| [tos]));
+        } else if self.dscp {
+            id.part(key.tos.map(|tos| [tos >> 2]));
+        }
+        if self.ttl {
+            id.part(key.ttl.map(|ttl| [ttl]));
+        }
+        if self.length {
+            let bytes = key.length.map(u32::to_be_bytes);
+            id.part(bytes.map(|[_, first, second, third]| [first, second, third]));
+        }
+        if self.flags {
+            id.part(key.tcp.map(|flags| [flags]));
+        }
+        if self.ether {
+            id.part(key.ether.map(u16::to_be_bytes));
         }
         if self.vlan {
-            id.part(key.vlan.map(u16::to_be_bytes), 1);
+            id.part(key.vlan.map(u16::to_be_bytes));
         }
         if self.flow_label {
             let bytes = key.flow_label.map(u32::to_be_bytes);
-            id.part(bytes.map(|[_, first, second, third]| [first, second, third]), 1);
+            id.part(bytes.map(|[_, first, second, third]| [first, second, third]));
         }
         if self.mac_src {
-            id.part(key.macs.map(|macs| macs.src), 1);
+            id.part(key.macs.map(|macs| macs.src));
         }
         if self.mac_dst {
-            id.part(key.macs.map(|macs| macs.dst), 1);
+            id.part(key.macs.map(|macs| macs.dst));
+        }
+        if self.mark {
+            // There is always one, and it needs no flag.
+            id.flagged(Some(key.mark.to_be_bytes()), 0, 0);
         }
         id.id.bytes[..FLAGS].copy_from_slice(&id.flags.to_be_bytes());
         id.id
@@ -176,9 +216,10 @@ impl Mask {
         let mut rest = rest;
         let mut flags = u16::from_be_bytes([*first, *second]);
         let mut out: Vec<String> = Vec::new();
-        let mut next = |bytes: &[usize; 4]| {
-            let length = bytes[usize::from(flags & 3)].min(rest.len());
-            flags >>= 2;
+        let mut next = |bytes: &[usize]| {
+            let length = bytes.get(usize::from(flags) % bytes.len()).map_or(0, |length| (*length).min(rest.len()));
+            // One flag tells two lengths apart, two flags tell four.
+            flags >>= bytes.len().ilog2();
             let (part, behind) = rest.split_at(length);
             rest = behind;
             part
@@ -201,7 +242,7 @@ impl Mask {
         }
         for (name, bits) in [("sport", self.sport), ("dport", self.dport)] {
             let Some(bits) = bits else { continue };
-            let part = next(&[0, 2, 0, 0]);
+            let part = next(&[0, 2]);
             let (first, last) = (number(part), number(part) | u32::from(!leading(bits)));
             out.push(match part {
                 [] => format!("no {name}"),
@@ -209,22 +250,40 @@ impl Mask {
                 _ => format!("{name} {first}-{last}"),
             });
         }
-        let singles: [(&str, bool, usize); 6] = [
-            ("proto", self.proto, 1),
-            ("dscp", self.dscp, 1),
-            ("vlan", self.vlan, 2),
-            ("flow-label", self.flow_label, 3),
-            ("mac-src", self.mac_src, 6),
-            ("mac-dst", self.mac_dst, 6),
-        ];
-        for (name, _, length) in singles.into_iter().filter(|single| single.1) {
-            out.push(match next(&[0, length, 0, 0]) {
-                [] => format!("no {name}"),
-                part if length == 6 => format!("{name} {}", mac(part)),
-                part => format!("{name} {}", number(part)),
+        let lengths = [1, 1, 1, 1, 3, 1, 2, 2, 3, 6, 6];
+        for ((name, _), length) in self.singles().into_iter().zip(lengths).filter(|((_, set), _)| *set) {
+            out.push(match (next(&[0, length]), name) {
+                ([], _) => format!("no {name}"),
+                (part, "mac-src" | "mac-dst") => format!("{name} {}", mac(part)),
+                (&[set], "flags") => Term::Flags { set, clear: !set }.to_string(),
+                (&[tos], "tos") => Term::Tos(tos).to_string(),
+                (part, "ether") => format!("ether 0x{:04x}", number(part)),
+                (part, _) => format!("{name} {}", number(part)),
             });
         }
+        if self.mark {
+            out.push(format!("mark {}", number(next(&[4]))));
+        }
         out.join(" ")
+    }
+}
+
+impl Mask {
+    /// The parts that count whole or not at all, in the order of an id.
+    fn singles(&self) -> [(&'static str, bool); 11] {
+        [
+            ("proto", self.proto),
+            ("tos", self.tos),
+            ("dscp", self.dscp && !self.tos),
+            ("ttl", self.ttl),
+            ("length", self.length),
+            ("flags", self.flags),
+            ("ether", self.ether),
+            ("vlan", self.vlan),
+            ("flow-label", self.flow_label),
+            ("mac-src", self.mac_src),
+            ("mac-dst", self.mac_dst),
+        ]
     }
 }
 
@@ -241,15 +300,8 @@ impl fmt::Display for Mask {
             let Some(bits) = bits else { continue };
             parts.push(if bits >= 16 { name.to_owned() } else { format!("{name}/{bits}") });
         }
-        let flags = [
-            ("proto", self.proto),
-            ("dscp", self.dscp),
-            ("vlan", self.vlan),
-            ("mac-src", self.mac_src),
-            ("mac-dst", self.mac_dst),
-            ("flow-label", self.flow_label),
-        ];
-        parts.extend(flags.into_iter().filter(|flag| flag.1).map(|flag| flag.0.to_owned()));
+        let singles = self.singles().into_iter().chain([("mark", self.mark)]);
+        parts.extend(singles.filter(|single| single.1).map(|single| single.0.to_owned()));
         f.write_str(&parts.join(" "))
     }
 }
@@ -356,6 +408,67 @@ mod tests {
             .unwrap();
         let mask = Mask { src: Some(Lengths { v4: 32, v6: 20 }), dscp: true, flow_label: true, ..Mask::default() };
         assert_eq!(mask.words(&id(&mask, &six)), "src 2020:2000::/20 dscp 10 flow-label 703710");
+    }
+
+    #[test]
+    fn any_part_of_a_packet_makes_another_id() {
+        let mut frame = Vec::new();
+        PacketBuilder::ethernet2([2; 6], [4; 6])
+            .ip(etherparse::IpHeaders::Ipv4(
+                etherparse::Ipv4Header { time_to_live: 9, dscp: 46.try_into().unwrap(), ..Default::default() },
+                Default::default(),
+            ))
+            .tcp(5, 6, 7, 8)
+            .syn()
+            .write(&mut frame, &[0; 60])
+            .unwrap();
+        let key = Key { mark: 7, ..Key::of_ethernet(&frame) };
+        let none = Mask::default();
+        let alike = Key { ports: Some((9, 9)), src: None, ..key };
+        // Each mask, its id in words, a packet of another id, and the words of one without that part.
+        let cases = [
+            (Mask { tos: true, ..none }, "tos 0xb8", Key { tos: Some(0xb9), ..key }, "no tos"),
+            (Mask { ttl: true, ..none }, "ttl 9", Key { ttl: Some(8), ..key }, "no ttl"),
+            (Mask { length: true, ..none }, "length 100", Key { length: Some(65_636), ..key }, "no length"),
+            (
+                Mask { flags: true, ..none },
+                "flags syn,!fin,!rst,!psh,!ack,!urg,!ece,!cwr",
+                Key { tcp: Some(0x12), ..key },
+                "no flags",
+            ),
+            (Mask { ether: true, ..none }, "ether 0x0800", Key { ether: Some(0x806), ..key }, "no ether"),
+            (Mask { mark: true, ..none }, "mark 7", Key { mark: 0x1_0007, ..key }, "mark 0"),
+        ];
+        for (mask, words, other, without) in cases {
+            assert_eq!(mask.words(&mask.id(&key)), words);
+            assert_eq!(mask.id(&key), mask.id(&alike), "{mask}");
+            assert_ne!(mask.id(&key), mask.id(&other), "{mask}");
+            assert_ne!(mask.id(&key), mask.id(&Key::default()), "{mask}");
+            assert_eq!(mask.words(&mask.id(&Key::default())), without);
+        }
+        // As many parts as there are but addresses, and each still in its place.
+        let most = Mask {
+            sport: Some(16),
+            dport: Some(16),
+            proto: true,
+            tos: true,
+            ttl: true,
+            length: true,
+            flags: true,
+            ether: true,
+            vlan: true,
+            flow_label: true,
+            mac_src: true,
+            mac_dst: true,
+            mark: true,
+            ..none
+        };
+        assert!(most.size() <= Mask::MOST);
+        assert_eq!(
+            most.words(&most.id(&key)),
+            "sport 5 dport 6 proto 6 tos 0xb8 ttl 9 length 100 flags syn,!fin,!rst,!psh,!ack,!urg,!ece,!cwr ether 0x0800 no vlan \
+             no flow-label mac-src 02:02:02:02:02:02 mac-dst 04:04:04:04:04:04 mark 7"
+        );
     }
 
     /// The largest mask that fits, and that no header is read beyond its end.

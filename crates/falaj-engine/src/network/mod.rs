@@ -49,6 +49,16 @@ pub struct Entry {
     pub flow: FlowId,
     /// By which rule; without rules none.
     at: Option<At>,
+    /// What rules have noted of it.
+    mark: u32,
+}
+
+impl Entry {
+    /// The key of a packet that enters there, with what rules have noted of it.
+    #[inline]
+    fn marked(&self, key: &Key) -> Key {
+        Key { mark: self.mark, ..*key }
+    }
 }
 
 /// Why a packet does not enter.
@@ -167,18 +177,19 @@ impl Network {
         let Some(rules) = &mut self.rules else {
             let flow = self.places.get(way).and_then(|place| place.classifier.flow_of(key));
             let flow = flow.ok_or(Refused::Unmatched)?;
-            return Ok(Entry { pipe: PipeId(way as u32), flow, at: None });
+            return Ok(Entry { pipe: PipeId(way as u32), flow, at: None, mark: 0 });
         };
-        match rules.from(0, key, way, length, now) {
+        let mut key = *key;
+        match rules.from(0, &mut key, way, length, now) {
             Next::Link(link, at) => {
                 let pipe = 2 * link as usize + way;
-                let flow = self.places[pipe].classifier.flow_of(key).ok_or(Refused::Unmatched)?;
-                Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at) })
+                let flow = self.places[pipe].classifier.flow_of(&key).ok_or(Refused::Unmatched)?;
+                Ok(Entry { pipe: PipeId(pipe as u32), flow, at: Some(at), mark: key.mark })
             }
             Next::Pass => {
                 // Wherever rules let packets pass there is one.
                 let pipe = PipeId(self.bypass.unwrap_or(0) + way as u32);
-                Ok(Entry { pipe, flow: FlowId(0), at: None })
+                Ok(Entry { pipe, flow: FlowId(0), at: None, mark: 0 })
             }
             Next::Drop => Err(Refused::Dropped),
             Next::Nothing => Err(Refused::Unmatched),
@@ -194,7 +205,7 @@ impl Network {
 
     /// Where a packet enters whose pipe and flow are known.
     pub fn straight(&self, pipe: PipeId, flow: FlowId) -> Entry {
-        Entry { pipe, flow, at: None }
+        Entry { pipe, flow, at: None, mark: 0 }
     }
 
     /// What of a packet counts where it enters.
@@ -233,6 +244,7 @@ impl Network {
     }
 
     fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+        let key = &entry.marked(key);
         let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
         self.poll(now, out);
         let Packet { length, label, .. } = packet;
@@ -312,7 +324,7 @@ impl Network {
 
     /// Would a packet of so many bytes find room where it enters?
     pub fn has_room(&self, entry: &Entry, key: &Key, length: u32) -> bool {
-        let ids = self.ids(entry.pipe, entry.flow, key);
+        let ids = self.ids(entry.pipe, entry.flow, &entry.marked(key));
         self.engine.has_room(entry.pipe, entry.flow, &ids, self.bytes(entry.pipe, length))
     }
 

@@ -116,7 +116,7 @@ impl Network {
         }
         let next = match (at, &mut self.rules) {
             (Some(at), Some(rules)) if rules.goes_on(at) => {
-                rules.behind(at, &self.keys[slot as usize], way, length, emit.start)
+                rules.behind(at, &mut self.keys[slot as usize], way, length, emit.start)
             }
             _ => Next::Nothing,
         };

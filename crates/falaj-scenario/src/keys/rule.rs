@@ -21,6 +21,12 @@ pub const RULE: &[Key] = &[
         "how often it takes a packet that it is for; the others go on with the next rule",
     ),
     key(
+        "mark",
+        Holds::Value(Kind::Count { min: 0, max: u32::MAX as u64 }),
+        Otherwise("as it is"),
+        "its packets have this mark from then on, for `match = \"mark N\"` of rules behind it and of flows, and for masks; a packet comes with 0",
+    ),
+    key(
         "to",
         Holds::Target,
         Required,

@@ -43,12 +43,13 @@ pub const TERMS: &[(&str, &str)] = &[
     ("vlan", "`vlan N`: the VLAN of the outer tag, 0 to 4095"),
     ("mac-src", "`mac-src 02:00:00:00:00:01`: from this interface"),
     ("mac-dst", "`mac-dst 02:00:00:00:00:01`: to this interface"),
+    ("mark", "`mark N`: a rule gave it this mark, by `mark = N`; `mark 0`: none did"),
     ("not", "`not TERM` or `not ( … )`: all packets for which that does not hold, those without such a header too"),
     ("( … or … )", "one of the sides holds; each is one or more terms"),
 ];
 
 const GRAMMAR: &str = "terms: any, udp, tcp, icmp, icmp6, ip, ip6, proto N, src ADDRESS[/N], dst ADDRESS[/N], sport N[-M], dport N[-M], \
-     dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, \
+     dscp N, tos N, ttl N[-M], length N[-M], flags F, fragment, first-fragment, ether N, vlan N, mac-src MAC, mac-dst MAC, mark N, \
      not TERM, ( A or B ); see `falaj explain match`";
 
 /// A rule may come apart into so many that know no `or`.
@@ -231,11 +232,6 @@ impl Parser<'_> {
         let one = |term: Term| vec![term];
         let terms = match word {
             "any" => return Ok((Node::Any, end)),
-            "mark" => {
-                let what = "`mark` stays in the kernel: what is read of an interface has none";
-                let help = "let packets carry it: set their DSCP where they are marked, and write `dscp 10`";
-                return Err(wrong(at.clone(), what, help));
-            }
             "in" | "out" | "recv" | "xmit" | "via" => {
                 let what = format!("`{word}`: of a packet's interfaces its direction is known");
                 let help = "write `direction = \"up\"` in the rule for what comes in at the near end, the first interface of \
@@ -282,6 +278,7 @@ impl Parser<'_> {
                 let (from, to) = bounds(operand("a length in bytes", "length 0-128")?, "a length", 0, 65_575, true)?;
                 one(Term::Length(from, to))
             }
+            "mark" => one(Term::Mark(bounds(operand("a number", "mark 7")?, "a mark", 0, u32::MAX, false)?.0)),
             "vlan" => {
                 let (from, _) = bounds(operand("a number", "vlan 7")?, "a VLAN", 0, 4095, false)?;
                 one(Term::Vlan(from as u16))

@@ -63,7 +63,7 @@ fn spec(rules: u32) -> NetworkSpec {
         };
         let to = To::Links(vec![n % 2]);
         let matches = vec![if n + 1 == rules { Match::ANY } else { one }];
-        Rule { matches, way: None, probability: None, to, on: false }
+        Rule { matches, way: None, probability: None, mark: None, to, on: false }
     };
     NetworkSpec { places: (0..4).map(|_| place()).collect(), rules: (0..rules).map(rule).collect(), seed: 1 }
 }

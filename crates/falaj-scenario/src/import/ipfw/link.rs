@@ -33,6 +33,7 @@ pub(super) fn links(all: &Firewall, draft: &mut Draft, problems: &mut Vec<Proble
             Err(problem) => problems.push(problem),
         }
     }
+    problems.extend(several_tags(&all.rules));
     if !all.one_pass {
         problems.extend(beyond(all));
     }
@@ -54,6 +55,15 @@ fn no_pipe(all: &Firewall) -> Problem {
         )),
         None => Problem::error(0..0, what),
     }
+}
+
+/// Packets gather tags there.
+fn several_tags(rules: &[Rule]) -> Option<Problem> {
+    let mut marks = rules.iter().filter_map(|rule| rule.mark.as_ref());
+    let first = marks.next()?;
+    let other = marks.find(|mark| mark.number != first.number && (mark.tag || first.tag))?;
+    let what = "a packet that gets several tags has all of them there; here it has one mark, the one that it got last";
+    Some(Problem::warning(other.at.clone(), what))
 }
 
 /// Rules may share a number, and have names of their own here.
@@ -262,6 +272,9 @@ fn made(all: &Firewall, links: &[u64], n: usize, names: &[String]) -> Result<Opt
     }
     if let Some(probability) = &rule.probability {
         table.text("probability", probability);
+    }
+    if let Some(mark) = &rule.mark {
+        table.set("mark", mark.number.clone());
     }
     let link = |number: u64, what: &str| {
         links

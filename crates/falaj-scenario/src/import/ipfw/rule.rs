@@ -27,6 +27,8 @@ pub(super) struct Rule {
     /// In percent.
     pub(super) probability: Option<String>,
     pub(super) action: Action,
+    /// What it marks packets with, and where it says so.
+    pub(super) mark: Option<Mark>,
     /// In the grammar of a scenario's `match`.
     pub(super) matches: String,
     /// `up` or `down`; none: both.
@@ -41,6 +43,15 @@ pub(super) struct Rule {
     pub(super) frames: bool,
     pub(super) at: Range<usize>,
     pub(super) line: String,
+}
+
+/// A number that a rule notes of its packets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mark {
+    pub(super) number: String,
+    /// Of which a packet may have several there.
+    pub(super) tag: bool,
+    pub(super) at: Range<usize>,
 }
 
 /// An interface that a rule names.
@@ -58,7 +69,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         // Steps are of 100 there.
         None => last.saturating_add(100),
     };
-    let mut chance = None;
+    let (mut chance, mut mark) = (None, None);
     let action = loop {
         let word = args.value("an action")?;
         match word.text.as_str() {
@@ -75,6 +86,11 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
             "allow" | "accept" | "pass" | "permit" => break Action::Allow,
             "deny" | "drop" => break Action::Deny,
             "count" => break Action::Count,
+            "setmark" => {
+                let word = args.value("a mark")?;
+                mark = Some(Mark { number: marked(word, "setmark", u32::MAX)?, tag: false, at: word.at.clone() });
+                break Action::Count;
+            }
             "skipto" => break Action::SkipTo(whole(args.value("a number")?)?),
             _ => return Err(no_action(word)),
         }
@@ -83,6 +99,17 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         if args.take(word).is_some() {
             args.number();
         }
+    }
+    if let Some(word) = args.take("untag") {
+        return Err(no_equal(
+            word.at.clone(),
+            "untag",
+            "a packet has one mark here, and another `tag` takes its place",
+        ));
+    }
+    if args.take("tag").is_some() {
+        let word = args.value("a number")?;
+        mark = Some(Mark { number: marked(word, "tag", 65_534)?, tag: true, at: word.at.clone() });
     }
     let mut body = Body::default();
     body.read(args)?;
@@ -108,6 +135,7 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
         number,
         probability: chance,
         action,
+        mark,
         matches,
         direction,
         pass,
@@ -309,6 +337,16 @@ impl Body {
                 let list: Vec<String> = points.text.split(',').map(|p| format!("dscp {}", dscp(p))).collect();
                 self.block(not, list);
             }
+            "mark" => {
+                let mark = marked(args.value("a mark")?, "mark", u32::MAX)?;
+                self.term(not, format!("mark {mark}"));
+            }
+            "tagged" => {
+                let tags = args.value("a number")?;
+                let list = tags.text.split(',').map(|tag| Word { text: tag.to_owned(), ..tags.clone() });
+                let list = list.map(|tag| Ok(format!("mark {}", marked(&tag, "tagged", 65_534)?)));
+                self.block(not, list.collect::<Result<_, Problem>>()?);
+            }
             "tcpflags" => self.term(not, format!("flags {}", args.value("flags")?.text)),
             "setup" => self.term(not, "flags syn,!ack"),
             "established" => self.term(not, "( flags ack or flags rst )"),
@@ -331,6 +369,24 @@ impl Body {
             self.interfaces.push(Interface { name: word.clone(), passes });
         }
         Ok(())
+    }
+}
+
+/// A mark, in base 10 or 16.
+fn marked(word: &Word, what: &str, most: u32) -> Result<String, Problem> {
+    let text = word.text.as_str();
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16).ok().filter(|_| !hex.starts_with('+')),
+        None => text.parse().ok().filter(|_| !text.starts_with('+')),
+    };
+    let least = u32::from(most < u32::MAX);
+    match number.filter(|number| (least..=most).contains(number)) {
+        Some(number) => Ok(number.to_string()),
+        None if text == "tablearg" || text.contains(':') => {
+            Err(no_equal(word.at.clone(), &format!("{what} {text}"), "marks are set and compared as whole numbers"))
+        }
+        None => Err(Problem::error(word.at.clone(), format!("{} is no number for `{what}`", quoted(text)))
+            .help(format!("{least} to {most}"))),
     }
 }
 
@@ -399,7 +455,7 @@ fn no_action(word: &Word) -> Problem {
             "nothing is answered in the place of the other end: `deny` drops"
         }
         "call" | "return" => "rules are tried from the top: `skipto` leads further down",
-        "setdscp" | "tcp-setmss" | "setmark" => "packets arrive as they were sent",
+        "setdscp" | "tcp-setmss" => "packets arrive as they were sent",
         "reass" => "fragments pass as they are; rules see what each has",
         _ => "actions that can be imported: pipe, queue, allow, deny, count, skipto",
     };
@@ -413,7 +469,7 @@ fn no_option(word: &Word) -> Problem {
             "rules know packets, and no connections"
         }
         "uid" | "gid" | "jail" | "sockarg" => "a packet on a link does not tell whose process sent it",
-        "tagged" | "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" | "mark" => {
+        "diverted" | "diverted-loopback" | "diverted-output" | "fib" | "ipsec" => {
             "a packet on a link has nothing of what the kernel noted beside it"
         }
         "antispoof" | "verrevpath" | "versrcreach" => "a link knows no routes",
@@ -455,6 +511,8 @@ const OPTIONS: &[&str] = &[
     "ipttl",
     "dscp",
     "tcpflags",
+    "mark",
+    "tagged",
     "setup",
     "established",
     "frag",

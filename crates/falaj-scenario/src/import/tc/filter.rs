@@ -54,7 +54,8 @@ pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Resul
     match kind.text.as_str() {
         "u32" | "flower" | "matchall" => {}
         "fw" => {
-            let why = "marks are noted beside packets by the kernel: say in a `match` what those packets are like";
+            let why = "marks are noted beside packets by the kernel: let a rule of the scenario do it, `mark = 7`, and give the flow \
+                       `match = \"mark 7\"`";
             return Err(no_equal(kind.at.clone(), "fw", why));
         }
         "basic" | "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
