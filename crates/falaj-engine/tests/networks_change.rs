@@ -275,7 +275,8 @@ fn any_rule(dice: &mut Dice, places: &[u32]) -> Rule {
     let matches = if dice.from(0, 1) == 0 { to_port(dice.from(1, 8) as u16) } else { vec![Match::ANY] };
     let on = dice.from(0, 2) == 0 && to != To::Drop;
     let probability = (dice.from(0, 3) == 0).then(|| Probability::of(dice.from(1, 9), 10));
-    Rule { matches, way: None, probability, to, on }
+    let mark = (dice.from(0, 3) == 0).then(|| dice.from(0, 2) as u32);
+    Rule { matches, way: None, probability, mark, to, on }
 }
 
 /// All that was counted in links, be they there or gone.
