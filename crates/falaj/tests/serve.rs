@@ -186,7 +186,7 @@ fn flood() {
 
     let metrics = service.get("/metrics").body;
     assert!(
-        metrics.contains("falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} 9999999"),
+        metrics.contains("falaj_adapter_promised_rate_bits_per_second{adapter=\"calm\",direction=\"up\"} 10000000"),
         "{metrics}"
     );
     let each = service.get("/metrics?flows=true").body;
@@ -230,7 +230,7 @@ fn changes() {
     let service = Service::start("serve-changes.toml", THREE);
     let rate = |service: &Service, name: &str| up(&service.adapter(name))["promise"]["rate"].as_u64();
     // Rounded down.
-    assert_eq!(rate(&service, "greedy"), Some(4_999_999));
+    assert_eq!(rate(&service, "greedy"), Some(5_000_000));
     // A question changes nothing.
     let asked = service.patch("/v1/adapters/wild?check=true", &json!({ "weight": 10 }));
     assert_eq!((asked.status, asked.json()["what"].as_str()), (409, Some("that does not fit")), "{}", asked.body);
@@ -241,7 +241,7 @@ fn changes() {
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "weight": 10 })).status, 409);
     let made = service.patch("/v1/adapters/calm", &json!({ "weight": 3, "need": { "rate": "11mbit" } }));
     assert_eq!(made.status, 200, "{}", made.body);
-    service.until("another promise", |service| rate(service, "greedy") == Some(3_999_999));
+    service.until("another promise", |service| rate(service, "greedy") == Some(4_000_000));
     assert!(service.get("/v1/scenario").body.contains("11mbit"));
     assert_eq!(service.patch("/v1/adapters/nobody", &json!({ "weight": 1 })).status, 404);
     assert_eq!(service.patch("/v1/adapters/wild", &json!({ "wieght": 1 })).status, 409);
@@ -257,7 +257,7 @@ fn changes() {
 fn reload() {
     let service = Service::start("serve-reload.toml", THREE);
     let rate = |service: &Service| up(&service.adapter("calm"))["promise"]["rate"].as_u64();
-    assert_eq!(rate(&service), Some(9_999_999));
+    assert_eq!(rate(&service), Some(10_000_000));
     // What is wrong, or does not fit, changes nothing.
     for wrong in ["[link", &THREE.replace("20mbit", "10mbit")] {
         std::fs::write(&service.file, wrong).unwrap();
@@ -265,7 +265,7 @@ fn reload() {
     }
     std::fs::write(&service.file, THREE.replace("20mbit", "40mbit")).unwrap();
     signal("HUP", service.child.id());
-    service.until("the file as it is now", |service| rate(service) == Some(19_999_999));
+    service.until("the file as it is now", |service| rate(service) == Some(20_000_000));
     service.end();
 }
 

@@ -39,7 +39,12 @@ impl Much {
 /// From here on what is said goes by events.
 pub(super) fn begin(much: Much) {
     let lines = Lines { journal: to_a_journal() };
-    let all = tracing_subscriber::fmt().with_max_level(much.level()).with_writer(std::io::stderr).event_format(lines);
+    // Plain on a terminal too: lines are read by machines, and whether the library knows colours is not ours to say.
+    let all = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(much.level())
+        .with_writer(std::io::stderr)
+        .event_format(lines);
     // There is one already where a process is more than one service: in tests.
     let _ = all.try_init();
 }

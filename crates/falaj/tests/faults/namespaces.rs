@@ -37,7 +37,7 @@ pub(crate) fn off() {
     }
     assert!(!Command::new("unshare").args(["-n", "true"]).stderr(Stdio::null()).status().expect("it starts").success());
     told.read_again(&THREE.replace("20mbit", "40mbit"));
-    until("the file as it is now", || told.rate("calm") == 19_999_999);
+    until("the file as it is now", || told.rate("calm") == 20_000_000);
     told.passes("calm");
     told.adds_up();
     held.is_that_of(told.id());

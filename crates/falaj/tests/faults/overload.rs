@@ -27,7 +27,7 @@ pub(crate) fn tenfold() {
         told.adds_up();
         std::thread::sleep(Duration::from_millis(200));
     }
-    until("the file as it is now", || told.rate("calm") == 9_499_999);
+    until("the file as it is now", || told.rate("calm") == 9_500_000);
     told.passes("calm");
     let after = resident(told.id());
     assert!(after <= before + 8_192, "{before} kB, then {after} kB");

@@ -99,7 +99,7 @@ pub(crate) fn everything() {
 fn rate_is_the_links(told: &Told) {
     const RATE: f64 = 20e6;
     told.read_again(THREE);
-    until("the file as it is now", || told.rate("calm") == 9_999_999);
+    until("the file as it is now", || told.rate("calm") == 10_000_000);
     let _flood = ["greedy", "wild"].map(|name| Sender::each(told, name, 100));
     let (mut seen, mut windows) = (look(told).0, 0);
     until("windows in which packets always waited", || {

@@ -38,7 +38,7 @@ pub(crate) fn interface() {
         let why = "cannot have the interface for this link alone: Device or resource busy (EBUSY); another falaj forwards there";
         assert!(ran.err.contains(why), "{words:?}: {ran:?}");
     }
-    until("the file as it is now", || told.rate("only") == 59_999_999);
+    until("the file as it is now", || told.rate("only") == 60_000_000);
     told.passes("only");
     told.adds_up();
     held.is_that_of(told.id());
