@@ -593,7 +593,7 @@ fn host(users: &Users) {
     // The host is the near end of a link, whose network nobody minds. Of iptables rules and chains count: that there is a table
     // for them is its own affair.
     let state = "cat /proc/sys/net/ipv4/ip_forward; cut -d: -f1 /proc/net/dev | sort; \
-                 PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; else iptables-save | grep -e ^-A -e '^:.* - '; fi";
+                 PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; else iptables-save | sed -n '/^-A/p;/^:.* - /p'; fi";
     let run = inner(users, "--internet host");
     for (ending, how) in [
         ("true", format!("{run} -- true")),
