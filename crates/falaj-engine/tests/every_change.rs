@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 const LARGEST: u32 = 4;
+/// How long curves are twice as steep at first, in bytes of the link.
+const BURST: u64 = 48;
 
 /// What is set, as far as a model must know.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,6 +41,12 @@ impl Set {
                 Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / total * part)))
             }
             "arc" => Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / part))),
+            "sced" => {
+                let rate = 8_000_000_000 / self.byte / part;
+                let rates = Values::default().with("rate", Value::Rate(Rate(rate)));
+                let burst = Value::Span(Span(BURST * self.byte));
+                rates.with("burst-rate", Value::Rate(Rate(2 * rate))).with("burst-time", burst)
+            }
             _ => Values::default().with("weight", Value::Count(part)),
         };
         let flows = self.parts.iter().map(|&part| FlowSetup::new(value(part), Limit::Packets(40))).collect();
@@ -177,6 +185,9 @@ fn model(set: &Set) -> Box<dyn Model> {
         }),
         "mtr-ls" => Box::new(MoveToRear::new(&parts)),
         "arc" => Box::new(Slices { set: set.clone(), flows: Default::default() }),
+        "sced" => Box::new(Curves::new(set)),
+        "ffs" => Box::new(Buckets::new(&parts)),
+        "timer-wheels" => Box::new(Slots::new(&parts)),
         kind @ ("qfq" | "wf2q+") => Box::new(Even::new(kind == "qfq", &parts)),
         _ => Box::new(Stamps::new(set)),
     }
@@ -486,6 +497,282 @@ impl Model for Even {
     }
 }
 
+/// SCED by its definition: a flow's curve is the lowest of those that began with its backlogs, each the lower of two lines. All
+/// lines are kept, as who has sent how much when each of them began.
+struct Curves {
+    set: Set,
+    queues: [VecDeque<u32>; 5],
+    sent: [u64; 5],
+    /// The steeper ones, then the others.
+    lines: [[Vec<Line>; 5]; 2],
+}
+
+#[derive(Clone, Copy)]
+struct Line {
+    from: Fraction,
+    sent: u64,
+}
+
+impl Curves {
+    fn new(set: &Set) -> Curves {
+        Curves { set: set.clone(), queues: Default::default(), sent: [0; 5], lines: Default::default() }
+    }
+    /// Nanoseconds of a byte.
+    fn slope(set: &Set, line: usize, f: usize) -> Fraction {
+        Fraction::new(set.byte * set.parts[f], if line == 0 { 2 } else { 1 })
+    }
+    /// The other line is where the steeper one is after the burst: the burst's length before.
+    fn before(set: &Set, line: usize) -> Fraction {
+        Fraction::of(if line == 0 { 0 } else { BURST * set.byte })
+    }
+}
+
+impl Model for Curves {
+    fn came(&mut self, f: usize, bytes: u32, now: u64) {
+        if self.queues[f].is_empty() {
+            let line = Line { from: Fraction::of(now), sent: self.sent[f] };
+            self.lines.iter_mut().for_each(|lines| lines[f].push(line));
+        }
+        self.queues[f].push_back(bytes);
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        let deadline = |f: usize| {
+            let end = self.sent[f] + u64::from(*self.queues[f].front()?);
+            let reaches = |line: usize, of: &Line| {
+                let time = Curves::slope(&self.set, line, f).times(end - of.sent, 1);
+                of.from.plus(time).minus(Curves::before(&self.set, line))
+            };
+            let all = (0..2).flat_map(|line| self.lines[line][f].iter().map(move |of| reaches(line, of)));
+            all.max().map(|deadline| (deadline, f))
+        };
+        (0..5).filter_map(deadline).min().map(|(_, f)| f).into_iter().collect()
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        self.sent[f] += u64::from(self.queues[f][0]);
+    }
+    fn left(&mut self, f: usize, _: u64) {
+        self.queues[f].pop_front();
+    }
+    /// What lines are ahead, or behind, stays as many bytes; behind the beginning of time is nothing.
+    fn change(&mut self, set: &Set, now: u64) {
+        let (now, sent) = (Fraction::of(now), self.sent);
+        for (line, flows) in self.lines.iter_mut().enumerate() {
+            for (f, of) in flows.iter_mut().enumerate().flat_map(|(f, all)| all.iter_mut().map(move |of| (f, of))) {
+                let [before, after] = [&self.set, set].map(|set| Curves::slope(set, line, f));
+                let reached = of.from.plus(before.times(sent[f] - of.sent, 1));
+                let from = now.plus(reached.minus(now).over(before).by(after)).max(Fraction::ZERO);
+                *of = Line { from, sent: sent[f] };
+            }
+        }
+        self.set = set.clone();
+    }
+}
+
+/// Self-clocked fair queueing by buckets, looking at every head each time: who finishes in the first bucket, and who came to it first.
+struct Buckets {
+    weights: Vec<u64>,
+    width: Fraction,
+    /// The start of a bucket.
+    time: Fraction,
+    flows: [Bucketed; 5],
+    /// Who is on the wire, or has been alone since: in no bucket.
+    in_hand: Option<usize>,
+    entered: u64,
+}
+
+struct Bucketed {
+    queue: VecDeque<u32>,
+    start: Fraction,
+    present: bool,
+    /// It has nothing, and others have been there ever since.
+    silent: bool,
+    entered: u64,
+}
+
+impl Buckets {
+    fn new(weights: &[u64]) -> Buckets {
+        let flow =
+            || Bucketed { queue: VecDeque::new(), start: Fraction::ZERO, present: false, silent: false, entered: 0 };
+        let flows = std::array::from_fn(|_| flow());
+        let (time, width) = (Fraction::ZERO, Buckets::width(weights));
+        Buckets { weights: weights.to_vec(), width, time, flows, in_hand: None, entered: 0 }
+    }
+    /// A power of two, of which 4092 hold a largest packet of the least weight.
+    fn width(weights: &[u64]) -> Fraction {
+        let packet = Fraction::new(LARGEST, *weights.iter().min().expect("flows"));
+        let mut width = Fraction::new(1, 1i64 << 38);
+        while width.times(4092, 1) < packet {
+            width = width.times(2, 1);
+        }
+        width
+    }
+    fn enter(&mut self, f: usize) {
+        self.entered += 1;
+        self.flows[f].entered = self.entered;
+    }
+    fn waits(&self, f: usize) -> bool {
+        self.flows[f].present && self.in_hand != Some(f)
+    }
+    fn finish(&self, f: usize) -> Fraction {
+        self.flows[f].start.plus(Fraction::new(self.flows[f].queue[0], self.weights[f]))
+    }
+}
+
+impl Model for Buckets {
+    fn came(&mut self, f: usize, bytes: u32, _: u64) {
+        self.flows[f].queue.push_back(bytes);
+        if !self.flows[f].present {
+            let alone = self.flows.iter().all(|f| !f.present);
+            let (time, flow) = (self.time, &mut self.flows[f]);
+            if !flow.silent || flow.start < time {
+                flow.start = time;
+            }
+            (flow.present, flow.silent) = (true, false);
+            self.enter(f);
+            if alone {
+                self.in_hand = Some(f);
+            }
+        }
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        let bucket = |&f: &usize| (self.finish(f).floor(self.width), self.flows[f].entered);
+        let first = self.in_hand.or_else(|| (0..5).filter(|&f| self.waits(f)).min_by_key(bucket));
+        first.into_iter().collect()
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        self.in_hand = Some(f);
+        self.flows[f].start = self.finish(f).max(self.time);
+        self.time = self.flows[f].start.floor(self.width);
+    }
+    fn left(&mut self, f: usize, _: u64) {
+        let alone = !(0..5).any(|g| self.waits(g));
+        let flow = &mut self.flows[f];
+        flow.queue.pop_front();
+        if flow.queue.is_empty() {
+            (flow.present, flow.silent, self.in_hand) = (false, true, None);
+            if alone {
+                self.flows.iter_mut().for_each(|f| f.silent = false);
+            }
+        } else if !alone {
+            self.in_hand = None;
+            self.enter(f);
+        }
+    }
+    /// Heads stay as many bytes ahead of the time or behind it, at most a bucket ahead; they come to their buckets in order of flows.
+    fn change(&mut self, set: &Set, _: u64) {
+        let before = self.time;
+        self.width = Buckets::width(&set.parts);
+        self.time = before.floor(self.width);
+        for f in 0..set.parts.len() {
+            if let Some(&old) = self.weights.get(f).filter(|&&old| old != set.parts[f]) {
+                let flow = &mut self.flows[f];
+                let ahead = if flow.present { flow.start.minus(before) } else { Fraction::ZERO };
+                flow.start = before.plus(ahead.times(old, set.parts[f]));
+            }
+            self.flows[f].start = self.flows[f].start.min(self.time.plus(self.width));
+            self.enter(f);
+        }
+        self.weights = set.parts.clone();
+    }
+}
+
+/// Timer wheels without wheels: every head has a number that says when it is due, and all are looked at.
+struct Slots {
+    weights: Vec<u64>,
+    flows: [Slotted; 5],
+    time: u128,
+    entered: u64,
+    sending: Option<usize>,
+}
+
+#[derive(Default)]
+struct Slotted {
+    queue: VecDeque<u32>,
+    due: u128,
+    /// The length that it is due for.
+    bytes: u32,
+    entered: u64,
+    waits: bool,
+}
+
+impl Slots {
+    fn new(weights: &[u64]) -> Slots {
+        Slots { weights: weights.to_vec(), flows: Default::default(), time: 0, entered: 0, sending: None }
+    }
+    /// At weight 1 a byte takes 2^24, rounded to the nearest at others.
+    fn cost(&self, f: usize, bytes: u32) -> u128 {
+        let weight = u128::from(self.weights[f]);
+        u128::from(bytes) * (((1 << 25) + weight) / (2 * weight))
+    }
+    fn enter(&mut self, f: usize, due: u128) {
+        self.entered += 1;
+        let flow = &mut self.flows[f];
+        (flow.due, flow.bytes, flow.entered, flow.waits) = (due, flow.queue[0], self.entered, true);
+    }
+    /// Where the slot of a flow starts and ends, and the least weight that has such slots.
+    fn slot(&self, f: usize) -> (u128, u128, u64) {
+        let least = (0..).map(|k| 1u64 << k).take_while(|&w| w <= self.weights[f]).last().expect("a weight");
+        let packet = (u128::from(LARGEST) << 24) / u128::from(least);
+        let width = (0..).map(|k| 1u128 << k).take_while(|&w| w * 8 <= packet).last().expect("wide enough");
+        let start = self.flows[f].due / width * width;
+        (start, start + width, least)
+    }
+}
+
+impl Model for Slots {
+    fn came(&mut self, f: usize, bytes: u32, _: u64) {
+        self.flows[f].queue.push_back(bytes);
+        if self.sending != Some(f) && !self.flows[f].waits {
+            self.enter(f, self.time + self.cost(f, bytes));
+        }
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        let key = |&f: &usize| (self.slot(f).1, u64::MAX - self.slot(f).2, self.flows[f].entered);
+        let Some(f) = (0..5).filter(|&f| self.flows[f].waits).min_by_key(key) else { return Vec::new() };
+        let before = self.flows[f].bytes;
+        // Its packet may have left though it was not chosen here; the next one has its place unless it is longer.
+        match self.flows[f].queue.front() {
+            Some(&bytes) if bytes <= before => vec![f],
+            Some(&bytes) => {
+                self.enter(f, self.flows[f].due + self.cost(f, bytes - before));
+                self.choose(0)
+            }
+            None => {
+                self.flows[f].waits = false;
+                self.choose(0)
+            }
+        }
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        self.time = self.time.max(self.slot(f).0);
+        (self.sending, self.flows[f].waits) = (Some(f), false);
+    }
+    fn left(&mut self, f: usize, _: u64) {
+        self.flows[f].queue.pop_front();
+        if self.sending.take_if(|g| *g == f).is_some()
+            && let Some(&bytes) = self.flows[f].queue.front()
+        {
+            self.enter(f, self.flows[f].due + self.cost(f, bytes));
+        }
+    }
+    /// Heads keep when they are due, unless that is sooner under the new weight, and come to their slots in that order. Who comes to
+    /// other slots is not due before the time.
+    fn change(&mut self, set: &Set, _: u64) {
+        let time = self.time;
+        let width = |slots: &Slots, f: usize| slots.slot(f).2;
+        let before: Vec<u64> = (0..self.weights.len()).map(|f| width(self, f)).collect();
+        self.weights = set.parts.clone();
+        let mut heads: Vec<(u128, usize)> = Vec::new();
+        for f in (0..before.len()).filter(|&f| self.flows[f].waits) {
+            let due = self.flows[f].due;
+            let due = if width(self, f) == before[f] { due } else { due.max(time) };
+            heads.push((due.min(time + self.cost(f, self.flows[f].queue[0])), f));
+        }
+        heads.sort();
+        heads.into_iter().for_each(|(due, f)| self.enter(f, due));
+    }
+}
+
 /// Disciplines that stamp packets: all get their tags when they come.
 struct Stamps {
     set: Set,
@@ -782,4 +1069,23 @@ fn mtr_ls() {
 #[test]
 fn arc() {
     every_change(6, "arc", 8, 2, true);
+}
+
+/// The curves of all flows together are below the link's line, bursts too.
+#[test]
+fn sced() {
+    every_change(6, "sced", 16, 4, true);
+}
+
+/// At the larger weight a byte is an eighth of a bucket as wide as the smaller one has them, so that buckets blur what comes after.
+#[test]
+fn ffs() {
+    every_change(6, "ffs", 4096, 1, true);
+    every_change(5, "ffs", 1, 4, true);
+}
+
+#[test]
+fn timer_wheels() {
+    every_change(6, "timer-wheels", 3, 40, true);
+    every_change(5, "timer-wheels", 5, 7, true);
 }
