@@ -575,15 +575,70 @@ enum Step {
     Change,
 }
 
+/// In order of arrival: what follows when another discipline gives all away.
+struct OneQueue(VecDeque<usize>);
+
+impl Model for OneQueue {
+    fn came(&mut self, f: usize, _: u32, _: bool, _: u64) {
+        self.0.push_back(f);
+    }
+    fn left(&mut self, _: usize, _: u32, _: &[VecDeque<u32>]) {
+        self.0.pop_front();
+    }
+    fn choose(&mut self, _: &[VecDeque<u32>]) -> Option<usize> {
+        self.0.front().copied()
+    }
+    fn change(&mut self, _: Option<usize>) {}
+}
+
+/// What a model is to know of a change within its discipline.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Change {
+    Setup,
+    /// All flows that were there are as before.
+    Flows,
+}
+
+impl Change {
+    /// What is set afterwards.
+    fn of<T>(self, now: T, other: T) -> T {
+        match self {
+            Change::Setup => other,
+            Change::Flows => now,
+        }
+    }
+}
+
+/// What a change is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Becomes {
+    /// The same discipline of another setup.
+    AnotherSetup,
+    OneQueue,
+}
+
 /// What the model sends, as (flow, end in bytes).
-fn plain(model: &mut dyn Model, steps: &[Step]) -> Vec<(usize, u64)> {
+fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(usize, u64)> {
     let mut queues = vec![VecDeque::new(); 3];
+    // When each packet came that is queued.
+    let mut since: Vec<VecDeque<u64>> = vec![VecDeque::new(); 3];
     let (mut now, mut sending, mut sent) = (0, None::<(usize, u64)>, Vec::new());
     for step in steps.iter().chain([&Step::Pass(1_000)]) {
         match *step {
             Step::Packet(f, bytes) => {
                 model.came(f, bytes, queues[f].is_empty(), now);
                 queues[f].push_back(bytes);
+                since[f].push_back(now);
+            }
+            Step::Change if becomes == Becomes::OneQueue => {
+                let came = |f: usize| since[f].iter().map(move |&at| (at, f));
+                let mut all: Vec<(u64, usize)> = (0..3).flat_map(came).collect();
+                all.sort();
+                // What is on the wire stays there.
+                if let Some(first) = sending.and_then(|(f, _)| all.iter().position(|p| p.1 == f)) {
+                    all[..=first].rotate_right(1);
+                }
+                model = Box::new(OneQueue(all.into_iter().map(|(_, f)| f).collect()));
             }
             Step::Change => model.change(sending.map(|(f, _)| f)),
             Step::Pass(time) => {
@@ -592,6 +647,7 @@ fn plain(model: &mut dyn Model, steps: &[Step]) -> Vec<(usize, u64)> {
                     now = end;
                     sent.push((f, end));
                     let bytes = queues[f].pop_front().unwrap();
+                    since[f].pop_front();
                     model.left(f, bytes, &queues);
                     sending = model.choose(&queues).map(|f| (f, now + u64::from(queues[f][0])));
                 }
@@ -631,10 +687,17 @@ fn ours(specs: [&PipeSpec; 2], steps: &[Step]) -> Vec<(usize, u64)> {
 }
 
 /// All sequences of six steps of which each is a packet (three flows, two
-/// sizes), followed by a byte's time, or a longer pause; and a change of the
-/// setup after each step.
-fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn() -> Box<dyn Model>) {
-    let mut some_differ = false;
+/// sizes), followed by a byte's time, or a longer pause; and a change of the setup after each step, or of the
+/// discipline, or of its flows: the last one is added, and where the model says so is from then on as it were if
+/// it had had nothing before.
+fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn(Change) -> Box<dyn Model>) {
+    let mut queue = specs[0].clone();
+    queue.kind = "fifo";
+    queue.setup.scheduler = none().with("queue", Value::Limit(Limit::Packets(100)));
+    queue.setup.flows.iter_mut().for_each(|f| f.values = none());
+    let mut fewer = specs[0].clone();
+    fewer.setup.flows.truncate(2);
+    let (mut some_differ, mut swaps_differ) = (false, false);
     for n in 0..7usize.pow(6) {
         let mut steps = Vec::new();
         for i in 0..6 {
@@ -643,15 +706,25 @@ fn every_sequence(specs: [&PipeSpec; 2], sizes: [u32; 2], model: impl Fn() -> Bo
                 packet => steps.extend([Step::Packet(packet / 2, sizes[packet % 2]), Step::Pass(1 - n as u64 % 2)]),
             }
         }
-        let without = plain(&mut *model(), &steps);
+        let without = plain(model(Change::Setup), Becomes::AnotherSetup, &steps);
         assert_eq!(ours(specs, &steps), without, "{steps:?}");
         // Each place in turn: all of them would take minutes.
-        steps.insert(n % (steps.len() + 1), Step::Change);
-        let with = plain(&mut *model(), &steps);
+        let place = n % (steps.len() + 1);
+        let last = steps.iter().position(|step| matches!(step, Step::Packet(2, _)));
+        steps.insert(place, Step::Change);
+        let with = plain(model(Change::Setup), Becomes::AnotherSetup, &steps);
         assert_eq!(ours(specs, &steps), with, "{steps:?}");
-        some_differ |= with != without;
+        let swapped = plain(model(Change::Setup), Becomes::OneQueue, &steps);
+        assert_eq!(ours([specs[0], &queue], &steps), swapped, "to one queue: {steps:?}");
+        (some_differ, swaps_differ) = (some_differ || with != without, swaps_differ || swapped != without);
+        if let Some(last) = last {
+            steps.remove(place);
+            steps.insert(n % (last + 1), Step::Change);
+            let added = plain(model(Change::Flows), Becomes::AnotherSetup, &steps);
+            assert_eq!(ours([&fewer, specs[0]], &steps), added, "a flow added: {steps:?}");
+        }
     }
-    assert!(some_differ, "the change means something");
+    assert!(some_differ && swaps_differ, "the changes mean something");
 }
 
 /// Flows in the order in which they wait.
@@ -686,7 +759,9 @@ impl Model for ByPriority {
 fn priority_is_that_of_a_plain_model() {
     let (now, other) = ([2, 0, 2], [1, 1, 0]);
     let spec = |p: [u64; 3]| pipe("priority", 3, none(), &p.map(|p| count("priority", p)));
-    every_sequence([&spec(now), &spec(other)], [1, 3], || Box::new(ByPriority { now, other, waiting: Vec::new() }));
+    every_sequence([&spec(now), &spec(other)], [1, 3], |change| {
+        Box::new(ByPriority { now, other: change.of(now, other), waiting: Vec::new() })
+    });
 }
 
 struct InTurn {
@@ -730,7 +805,10 @@ impl Model for InTurn {
 fn weighted_round_robin_is_that_of_a_plain_model() {
     let (weights, other) = ([2, 1, 3], [1, 2, 1]);
     let spec = |w: [u32; 3]| wrr(&w.map(u64::from));
-    let model = || Box::new(InTurn { weights, other, waiting: VecDeque::new(), left: 0 }) as Box<dyn Model>;
+    let model = |change: Change| {
+        let other = change.of(weights, other);
+        Box::new(InTurn { weights, other, waiting: VecDeque::new(), left: 0 }) as Box<dyn Model>
+    };
     every_sequence([&spec(weights), &spec(other)], [1, 3], model);
 }
 
@@ -763,12 +841,13 @@ struct Visits {
     credit: u32,
     cycle: Option<usize>,
     log: Vec<(u64, u32)>,
+    /// So many are set up; where quanta stay, the change is the last flow.
+    flows: usize,
 }
 
 impl Visits {
     fn new(beside: Beside, quanta: [u32; 3], other: [u32; 3], sort: [usize; 3]) -> Visits {
-        let normal = sort.iter().filter(|&&s| s == 0).count() as u32;
-        Visits {
+        let mut visits = Visits {
             beside,
             quanta,
             other,
@@ -778,10 +857,13 @@ impl Visits {
             waiting: [Vec::new(), Vec::new()],
             turn: 0,
             visited: false,
-            credit: normal * quanta[0],
+            credit: 0,
             cycle: None,
             log: Vec::new(),
-        }
+            flows: if quanta == other { 2 } else { 3 },
+        };
+        visits.credit = visits.raise();
+        visits
     }
     /// The visit of the first flow of this sort is over.
     fn over(&mut self, sort: usize, stays: bool) {
@@ -798,7 +880,7 @@ impl Visits {
         self.cycle = self.cycle.map(|left| left - 1);
     }
     fn raise(&self) -> u32 {
-        self.quanta[0] * self.sort.iter().filter(|&&s| s == 0).count() as u32
+        self.quanta[0] * self.sort[..self.flows].iter().filter(|&&s| s == 0).count() as u32
     }
 }
 
@@ -880,7 +962,7 @@ impl Model for Visits {
         for f in 0..3 {
             self.deficits[f] = self.deficits[f].min(self.other[f]);
         }
-        self.quanta = self.other;
+        (self.quanta, self.flows) = (self.other, 3);
         if self.beside == Beside::OtherVisits {
             let all = [self.waiting[self.turn].clone(), self.waiting[1 - self.turn].clone()].concat();
             self.sort = self.other_sort;
@@ -905,7 +987,10 @@ const OTHER_QUANTA: [u32; 3] = [3, 6, 3];
 
 fn visits(kind: &'static str, scheduler: Values, first: Values, beside: Beside, sort: [usize; 3]) {
     let spec = |q: [u32; 3]| pipe(kind, 3, scheduler.clone(), &quanta(q, first.clone()));
-    let model = || Box::new(Visits::new(beside, QUANTA, OTHER_QUANTA, sort)) as Box<dyn Model>;
+    let model = |change: Change| {
+        let other = change.of(QUANTA, OTHER_QUANTA);
+        Box::new(Visits::new(beside, QUANTA, other, sort)) as Box<dyn Model>
+    };
     every_sequence([&spec(QUANTA), &spec(OTHER_QUANTA)], [2, 3], model);
 }
 
@@ -931,9 +1016,10 @@ fn drr_plus_plus_is_that_of_a_plain_model() {
     let low = |flow: Values| flow.with("latency", Value::Choice("low"));
     let spec = pipe("drr++", 3, none(), &[low(a), b, c]);
     let other = pipe("drr++", 3, none(), &[d, e, low(f)]);
-    every_sequence([&spec, &other], [2, 3], || {
-        let model = Visits::new(Beside::OtherVisits, QUANTA, OTHER_QUANTA, [1, 0, 0]);
-        Box::new(Visits { other_sort: [0, 0, 1], ..model })
+    every_sequence([&spec, &other], [2, 3], |change| {
+        let other = change.of(QUANTA, OTHER_QUANTA);
+        let model = Visits::new(Beside::OtherVisits, QUANTA, other, [1, 0, 0]);
+        Box::new(Visits { other_sort: change.of([1, 0, 0], [0, 0, 1]), ..model })
     });
 }
 
@@ -943,7 +1029,10 @@ fn ets_is_that_of_a_plain_model() {
         let [_, b, c] = quanta(q, none());
         pipe("ets", 3, none(), &[count("priority", 3), b, c])
     };
-    let model = || Box::new(Visits::new(Beside::Strict, QUANTA, OTHER_QUANTA, [1, 0, 0])) as Box<dyn Model>;
+    let model = |change: Change| {
+        let other = change.of(QUANTA, OTHER_QUANTA);
+        Box::new(Visits::new(Beside::Strict, QUANTA, other, [1, 0, 0])) as Box<dyn Model>
+    };
     every_sequence([&spec(QUANTA), &spec(OTHER_QUANTA)], [2, 3], model);
 }
 
@@ -1004,7 +1093,8 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
         let rate = |q: i64| none().with("rate", Value::Rate(Rate::from_mbit(50 * q as u64)));
         pipe("corr", 3, count("cycle", 4), &quotas.map(rate))
     };
-    every_sequence([&spec(quotas), &spec(other)], [1, 3], || {
+    every_sequence([&spec(quotas), &spec(other)], [1, 3], |change| {
+        let other = change.of(quotas, other);
         Box::new(CarryOver { quotas, other, credits: [0; 3], here: Vec::new(), plan: VecDeque::new() })
     });
 }
