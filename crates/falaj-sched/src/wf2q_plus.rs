@@ -6,7 +6,7 @@
 //! and leaps to the first start where nobody has started.
 //!
 //! The order is that of the definition, ties included, which the flow's number decides: numbers are
-//! exact where they can be, see [`exact_byte`](crate::virtual_time).
+//! exact where they can be, see `virtual_time::exact_byte`.
 //!
 //! Who waits for a start is in one heap, who has started in another; each
 //! packet makes a flow change sides once.
