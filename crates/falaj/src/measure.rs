@@ -21,7 +21,7 @@ use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -306,7 +306,7 @@ pub(crate) struct Piped {
 /// One side of the traffic; before it begins, this script runs there.
 pub(crate) fn traffic_side(script: Option<&str>) -> Result<Piped> {
     let (stdin, writer) = std::io::pipe()?;
-    let (reader, stdout) = std::io::pipe()?;
+    let report = report_file()?;
     let program = this_program()?.into_os_string();
     let mut side = match script {
         None => sandbox::Side::command([program, "traffic-end".into()]),
@@ -316,8 +316,14 @@ pub(crate) fn traffic_side(script: Option<&str>) -> Result<Piped> {
         }
     };
     side.stdin = Some(OwnedFd::from(stdin));
-    side.stdout = Some(OwnedFd::from(stdout));
-    Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report: File::from(OwnedFd::from(reader)) })
+    side.stdout = Some(OwnedFd::from(report.try_clone()?));
+    Ok(Piped { side, plan: File::from(OwnedFd::from(writer)), report })
+}
+
+/// What an end writes its report to. No pipe: an end waits for a pipe that is full, and whoever would empty it waits for
+/// the end; a report of ten minutes is longer than a pipe.
+fn report_file() -> Result<File> {
+    tempfile::tempfile().context("no file for what the traffic reports")
 }
 
 /// Both ends of the traffic; before the near one begins, this script runs there.
@@ -433,38 +439,41 @@ fn over_loopback(
     let mut forwarder = attach::to_loopback(scenario, &mut plans, clock, options)?;
     let mut children = Vec::new();
     for plan in &plans {
+        let report = report_file()?;
         let mut child = Command::new(this_program()?)
             .arg("traffic-end")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
+            .stdout(report.try_clone()?)
             .spawn()
             .context("cannot start the traffic")?;
         child.stdin.take().context("no pipe")?.write_all(&serde_json::to_vec(plan)?)?;
-        children.push(child);
+        children.push((child, report));
     }
     begins()?;
     priority::be_punctual(Rank::Link);
     let mut progress = Progress::new(scenario, what);
     let mut watched = Watched::new(scenario);
-    while children.iter_mut().any(|c| matches!(c.try_wait(), Ok(None))) {
+    while children.iter_mut().any(|(child, _)| matches!(child.try_wait(), Ok(None))) {
         forwarder.run(watched.next(clock.now() + Span::from_millis(20)), &[])?;
         progress.update(&forwarder);
         watched.look(&forwarder);
     }
     progress.end();
     let mut reports = Vec::new();
-    for child in children {
-        let output = child.wait_with_output()?;
-        if !output.status.success() {
-            bail!("the traffic failed: {}", output.status);
+    for (mut child, report) in children {
+        let status = child.wait()?;
+        if !status.success() {
+            bail!("the traffic failed: {status}");
         }
-        reports.push(serde_json::from_slice(&output.stdout).context("the traffic's report cannot be read")?);
+        reports.push(read_report(report)?);
     }
     Ok(collect(scenario, &forwarder, &reports, "loopback", None, watched.thread))
 }
 
+/// Of an end that has gone.
 pub(crate) fn read_report(mut from: File) -> Result<EndReport> {
     let mut text = Vec::new();
+    from.rewind()?;
     from.read_to_end(&mut text)?;
     serde_json::from_slice(&text).context("the traffic's report cannot be read")
 }
@@ -569,5 +578,23 @@ impl Progress {
     }
     fn end(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_longer_than_a_pipe_is_read_when_its_end_has_gone() {
+        let windows = vec![vec![1_000_000; 20]; 10_000];
+        let mut told = tempfile::tempfile().unwrap();
+        told.write_all(&serde_json::to_vec(&EndReport { windows: windows.clone(), ..EndReport::default() }).unwrap())
+            .unwrap();
+        told.rewind().unwrap();
+        let report = report_file().unwrap();
+        let status = Command::new("cat").stdin(told).stdout(report.try_clone().unwrap()).status().unwrap();
+        assert!(status.success());
+        assert_eq!(read_report(report).unwrap().windows, windows);
     }
 }
