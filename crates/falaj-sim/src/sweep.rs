@@ -4,20 +4,27 @@
 //! Results are lines of JSON: what was asked for, then a line for each task that is done, in order. Files are
 //! merged by laying their lines together: in any order and any grouping, and twice is as once.
 
+mod axis;
+mod results;
+mod shard;
+
+pub use axis::Axis;
+pub use results::{Line, Results, Table};
+pub use shard::Shard;
+
 use crate::cores;
-use crate::rows::{COLUMNS, Row, rows};
+use crate::rows::rows;
 use crate::scenario::experiment;
 use crate::simulate::{Experiment, simulate};
 use falaj_scenario::edit::{self, NotSet};
 use falaj_scenario::{Diagnostics, Scenario};
 use falaj_sched::time::Span;
-use falaj_traffic::interval::Estimate;
+use results::Done;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::AtomicBool;
-use toml_edit::{DocumentMut, Value};
+use toml_edit::DocumentMut;
 
 /// What a reader must know to understand the rest; it grows when something that was there means something else.
 const VERSION: u32 = 1;
@@ -46,79 +53,6 @@ impl std::error::Error for SweepError {}
 
 fn other(what: impl Into<String>) -> SweepError {
     SweepError::Other(what.into())
-}
-
-/// A key of the scenario, and the values that it is to have.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Axis {
-    /// The key, as `falaj set` takes it.
-    pub key: String,
-    /// Its values, as TOML.
-    pub values: Vec<String>,
-}
-
-impl Axis {
-    /// From values as TOML has them. A word for a `scheduler` is its kind.
-    pub fn new(key: &str, values: &[Value]) -> Axis {
-        let words = values.iter().all(Value::is_str);
-        let scheduler = words && key.rsplit('.').next() == Some("scheduler");
-        let key = if scheduler { format!("{key}.kind") } else { key.to_owned() };
-        Axis { key, values: values.iter().map(|value| value.to_string().trim().to_owned()).collect() }
-    }
-
-    /// Reads `KEY=VALUE,VALUE,…`; a list in brackets is TOML, for values that have commas themselves.
-    ///
-    /// # Errors
-    /// There is no `=`, no key, or no value.
-    pub fn parse(text: &str) -> Result<Axis, String> {
-        const EXAMPLE: &str = "write a key and its values, as in `uplink.rate=10mbit,20mbit`";
-        let (key, values) = text.split_once('=').ok_or_else(|| format!("there is no `=`; {EXAMPLE}"))?;
-        let values: Vec<Value> = match values.trim().parse::<Value>() {
-            Ok(Value::Array(list)) if values.trim_start().starts_with('[') => list.iter().cloned().collect(),
-            _ => values.split(',').map(|value| edit::value(value.trim())).collect(),
-        };
-        if key.trim().is_empty() || values.iter().any(|value| value.as_str() == Some("")) {
-            return Err(format!("a key or a value is missing; {EXAMPLE}"));
-        }
-        Ok(Axis::new(key.trim(), &values))
-    }
-}
-
-/// Which part of the tasks: `2/8` is the second of eight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shard {
-    index: u64,
-    count: u64,
-}
-
-impl Shard {
-    /// How many tasks of a sweep it has.
-    pub fn tasks(self, sweep: &Sweep) -> u64 {
-        (sweep.tasks() + self.count - self.index) / self.count
-    }
-
-    /// The same tasks in so many parts, or in as many as there are tasks: of the third of eight these are the third, the eleventh
-    /// and so on of eight times as many.
-    pub fn split(self, sweep: &Sweep, parts: u64) -> Vec<Shard> {
-        let parts = parts.min(self.tasks(sweep)).max(1);
-        (0..parts).map(|n| Shard { index: self.index + self.count * n, count: self.count * parts }).collect()
-    }
-}
-
-impl fmt::Display for Shard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.index, self.count)
-    }
-}
-
-impl FromStr for Shard {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Shard, String> {
-        let wrong = || format!("`{text}` is no shard; write `1/8` for the first of eight, and `8/8` for the last");
-        let (index, count) = text.split_once('/').ok_or_else(wrong)?;
-        let (index, count) = (index.parse().map_err(|_| wrong())?, count.parse().map_err(|_| wrong())?);
-        if index == 0 || index > count { Err(wrong()) } else { Ok(Shard { index, count }) }
-    }
 }
 
 /// What is to be simulated.
@@ -302,136 +236,6 @@ impl fmt::Display for Sweep {
     }
 }
 
-/// What came of a task.
-#[derive(Serialize, Deserialize)]
-struct Done {
-    task: u64,
-    flows: Vec<Row>,
-}
-
-/// What came of some tasks of a sweep, or of all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Results {
-    sweep: Sweep,
-    /// By task, its line.
-    lines: BTreeMap<u64, String>,
-}
-
-impl Results {
-    /// Reads what [`Display`](fmt::Display) wrote, a sweep without results among it. `name` is for messages.
-    ///
-    /// # Errors
-    /// It is something else, or not whole.
-    pub fn parse(text: &str, name: &str) -> Result<Results, SweepError> {
-        let at = |n: usize, what: &dyn fmt::Display| other(format!("{name}, line {}: {what}", n + 1));
-        let mut all = text.lines().enumerate();
-        let head = all.next().map_or("", |(_, head)| head);
-        let sweep: Sweep = serde_json::from_str(head)
-            .map_err(|error| at(0, &format!("no sweep of falaj begins so ({error}); `falaj sweep plan` makes one")))?;
-        if sweep.falaj_sweep != VERSION {
-            return Err(at(0, &format!("of version {}, and this is falaj of {VERSION}", sweep.falaj_sweep)));
-        }
-        // What is simulated is made of it: it is to be sound again.
-        let sound = Sweep::new(&sweep.scenario, &sweep.file, sweep.axes.clone())?;
-        let sound = sound.replicated(sweep.replications).seeded(sweep.seed).lasting(Span(sweep.duration_ns));
-        let sound = sound.warmed_up(Span(sweep.warm_up_ns))?;
-        if sound != sweep {
-            return Err(at(0, &"the sweep was changed by hand: make it anew with `falaj sweep plan`"));
-        }
-        let mut results = Results { sweep, lines: BTreeMap::new() };
-        for (n, line) in all {
-            let done: Done = serde_json::from_str(line)
-                .map_err(|error| at(n, &format!("not whole ({error}); run this shard once more")))?;
-            if done.task >= results.sweep.tasks() {
-                return Err(at(n, &format!("task {} of {}", done.task, results.sweep.tasks())));
-            }
-            results.add(done.task, line.to_owned()).map_err(|what| at(n, &what))?;
-        }
-        Ok(results)
-    }
-
-    fn add(&mut self, task: u64, line: String) -> Result<(), String> {
-        match self.lines.get(&task) {
-            Some(there) if *there != line => {
-                Err(format!("task {task} came out otherwise elsewhere: were all shards run by the same falaj?"))
-            }
-            _ => {
-                self.lines.insert(task, line);
-                Ok(())
-            }
-        }
-    }
-
-    /// What was asked for.
-    pub fn sweep(&self) -> &Sweep {
-        &self.sweep
-    }
-
-    /// Lays the results of `other` to these. The order does not matter, nor does how often.
-    ///
-    /// # Errors
-    /// They are of another sweep, or one task came out two ways.
-    pub fn merge(&mut self, more: Results) -> Result<(), SweepError> {
-        if let Some(what) = self.sweep.differs(&more.sweep) {
-            return Err(other(format!("these shards do not belong together: {what}")));
-        }
-        more.lines.into_iter().try_for_each(|(task, line)| self.add(task, line).map_err(other))
-    }
-
-    /// How many tasks are done.
-    pub fn done(&self) -> u64 {
-        self.lines.len() as u64
-    }
-
-    /// How many tasks are not done.
-    pub fn missing(&self) -> u64 {
-        self.sweep.tasks() - self.lines.len() as u64
-    }
-
-    /// One line for each point and flow.
-    ///
-    /// # Errors
-    /// Tasks are missing.
-    pub fn table(&self) -> Result<Table, SweepError> {
-        if self.missing() > 0 {
-            let first: Vec<String> = (0..self.sweep.tasks())
-                .filter(|task| !self.lines.contains_key(task))
-                .take(5)
-                .map(|t| t.to_string())
-                .collect();
-            let more = if self.missing() > 5 { ", …" } else { "" };
-            return Err(other(format!(
-                "{} of {} tasks are missing ({}{more}): merge the other shards too",
-                self.missing(),
-                self.sweep.tasks(),
-                first.join(", ")
-            )));
-        }
-        let mut table = Table { axes: self.sweep.axes.clone(), lines: Vec::new() };
-        let mut done = self.lines.values();
-        for point in 0..self.sweep.points() {
-            let replications = done.by_ref().take(self.sweep.replications as usize);
-            let read = replications.map(|line| serde_json::from_str::<Done>(line).map(|done| done.flows));
-            let replications = read.collect::<Result<Vec<_>, _>>().map_err(|error| other(error.to_string()))?;
-            let flows = replications.iter().map(Vec::len).min().unwrap_or(0);
-            for flow in 0..flows {
-                let rows: Vec<&Row> = replications.iter().map(|rows| &rows[flow]).collect();
-                let estimate = |of: fn(&Row) -> Option<f64>| {
-                    Estimate::of(&rows.iter().filter_map(|row| of(row)).collect::<Vec<_>>())
-                };
-                table.lines.push(Line {
-                    values: self.sweep.values(point).into_iter().map(str::to_owned).collect(),
-                    link: rows[0].link.clone(),
-                    way: rows[0].way.clone(),
-                    flow: rows[0].flow.clone(),
-                    measures: COLUMNS.iter().map(|measure| estimate(measure.of)).collect(),
-                });
-            }
-        }
-        Ok(table)
-    }
-}
-
 impl Sweep {
     /// In what this is another one than `other`.
     fn differs(&self, other: &Sweep) -> Option<String> {
@@ -457,51 +261,10 @@ impl Sweep {
     }
 }
 
-impl fmt::Display for Results {
-    /// Lines of JSON, each with its newline.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}", self.sweep)?;
-        self.lines.values().try_for_each(|line| writeln!(f, "{line}"))
-    }
-}
-
-/// A whole sweep, told.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Table {
-    /// What varied.
-    pub axes: Vec<Axis>,
-    /// By point, then flow.
-    pub lines: Vec<Line>,
-}
-
-/// One flow at one point.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Line {
-    /// The value of each axis, as TOML.
-    pub values: Vec<String>,
-    /// The link.
-    pub link: String,
-    /// `up` or `down`.
-    pub way: String,
-    /// The flow.
-    pub flow: String,
-    /// Each of [`COLUMNS`] over the replications; `None`: never measured.
-    pub measures: Vec<Option<Estimate>>,
-}
-
-impl Table {
-    /// The names of its columns: axes, link, way, flow, and for each measure mean and half-width of the 95 % interval.
-    pub fn header(&self) -> Vec<String> {
-        let axes = self.axes.iter().map(|axis| axis.key.clone());
-        let who = ["link", "way", "flow"].map(str::to_owned);
-        let measures = COLUMNS.iter().flat_map(|m| [m.name.to_owned(), format!("{}_half_width", m.name)]);
-        axes.chain(who).chain(measures).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::COLUMNS;
 
     const SCENARIO: &str = r#"
         [link.uplink]

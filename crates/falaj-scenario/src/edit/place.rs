@@ -1,0 +1,195 @@
+//! The table of a scenario's file that a key is of: `voice.phase` means `link.uplink.flow.voice.phase`.
+
+use super::{LINK, NotSet, RULE, Result, name_of_rule};
+use crate::keys::{self, Holds, Key};
+use falaj_sched::registry::{self, Entry};
+use std::rc::Rc;
+use toml_edit::TableLike;
+
+const WAYS: [&str; 2] = ["up", "down"];
+
+/// One table of a file, and which keys it may have.
+pub(super) struct Place {
+    pub(super) path: Vec<String>,
+    keys: Rc<[Key]>,
+}
+
+/// The keys of tables that disciplines have some of, whichever discipline it is: the parser says what it does not take.
+struct Known {
+    flow: Rc<[Key]>,
+    part: Rc<[Key]>,
+    scheduler: Rc<[Key]>,
+}
+
+impl Known {
+    fn new() -> Known {
+        let with = |keys: &[Key], of: fn(&Entry) -> Vec<Key>| -> Rc<[Key]> {
+            keys.iter().copied().chain(registry::all().flat_map(of)).collect()
+        };
+        Known {
+            flow: with(keys::FLOW, keys::of_flow),
+            part: with(keys::PART, keys::of_flow),
+            scheduler: with(keys::SCHEDULER, keys::of_scheduler),
+        }
+    }
+
+    fn all(&self, keys: &[Key]) -> Rc<[Key]> {
+        let of_disciplines = [(keys::FLOW, &self.flow), (keys::PART, &self.part), (keys::SCHEDULER, &self.scheduler)];
+        let known = of_disciplines.into_iter().find(|(of, _)| *of == keys).map(|(_, all)| Rc::clone(all));
+        known.unwrap_or_else(|| keys.into())
+    }
+}
+
+/// All tables that the file has, whatever they are written as.
+pub(super) fn places(file: &dyn TableLike) -> Vec<Place> {
+    let mut out = Vec::new();
+    walk(file, &mut Vec::new(), keys::FILE, &Known::new(), &mut out);
+    out
+}
+
+fn walk(table: &dyn TableLike, path: &mut Vec<String>, keys: &[Key], all: &Known, out: &mut Vec<Place>) {
+    let known = all.all(keys);
+    for (name, item) in table.iter() {
+        if let (Some(rules), RULE) = (item.as_array_of_tables(), name) {
+            for (n, rule) in rules.iter().enumerate() {
+                path.extend([RULE.to_owned(), name_of_rule(n, rule)]);
+                walk(rule, path, keys::RULE, all, out);
+                path.truncate(path.len() - 2);
+            }
+        }
+        let Some(inner) = item.as_table_like() else { continue };
+        path.push(name.to_owned());
+        match known.iter().find(|k| k.name == name).map(held) {
+            Some(Holds::Table(keys) | Holds::Tables(keys)) => walk(inner, path, keys, all, out),
+            Some(Holds::Scheduler) => walk(inner, path, keys::SCHEDULER, all, out),
+            Some(Holds::Named(keys)) => {
+                for (name, item) in inner.iter() {
+                    if let Some(inner) = item.as_table_like() {
+                        path.push(name.to_owned());
+                        walk(inner, path, keys, all, out);
+                        path.pop();
+                    }
+                }
+            }
+            _ => {}
+        }
+        path.pop();
+    }
+    out.push(Place { path: path.clone(), keys: known });
+}
+
+/// What a key holds; parts of flows are tables by their names too.
+fn held(key: &Key) -> Holds {
+    if key.holds == Holds::Parts { Holds::Named(keys::PART) } else { key.holds }
+}
+
+impl Place {
+    /// `voice` and `uplink.voice` mean `link.uplink.flow.voice`: the last word
+    /// is the same, and the others come in the same order.
+    pub(super) fn is_meant(&self, words: &[String]) -> bool {
+        let mut rest = self.path.iter();
+        self.path.last() == words.last() && words.iter().all(|w| rest.any(|p| p == w))
+    }
+
+    fn takes(&self, words: &[String]) -> bool {
+        takes(&self.keys, words)
+    }
+}
+
+/// May `words` be set in a table of these keys? More than one are a key of a
+/// table of its own, whose last word is left to the parser, which knows the nearest one.
+pub(super) fn takes(keys: &[Key], words: &[String]) -> bool {
+    let [first, rest @ ..] = words else { return false };
+    let Some(key) = keys.iter().find(|k| k.name == first) else { return false };
+    match held(key) {
+        _ if rest.is_empty() => true,
+        Holds::Table(inner) | Holds::Tables(inner) | Holds::Brief(inner) => rest.len() == 1 || takes(inner, rest),
+        Holds::Scheduler => rest.len() == 1 || rest.len() == 2 && rest[0] == "with",
+        Holds::Given => rest.len() == 1,
+        // A flow that is not there yet: the parser says what it lacks.
+        Holds::Named(inner) if key.name == "flow" => {
+            rest.len() == 2 || rest.split_first().is_some_and(|(_, rest)| takes(inner, rest))
+        }
+        _ => false,
+    }
+}
+
+/// Where `words` are to be set: tables that there are, and the words behind each. It is one, or both directions of a link.
+pub(super) fn resolve(file: &dyn TableLike, words: &[String]) -> Result<Vec<(Vec<String>, Vec<String>)>> {
+    let places = places(file);
+    let mut meant = Vec::new();
+    for split in 0..words.len() {
+        let (table, rest) = words.split_at(split);
+        meant.extend(places.iter().filter(|p| p.is_meant(table)).map(|p| (p, rest)));
+    }
+    let exact = meant.iter().filter(|(place, rest)| [&place.path[..], rest].concat() == words);
+    let taken = meant.iter().filter(|(place, rest)| place.takes(rest));
+    // So is a word that no table takes.
+    let unknown = meant.iter().filter(|(place, rest)| rest.len() == 1 && !place.path.is_empty());
+    let mut choices: Vec<_> = exact.filter(|(place, rest)| place.takes(rest)).copied().collect();
+    if choices.is_empty() {
+        choices = taken.copied().collect();
+    }
+    if choices.is_empty() {
+        choices = unknown.copied().collect();
+    }
+    let used = |(place, rest): (&Place, &[String])| -> Vec<(Vec<String>, Vec<String>)> {
+        used(&places, &place.path, rest).into_iter().map(|table| (table, rest.to_vec())).collect()
+    };
+    let mut choices: Vec<(Vec<String>, Vec<String>)> = choices.into_iter().flat_map(used).collect();
+    // A flow's own table is found under both of its halves.
+    choices.sort_by_key(|(table, _)| std::cmp::Reverse(table.len()));
+    let mut full: Vec<Vec<String>> = Vec::new();
+    choices.retain(|(table, rest)| {
+        let whole = [&table[..], rest].concat();
+        let first = !full.contains(&whole);
+        full.extend(first.then_some(whole));
+        first
+    });
+    match full.as_slice() {
+        [] => {
+            let mut names: Vec<String> = places.iter().map(|p| p.path.join(".")).filter(|p| !p.is_empty()).collect();
+            names.sort_unstable();
+            Err(NotSet(format!("no table of the scenario has such a key; it has `{}`", names.join("`, `"))))
+        }
+        several if several.len() == 1 || are_both_ways(several) => Ok(choices),
+        several => {
+            let list: Vec<String> = several.iter().map(|path| path.join(".")).collect();
+            Err(NotSet(format!("that could be `{}`: write one of them in full", list.join("` or `"))))
+        }
+    }
+}
+
+/// The tables in which `rest` has an effect where it is said of the table at `path`: flows of a link whose directions
+/// both have flows of their own are theirs.
+fn used(places: &[Place], path: &[String], rest: &[String]) -> Vec<Vec<String>> {
+    if let ([of, _], Some("flow")) = (path, rest.first().map(String::as_str))
+        && of == LINK
+    {
+        let ways = WAYS.map(|way| [path, &[way.to_owned()]].concat());
+        let has_flows = |way: &Vec<String>| {
+            places
+                .iter()
+                .any(|p| p.path.strip_prefix(&way[..]).is_some_and(|rest| rest.len() == 2 && rest[0] == "flow"))
+        };
+        if ways.iter().all(has_flows) {
+            return ways.to_vec();
+        }
+    }
+    vec![path.to_vec()]
+}
+
+/// Is that one thing in both directions of a link?
+pub(super) fn are_both_ways(paths: &[Vec<String>]) -> bool {
+    let of = |path: &Vec<String>| match path.as_slice() {
+        [of, link, way, rest @ ..] if of == LINK => Some((link.clone(), way.clone(), rest.to_vec())),
+        _ => None,
+    };
+    match paths {
+        [one, other] => of(one).zip(of(other)).is_some_and(|(one, other)| {
+            let ways = [&one.1[..], &other.1[..]];
+            (&one.0, &one.2) == (&other.0, &other.2) && (ways == WAYS || ways == [WAYS[1], WAYS[0]])
+        }),
+        _ => false,
+    }
+}
