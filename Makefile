@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak storm sbom python api page bench kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak storm sbom advisories miri python api page bench kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -91,6 +91,9 @@ guests: program ## join two virtual machines by a link (takes qemu-system-x86, i
 fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes g++)
 	fuzz/run
 
+miri: cargo ## run unsafe code that asks no kernel under Miri (takes the nightly toolchain with miri and rust-src)
+	cargo +nightly miri test -p falaj-plugin-api
+
 lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
@@ -109,6 +112,17 @@ $(target)/book-tools/installed: docs/requirements.txt
 sbom: cargo ## write down what the program is made of (CycloneDX)
 	cargo metadata --locked --format-version 1 | python3 .ci/sbom Cargo.lock >$(target)/falaj.cdx.json
 	@echo "$(target)/falaj.cdx.json"
+
+# The database is fetched from where RustSec keeps it, or from ADVISORIES, a clone of it. What the fuzz targets are built with is in no program.
+advisories: cargo ## ask what is known of the libraries that are locked: advisories, licences, sources (takes cargo-deny; ADVISORIES=CLONE of the database)
+	@cargo deny --version || { echo "cargo-deny is missing: cargo install --locked cargo-deny" >&2; exit 1; }
+	@export $(if $(ADVISORIES),GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=url.$(abspath $(ADVISORIES)).insteadOf \
+	GIT_CONFIG_VALUE_0=https://github.com/RustSec/advisory-db) CARGO_TERM_COLOR=never && \
+	cargo deny --locked --config deny.toml check && \
+	cargo deny --locked --config deny.toml --manifest-path fuzz/Cargo.toml check -A advisory-not-detected advisories sources
+	@mkdir -p $(target); npm audit --prefix page >$(target)/npm-audit.log 2>&1 && tail -1 $(target)/npm-audit.log || { \
+	! grep -q "severity" $(target)/npm-audit.log || { cat $(target)/npm-audit.log >&2; exit 1; }; \
+	echo "left out, as no registry of npm answers that: what is known of the libraries that build and test the dashboard"; }
 
 program: cargo
 	cargo build --release -p falaj

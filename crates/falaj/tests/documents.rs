@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::LazyLock;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -31,21 +32,12 @@ fn packages() -> Vec<Value> {
     metadata["packages"].as_array().expect("packages").clone()
 }
 
-/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with.
-const LICENCES: &[&str] = &[
-    "0BSD",
-    "Apache-2.0",
-    "Apache-2.0 WITH LLVM-exception",
-    "BSD-2-Clause",
-    "BSD-3-Clause",
-    "BSL-1.0",
-    "CC0-1.0",
-    "ISC",
-    "MIT",
-    "Unicode-3.0",
-    "Unlicense",
-    "Zlib",
-];
+/// What a program under Apache-2.0 or MIT may hold, and be given to anybody with: one list, which cargo-deny reads too.
+static LICENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let deny: toml::Table = read("deny.toml").parse().expect("TOML");
+    let list = deny["licenses"]["allow"].as_array().expect("a list");
+    list.iter().map(|name| name.as_str().expect("a name").to_owned()).collect()
+});
 
 /// May something be used that is under this? An expression of SPDX; some write a slash for `OR`.
 fn is_allowed(expression: &str) -> bool {
@@ -79,8 +71,8 @@ fn one<'a>(words: &'a [&'a str]) -> (bool, &'a [&'a str]) {
             let (allowed, rest) = any(inner);
             (allowed && rest.first() == Some(&")"), rest.get(1..).unwrap_or_default())
         }
-        [name, "WITH", exception, rest @ ..] => (LICENCES.contains(&format!("{name} WITH {exception}").as_str()), rest),
-        [name, rest @ ..] => (LICENCES.contains(name), rest),
+        [name, "WITH", exception, rest @ ..] => (LICENCES.contains(&format!("{name} WITH {exception}")), rest),
+        [name, rest @ ..] => (LICENCES.iter().any(|licence| licence == name), rest),
         [] => (false, words),
     }
 }
