@@ -11,6 +11,7 @@ use crate::rules;
 use crate::syntax;
 use crate::tables::Tables;
 use crate::traffic;
+use crate::unlikely;
 use falaj_sched::params::Value;
 use falaj_sched::time::Span;
 use std::path::Path;
@@ -73,6 +74,9 @@ fn scenario<'a>(root: &'a DeTable<'a>, beside: &Path, problems: &mut Vec<Problem
         Some(Some(Datum::Tables(all))) => rules::read(all, &links, &tables, problems),
         _ => None,
     };
+    if let (Some(rules), Some((links, _))) = (&rules, file.table("link")) {
+        unlikely::marks(links, rules, problems);
+    }
 
     let mut sources = Vec::new();
     let known = (&links[..], rules.as_deref());

@@ -156,8 +156,12 @@ fn unknown<'k>(
     if !flows.is_empty() {
         problem = problem.help(format!("`{name}` is for flows of {}", of_schedulers(flows)));
     }
+    if what.starts_with("link ") && keys::FLOW.iter().any(|key| key.name == name) {
+        problem = problem.help(format!("flows have it: `{name} = …` in `[link.NAME.flow.NAME]`"));
+    }
     if !schedulers.is_empty() {
-        problem = problem.help(format!("`{name}` is for {}", of_schedulers(schedulers)));
+        let example = format!("scheduler = {{ kind = \"{}\", {name} = … }}", schedulers[0]);
+        problem = problem.help(format!("`{name}` is for {}: `{example}`", of_schedulers(schedulers)));
     }
     problem.help(format!("allowed: {}", nearest::list(names)))
 }

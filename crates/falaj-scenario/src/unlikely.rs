@@ -16,6 +16,8 @@ use falaj_sched::rate::Rate;
 use falaj_sched::registry::Entry;
 use falaj_sched::time::Span;
 use std::ops::Range;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 /// A queue that holds far less than what is on its way on the link.
 pub(crate) struct ShortQueue {
@@ -141,6 +143,43 @@ impl LongTail {
     }
 }
 
+/// A mark that these ask for, and that no rule sets.
+fn unset(matches: &[Match], rules: &[RuleRead]) -> Option<u32> {
+    let set = |mark: u32| mark == 0 || rules.iter().any(|read| read.rule.rule.mark == Some(mark));
+    matches.iter().flat_map(|m| m.more.iter()).find_map(|literal| match literal.term {
+        Term::Mark(mark) if !literal.not && !set(mark) => Some(mark),
+        _ => None,
+    })
+}
+
+fn nobody_sets(mark: u32, at: Range<usize>, what: &str) -> Problem {
+    Problem::warning(at, format!("{what}: no rule sets mark {mark}"))
+        .help(format!("a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`"))
+}
+
+/// Flows, at any depth below this table, that ask for a mark which no rule sets.
+pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<Problem>) {
+    let below = |value: &'_ Spanned<DeValue<'_>>| value.get_ref().as_table().is_some();
+    for (key, value) in table.iter().filter(|(_, value)| below(value)) {
+        let Some(inner) = value.get_ref().as_table() else { continue };
+        if key.get_ref() == "flow" {
+            for (name, flow) in inner.iter() {
+                let rule = flow.get_ref().as_table().and_then(|flow| flow.get("match"));
+                let Some(rule) = rule else { continue };
+                let one = std::slice::from_ref(rule);
+                for text in rule.get_ref().as_array().map_or(one, |list| list) {
+                    // What cannot be read is said where it is read.
+                    let matches = text.get_ref().as_str().and_then(|text| crate::parse_match(text).ok());
+                    let unset = matches.and_then(|matches| unset(&matches, rules));
+                    let what = || format!("flow {}", quoted(name.get_ref()));
+                    problems.extend(unset.map(|mark| nobody_sets(mark, text.span(), &what())));
+                }
+            }
+        }
+        marks(inner, rules, problems);
+    }
+}
+
 /// Among more rules than this, none is compared with all others.
 const COMPARED: usize = 1000;
 
@@ -179,19 +218,8 @@ pub(crate) fn rules(all: &[RuleRead], links: &[Known], problems: &mut Vec<Proble
         }));
     }
     for read in all {
-        let set = |mark: u32| mark == 0 || all.iter().any(|other| other.rule.rule.mark == Some(mark));
-        let unset = |m: &Match| {
-            m.more.iter().find_map(|literal| match literal.term {
-                Term::Mark(mark) if !literal.not && !set(mark) => Some(mark),
-                _ => None,
-            })
-        };
-        if let Some(mark) = read.rule.rule.matches.iter().find_map(unset) {
-            let what = format!("rule {}: no rule sets mark {mark}", quoted(&read.rule.name));
-            let help =
-                format!("a rule before it does with `mark = {mark}`, and lets its packets go on: `then = \"on\"`");
-            problems.push(Problem::warning(read.at.clone(), what).help(help));
-        }
+        let what = format!("rule {}", quoted(&read.rule.name));
+        problems.extend(unset(&read.rule.rule.matches, all).map(|mark| nobody_sets(mark, read.at.clone(), &what)));
     }
     if let (true, Some(last)) = (reached[all.len()], all.last()) {
         let counts = all.iter().any(|read| {

@@ -23,6 +23,11 @@ fn scripts_of_tc() {
         ("tc class add dev eth0 parent 1: htb rate 1mbit", "which class? `classid` is missing"),
         ("tc class add dev eth0 parent 1: classid 1:10", "which discipline? its kind is missing"),
         ("tc filter add dev eth0 parent 1: protocol ip", "which filter? its kind is missing"),
+        (
+            &format!("{prio}tc filter add dev eth0 parent 1: fw flowid 1:1"),
+            "which mark? `handle MARK` before `fw` is missing",
+        ),
+        (&format!("{prio}tc filter add dev eth0 parent 1: handle 0x100000000 fw flowid 1:1"), "a mark has 32 bits"),
         ("tc qdisc add dev eth0 root netem parent 1:", "`parent` stands before the kind"),
         (
             "tc filter add dev eth0 parent 1: protocol ip u32 match ip dport 80 0xffff",
@@ -162,6 +167,21 @@ fn marks_that_nobody_sets() {
     }
     let (_, notes) = falaj_scenario::parse(&text(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
     said(&notes, Severity::Warning, &text(8), "rule `x`: no rule sets mark 8");
+    // Flows alike, at any depth, in one direction or both.
+    let flow = |part: &str, mark: u32| {
+        text(7)
+            + &format!(
+                "[link.b]\nrate = \"1mbit\"\nscheduler = {{ kind = \"drr\" }}\n\
+                 [link.b{part}]\nmatch = [\"tcp\", \"udp mark {mark}\"]\n"
+            )
+    };
+    for part in [".flow.f", ".up.flow.f"] {
+        let whole = |mark| flow(part, mark).replace("to = \"a\"", "to = [\"a\", \"b\"]");
+        let (_, notes) = falaj_scenario::parse(&whole(7), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        assert!(!notes.to_string().contains("mark"), "{notes}");
+        let (_, notes) = falaj_scenario::parse(&whole(8), "a.toml").unwrap_or_else(|errors| panic!("{errors}"));
+        said(&notes, Severity::Warning, &whole(8), "flow `f`: no rule sets mark 8");
+    }
 }
 
 /// All files of Rust in there.

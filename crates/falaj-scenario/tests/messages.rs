@@ -61,7 +61,7 @@ phase = "1ms"
             3 | scheduler = { kind = "drr", tail = "skip" }
               |                             ^^^^
               |
-              = help: `tail` is for the scheduler `virtual-links`
+              = help: `tail` is for the scheduler `virtual-links`: `scheduler = { kind = "virtual-links", tail = … }`
               = help: allowed: `kind`, `quanta`
 
             error: flow `x` has no key `phase`

@@ -67,6 +67,7 @@ impl Stream {
                 "dport" => key.ports = key.ports.map(|(from, _)| (from, number(value()) as u16)),
                 "dscp" => key.tos = Some((number(value()) << 2) as u8),
                 "tos" => key.tos = Some(number(value()) as u8),
+                "mark" => key.mark = number(value()) as u32,
                 "ttl" => key.ttl = Some(number(value()) as u8),
                 "vlan" => key.vlan = Some(number(value()) as u16),
                 "ether" => *key = Key { ether: Some(number(value()) as u16), ..Key::default() },

@@ -212,19 +212,26 @@ fn sysctl(args: &mut Args<'_>, all: &mut Firewall, notes: &mut Vec<Problem>) -> 
 /// `table T add ADDRESS [VALUE]`.
 fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
     let name = args.value("a table")?.text.clone();
+    args.take("atomic");
     let verb = args.value("a verb")?;
     match verb.text.as_str() {
         "add" => {
-            let address = args.value("an address")?;
-            crate::parse_match(&format!("src {}", address.text))
-                .map_err(|e| Problem::error(address.at.clone(), e.what).help(e.help))?;
-            let value = args.next().map(|w| w.text.clone());
-            let at = args.all();
-            all.tables.push(Entry { table: name, address: address.text.clone(), value, at });
+            let mut next = Some(args.value("an address")?);
+            while let Some(address) = next {
+                crate::parse_match(&format!("src {}", address.text))
+                    .map_err(|e| Problem::error(address.at.clone(), e.what).help(e.help))?;
+                let value = args.next().map(|w| w.text.clone());
+                let at = args.all();
+                all.tables.push(Entry { table: name.clone(), address: address.text.clone(), value, at });
+                next = args.next();
+            }
         }
         "delete" => {
-            let address = args.value("an address")?;
-            all.tables.retain(|e| e.table != name || e.address != address.text);
+            let mut next = Some(args.value("an address")?);
+            while let Some(address) = next {
+                all.tables.retain(|e| e.table != name || e.address != address.text);
+                next = args.next();
+            }
         }
         "flush" | "destroy" => all.tables.retain(|e| e.table != name),
         "create" => {
@@ -238,7 +245,7 @@ fn table(args: &mut Args<'_>, all: &mut Firewall) -> Result<(), Problem> {
                 }
             }
         }
-        "list" | "show" | "info" => {}
+        "list" | "show" | "info" | "detail" | "lock" | "unlock" => {}
         _ => return Err(unknown(verb, "a verb of table", &["add", "delete", "flush", "create"])),
     }
     Ok(())

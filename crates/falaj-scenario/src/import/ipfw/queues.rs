@@ -57,6 +57,9 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
             )));
         }
     }
+    if let Some(problem) = marked_too_late(&asked, &sends) {
+        return Err(problem);
+    }
     let mut queues: Vec<u64> = Vec::new();
     for (queue, _) in &sends {
         if !queues.contains(queue) {
@@ -76,6 +79,44 @@ fn one_way(all: &Firewall, pipe: u64, way: &str) -> Result<Sorted, Problem> {
     }
     sorted.retain(|(_, takes)| !takes.is_empty());
     Ok(sorted)
+}
+
+/// A rule that asks for a mark which a packet may get, or lose, before it comes to a queue: there the rule has decided by then, here
+/// flows are told apart by the mark that a packet has as it comes to the link.
+fn marked_too_late(asked: &[Asked<'_>], sends: &[(u64, &Asked<'_>)]) -> Option<Problem> {
+    let place = |rule: &Rule| asked.iter().position(|other| std::ptr::eq(other.rule, rule));
+    for (n, early) in asked.iter().enumerate().filter(|(_, early)| early.asks_for_mark()) {
+        let decides = |&&(queue, late): &&(u64, &Asked<'_>)| match early.rule.action {
+            // What it takes skips rules to queues, whose flows have to leave that.
+            Action::SkipTo(to) => sends.iter().any(|(_, left)| place(left.rule) > Some(n) && left.rule.number < to),
+            Action::Queue(own) => {
+                let is_of = sends.iter().any(|(_, sent)| std::ptr::eq(sent.rule, early.rule));
+                is_of && (std::ptr::eq(late.rule, early.rule) || (queue != own && early.takes.meets(&late.takes)))
+            }
+            _ => false,
+        };
+        for (_, late) in sends.iter().filter(|(_, late)| place(late.rule) >= Some(n)).filter(decides) {
+            // A rule to a queue marks packets before they come to it.
+            let from = if matches!(early.rule.action, Action::Queue(_)) { n } else { n + 1 };
+            let marks = asked.iter().enumerate().skip(from).take_while(|(at, _)| Some(*at) <= place(late.rule));
+            let mut marks = marks.filter(|(_, other)| other.rule.mark.is_some());
+            if let Some(mark) = marks.find_map(|(_, other)| other.rule.mark.as_ref()) {
+                let what = "this rule asks for the mark that packets have before others mark them";
+                return Some(Problem::error(early.rule.at.clone(), what).help(format!(
+                    "flows of a link are told apart by the mark that packets have as they come to it, as mark {}: \
+                     put rules that mark in front of all that ask for marks, or give each queue a pipe of its own",
+                    mark.number
+                )));
+            }
+        }
+    }
+    None
+}
+
+impl Asked<'_> {
+    fn asks_for_mark(&self) -> bool {
+        self.rule.matches.split_whitespace().any(|word| word == "mark")
+    }
 }
 
 /// The rules of one direction, without the packets that skip them.

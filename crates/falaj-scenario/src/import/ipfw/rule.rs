@@ -91,6 +91,10 @@ pub(super) fn read(args: &mut Args<'_>, last: u64, notes: &mut Vec<Problem>) -> 
                 mark = Some(Mark { number: marked(word, "setmark", u32::MAX)?, tag: false, at: word.at.clone() });
                 break Action::Count;
             }
+            "skipto" if args.peek().is_some_and(|w| w.text == "tablearg") => {
+                let why = "tables lead to links here: write a rule for each number to skip to";
+                return Err(no_equal(word.at.clone(), "skipto tablearg", why));
+            }
             "skipto" => break Action::SkipTo(whole(args.value("a number")?)?),
             _ => return Err(no_action(word)),
         }
@@ -290,7 +294,7 @@ impl Body {
                 let port = if word.text == "src-port" { "sport" } else { "dport" };
                 self.term(not, format!("{port} {}", args.value("ports")?.text));
             }
-            "src-ip" | "dst-ip" | "src-ip6" | "dst-ip6" => {
+            "src-ip" | "dst-ip" | "src-ip6" | "dst-ip6" | "src-ipv6" | "dst-ipv6" => {
                 let side = if word.text.starts_with("src") { "src" } else { "dst" };
                 let address = args.value("an address")?;
                 if let Some(text) = self.address(address, side)? {
@@ -351,7 +355,10 @@ impl Body {
             "setup" => self.term(not, "flags syn,!ack"),
             "established" => self.term(not, "( flags ack or flags rst )"),
             // Not the first piece.
-            "frag" => self.term(not, "( fragment not first-fragment )"),
+            "frag" => {
+                args.take("offset");
+                self.term(not, "( fragment not first-fragment )");
+            }
             "layer2" | "bridged" => self.frames |= !not,
             "//" => while args.next().is_some() {},
             _ => return Err(no_option(word)),

@@ -52,6 +52,8 @@ pub(super) struct Place<'a> {
     pub(super) dev: Option<&'a Word>,
     pub(super) parent: Option<Handle>,
     pub(super) handle: Option<Handle>,
+    /// What stands behind `handle` of a filter: its name, or a mark.
+    pub(super) number: Option<&'a Word>,
     pub(super) ingress: bool,
     pub(super) prio: Option<u64>,
     /// What of IP a filter looks at.
@@ -70,6 +72,7 @@ impl<'a> Place<'a> {
                 "dev" => place.dev = Some(args.value("a device")?),
                 "root" => place.parent = None,
                 "parent" => place.parent = Some(handle(args.value("a handle")?)?),
+                "handle" if filter => place.number = Some(args.value("a handle")?),
                 "handle" | "classid" => place.handle = Some(handle(args.value("a handle")?)?),
                 "ingress" | "clsact" => place.ingress = true,
                 "stab" if !filter => place.stab = Some(stab::read(word, args)?),
@@ -155,7 +158,12 @@ impl Devices {
     }
 
     /// `filter add dev eth0 parent 1: protocol ip u32 match … flowid 1:10`.
-    pub(super) fn filter(&mut self, mut args: Args<'_>, removes: bool) -> Result<(), Problem> {
+    pub(super) fn filter(
+        &mut self,
+        mut args: Args<'_>,
+        removes: bool,
+        notes: &mut Vec<Problem>,
+    ) -> Result<(), Problem> {
         let (place, kind) = Place::read(&mut args, true)?;
         let all = args.all();
         let device = self.of(&place, &args)?;
@@ -165,7 +173,7 @@ impl Devices {
             return Ok(());
         }
         let Some(kind) = kind else { return Err(Problem::error(all, "which filter? its kind is missing")) };
-        let mut made = filter::read(kind, &place, &mut args)?;
+        let mut made = filter::read(kind, &place, &mut args, notes)?;
         if place.ingress() {
             let to = made.redirects.ok_or_else(|| {
                 no_equal(

@@ -1,4 +1,4 @@
-//! Which packets go to which class: `u32`, `flower`, `matchall`.
+//! Which packets go to which class: `u32`, `flower`, `matchall`, `fw`.
 
 use super::super::amounts::whole;
 use super::super::args::{Args, no_equal, unknown};
@@ -47,25 +47,26 @@ impl Rule {
 }
 
 /// Reads what stands behind the kind.
-pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Result<Filter, Problem> {
+pub(super) fn read(
+    kind: &Word,
+    place: &Place<'_>,
+    args: &mut Args<'_>,
+    notes: &mut Vec<Problem>,
+) -> Result<Filter, Problem> {
     let mut rule = Rule { version: version(place.protocol)?, terms: Vec::new() };
     let (mut to, mut redirects) = (None, None);
     let at = args.all();
     match kind.text.as_str() {
         "u32" | "flower" | "matchall" => {}
-        "fw" => {
-            let why = "marks are noted beside packets by the kernel: let a rule of the scenario do it, `mark = 7`, and give the flow \
-                       `match = \"mark 7\"`";
-            return Err(no_equal(kind.at.clone(), "fw", why));
-        }
+        "fw" => rule.term(marked(kind, place, notes)?),
         "basic" | "bpf" | "cgroup" | "flow" | "route" | "tcindex" | "rsvp" => {
             return Err(no_equal(
                 kind.at.clone(),
                 &kind.text,
-                "filters of kind u32, flower and matchall can be imported",
+                "filters of kind u32, flower, matchall and fw can be imported",
             ));
         }
-        _ => return Err(unknown(kind, "a filter that can be imported", &["u32", "flower", "matchall"])),
+        _ => return Err(unknown(kind, "a filter that can be imported", &["u32", "flower", "matchall", "fw"])),
     }
     while let Some(word) = args.next() {
         match word.text.as_str() {
@@ -86,6 +87,11 @@ pub(super) fn read(kind: &Word, place: &Place<'_>, args: &mut Args<'_>) -> Resul
     if to.is_none() && redirects.is_none() {
         return Err(Problem::error(at, "where to? `flowid CLASS` is missing"));
     }
+    if let Some(tagged) = place.protocol.filter(|word| word.text.starts_with("802."))
+        && !rule.terms.iter().any(|term| term.starts_with("vlan "))
+    {
+        return Err(no_equal(tagged.at.clone(), "a filter of all tags", "`vlan_id N` tells one VLAN"));
+    }
     let rule = rule.text();
     if let Err(error) = crate::parse_match(&rule) {
         return Err(Problem::error(at, format!("this comes to {}: {}", quoted(&rule), error.what)).help(error.help));
@@ -99,8 +105,33 @@ fn version(protocol: Option<&Word>) -> Result<Option<&'static str>, Problem> {
         None | Some((_, "all")) => Ok(None),
         Some((_, "ip")) => Ok(Some("ip")),
         Some((_, "ipv6")) => Ok(Some("ip6")),
+        // Of a tag, which `vlan_id` looks at.
+        Some((_, "802.1Q" | "802.1q")) => Ok(None),
         Some((word, _)) => Err(no_equal(word.at.clone(), "this protocol", "`ip`, `ipv6` and `all` can be imported")),
     }
+}
+
+/// `handle 6 fw`: the mark that a packet has.
+fn marked(kind: &Word, place: &Place<'_>, notes: &mut Vec<Problem>) -> Result<String, Problem> {
+    let Some(word) = place.number else {
+        return Err(Problem::error(kind.at.clone(), "which mark? `handle MARK` before `fw` is missing"));
+    };
+    // All bits count unless a mask says otherwise.
+    let (mark, mask) = word.text.split_once('/').unwrap_or((&word.text, "0xffffffff"));
+    let number = |text: &str| {
+        let least = whole(&Word { text: text.to_owned(), at: word.at.clone() })?;
+        u32::try_from(least).map_err(|_| Problem::error(word.at.clone(), "a mark has 32 bits"))
+    };
+    if number(mask)? != u32::MAX {
+        return Err(no_equal(word.at.clone(), "this mask", "marks are compared as whole numbers"));
+    }
+    let mark = number(mark)?;
+    let what = format!("who marks packets with {mark}? there it is the firewall; here a rule does");
+    notes.push(Problem::warning(word.at.clone(), what).help(format!(
+        "for instance `[[rule]]`, `match = \"tcp dport 443\"`, `mark = {mark}`, `to = \"pass\"`, `then = \"on\"`, \
+         and behind it one that leads to the link"
+    )));
+    Ok(format!("mark {mark}"))
 }
 
 /// `match ip dport 80 0xffff`.
@@ -203,6 +234,9 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
     let value = args.value("a value")?;
     match key {
         "src_ip" | "dst_ip" => rule.term(format!("{} {}", &key[..3], value.text)),
+        "src_mac" | "dst_mac" => rule.term(format!("mac-{} {}", &key[..3], value.text)),
+        "vlan_id" => rule.term(format!("vlan {}", whole(value)?)),
+        "ip_ttl" => rule.term(format!("ttl {}", whole(value)?)),
         "src_port" | "dst_port" => rule.term(format!("{}port {}", &key[..1], value.text)),
         "ip_proto" => rule.term(match value.text.as_str() {
             "icmpv6" => "icmp6".to_owned(),
@@ -219,7 +253,7 @@ fn flower(word: &Word, key: &str, args: &mut Args<'_>, rule: &mut Rule) -> Resul
             return Err(no_equal(
                 word.at.clone(),
                 key,
-                "addresses, protocol, ports and type of service can be imported",
+                "addresses, MACs, VLAN, protocol, ports, TTL and type of service can be imported",
             ));
         }
     }

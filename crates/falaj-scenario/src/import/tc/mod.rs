@@ -107,7 +107,7 @@ fn command(words: &[Word], text: &str, devices: &mut Devices, notes: &mut Vec<Pr
     match kind {
         "qdisc" => devices.qdisc(args, removes, line),
         "class" => devices.class(args, removes, line),
-        _ => devices.filter(args, removes),
+        _ => devices.filter(args, removes, notes),
     }
 }
 
