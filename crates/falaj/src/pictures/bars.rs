@@ -25,6 +25,8 @@ const ROW: i32 = 34;
 /// Where bars begin, and how long the longest is.
 const LEFT: i32 = 170;
 const LONGEST: f64 = 270.0;
+/// Parts that are told apart without colours.
+pub(crate) const HATCHINGS: usize = 5;
 
 pub(crate) fn svg(bars: &Bars<'_>) -> Result<String> {
     let mut text = String::new();
@@ -63,19 +65,55 @@ fn draw(text: &mut String, bars: &Bars<'_>) -> Drawn {
     Ok(())
 }
 
-/// A rectangle of the n-th part, with a hatching of its own.
+/// How far apart the lines of a hatching are: near enough that the smallest rectangle has some.
+const GAP: i32 = 5;
+
+/// A rectangle of the n-th part, with a hatching of its own: none, upright, level, both, aslant.
 fn swatch(area: &Area<'_>, (x, y): (i32, i32), wide: i32, high: i32, n: usize) -> Drawn {
     area.draw(&Rectangle::new([(x, y), (x + wide, y + high)], tone(n).filled()))?;
-    let gap = match n % 4 {
+    let line = |from: (i32, i32), to: (i32, i32)| area.draw(&PathElement::new([from, to], PAGE.0));
+    let (upright, level, aslant) = match n % HATCHINGS {
         0 => return Ok(()),
-        1 => 5,
-        2 => 9,
-        _ => 14,
+        1 => (true, false, false),
+        2 => (false, true, false),
+        3 => (true, true, false),
+        _ => (false, false, true),
     };
-    let mut at = x + gap;
-    while at < x + wide {
-        area.draw(&PathElement::new([(at, y), (at, y + high)], PAGE.0))?;
-        at += gap;
+    for at in (x + GAP..x + wide).step_by(GAP as usize).filter(|_| upright) {
+        line((at, y), (at, y + high))?;
+    }
+    for at in (y + GAP..y + high).step_by(GAP as usize).filter(|_| level) {
+        line((x, at), (x + wide, at))?;
+    }
+    // From the left or lower edge up to the upper or right one.
+    for at in (GAP..wide + high).step_by(GAP as usize).filter(|_| aslant) {
+        let from = (x + (at - high).max(0), y + at.min(high));
+        line(from, (x + at.min(wide), y + (at - wide).max(0)))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without its colours each part is still told from the others, in the legend and in a row.
+    #[test]
+    fn each_part_has_a_hatching_of_its_own() {
+        let parts: Vec<String> = (0..HATCHINGS)
+            .map(|n| {
+                let mut text = String::new();
+                let area = SVGBackend::with_string(&mut text, (40, 40)).into_drawing_area();
+                swatch(&area, (4, 4), 14, 14, n).unwrap();
+                area.present().unwrap();
+                drop(area);
+                let lines = text.lines().filter(|line| line.starts_with("<poly") || line.starts_with("<line"));
+                lines.collect()
+            })
+            .collect();
+        assert!(parts[0].is_empty());
+        for (n, part) in parts.iter().enumerate().skip(1) {
+            assert!(!part.is_empty() && !parts[..n].contains(part), "{n}: {part}");
+        }
+    }
 }

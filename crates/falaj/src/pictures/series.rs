@@ -1,6 +1,6 @@
 //! What a simulation says, as lines, bars and lanes. Nothing here draws.
 
-use super::bars::{Bars, Row};
+use super::bars::{Bars, HATCHINGS, Row};
 use super::chart::{Axis, Chart, Line, STROKE, Scale, Sheet};
 use super::lanes::{Lanes, Packet};
 use super::units::{DATA, RATE, TIME, unit};
@@ -414,7 +414,7 @@ impl Material<'_> {
     }
 }
 
-const REASONS: [&str; 5] = ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
+const REASONS: [&str; HATCHINGS] = ["queue full", "queue's policy", "lost on the link", "too large", "thrown away"];
 
 /// Jain's index of some shares: 1 where all are alike, 1/n where one has all; not known of fewer than two.
 fn jain(shares: impl Iterator<Item = f64>) -> f64 {

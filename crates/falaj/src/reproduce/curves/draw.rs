@@ -21,7 +21,7 @@ fn sheet(figure: &Figure) -> Sheet {
     let least = points().map(|p| p.y).filter(|&y| y > 0.0).fold(f64::INFINITY, f64::min).min(most.max(1.0));
     let y = match figure.axes {
         Axes::Plain | Axes::Each => Axis::linear(figure.y, 0.0, 1.08 * most),
-        Axes::Decades => Axis::whole(figure.y, Scale::Decades, least, most.max(least)),
+        Axes::Decades | Axes::DecadesOfKinds => Axis::whole(figure.y, Scale::Decades, least, most.max(least)),
         Axes::Doublings => Axis::whole(figure.y, Scale::Doublings, least, most.max(least)),
     };
     let floor = y.from;
@@ -46,13 +46,13 @@ fn sheet(figure: &Figure) -> Sheet {
         x: match figure.axes {
             Axes::Doublings => Axis::whole(figure.x, Scale::Doublings, left.max(1.0), right.max(1.0)),
             Axes::Plain | Axes::Decades => Axis::linear(figure.x, left, right),
-            Axes::Each => Axis::each(figure.x, left, right),
+            Axes::Each | Axes::DecadesOfKinds => Axis::each(figure.x, left, right),
         },
         y,
         lines: figure.curves.iter().enumerate().map(line).collect(),
         places: Vec::new(),
         // Beyond so many a colour comes again, with another mark.
-        marks: figure.curves.len() > SEVERAL.len(),
+        marks: figure.curves.len() > SEVERAL.len() || figure.axes == Axes::DecadesOfKinds,
         stroke: if each { BAR } else { STROKE },
     };
     Sheet { panel: SIZE, columns: 1, charts: vec![chart] }
@@ -84,11 +84,42 @@ mod tests {
         let bars = svg.matches(&format!("stroke-width=\"{BAR}\"")).count();
         // Eight, and two of the legend.
         assert_eq!(bars, 10, "{svg}");
-        let words: Vec<&str> =
-            svg.split("<text").skip(1).filter_map(|text| text.split(['>', '<']).nth(1)).map(str::trim).collect();
+        let words = words(&svg);
         for place in ["0", "1", "2", "3"] {
             assert!(words.contains(&place), "{words:?}");
         }
         assert!(!words.iter().any(|word| word.contains(".5")), "{words:?}");
+    }
+
+    /// What stands in a picture.
+    fn words(svg: &str) -> Vec<&str> {
+        svg.split("<text").skip(1).filter_map(|text| text.split(['>', '<']).nth(1)).map(str::trim).collect()
+    }
+
+    /// Kinds have whole numbers, each of them one, and a mark in each curve.
+    #[test]
+    fn kinds_are_numbered() {
+        let curve = |name| {
+            let point = |n: u32| Point { x: n.into(), y: f64::from(n) * 300.0, off: None };
+            Curve { name, points: (1..=9).map(point).collect() }
+        };
+        let figure = Figure {
+            label: "Figure 9".into(),
+            title: String::new(),
+            x: "mix",
+            y: "bytes",
+            axes: Axes::DecadesOfKinds,
+            curves: vec![curve("one"), curve("other")],
+            notes: Vec::new(),
+            found: Vec::new(),
+        };
+        let svg = svg(&figure).unwrap();
+        let words = words(&svg);
+        for n in 1..=9 {
+            assert_eq!(words.iter().filter(|word| **word == n.to_string()).count(), 1, "{n}: {words:?}");
+        }
+        assert!(!words.iter().any(|word| word.contains('.')), "{words:?}");
+        // Those of the legend too.
+        assert_eq!(svg.matches("<circle").count(), 20);
     }
 }

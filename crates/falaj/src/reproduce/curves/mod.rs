@@ -43,7 +43,7 @@ pub(super) struct Figure {
     pub(super) x: &'static str,
     pub(super) y: &'static str,
     #[serde(skip)]
-    #[cfg_attr(not(feature = "plots"), expect(dead_code))]
+    #[cfg_attr(not(feature = "plots"), allow(dead_code, reason = "pictures alone have axes"))]
     pub(super) axes: Axes,
     /// Without any there is nothing to draw.
     pub(super) curves: Vec<Curve>,
@@ -60,6 +60,8 @@ pub(super) enum Axes {
     Each,
     /// The upright one goes by powers of ten.
     Decades,
+    /// The same over kinds of something, by their numbers, with a mark at each.
+    DecadesOfKinds,
     /// Both go by powers of two.
     Doublings,
 }

@@ -147,7 +147,7 @@ pub(super) fn mixes(effort: Effort) -> Result<Figure> {
         title: "cost of a packet among flows of several weights and sizes".into(),
         x: "mix",
         y: "ns",
-        axes: Axes::Decades,
+        axes: Axes::DecadesOfKinds,
         curves,
         notes: vec![
             format!("Mixes, as weight:bytes:flows: {}.", names.join("; ")),

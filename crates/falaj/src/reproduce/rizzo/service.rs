@@ -56,7 +56,7 @@ pub(super) fn figure() -> Result<Figure> {
         title: "service: bytes behind the fluid share, the worst flow of each mix".into(),
         x: "mix",
         y: "bytes",
-        axes: Axes::Decades,
+        axes: Axes::DecadesOfKinds,
         curves: vec![
             Curve { name: "drr", points: drr },
             Curve { name: "qfq", points: qfq },
