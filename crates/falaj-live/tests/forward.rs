@@ -264,7 +264,7 @@ fn what_finds_no_memory_is_counted_and_the_rest_passes() -> io::Result<()> {
 #[test]
 fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
     const SENT: u32 = 300;
-    for when_full in [WhenFull::Drop, WhenFull::Wait] {
+    for when_full in [WhenFull::Drop, WhenFull::Wait, WhenFull::WaitDown] {
         let clock = Clock::from_zero(monotonic());
         let (near, near_port) = Outside::port(clock)?;
         let (far, far_port) = Outside::port(clock)?;
@@ -277,9 +277,9 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         let mut forwarder = Forwarder::new(clock, engine, ports, options);
         for number in 0..SENT {
             near.push(ask::NOTHING, number, 1000)?;
-            far.push(ask::NOTHING, number, 100)?;
+            far.push(ask::NOTHING, number, if when_full == WhenFull::Wait { 100 } else { 1000 })?;
         }
-        while !near.inside.borrow().waiting.is_empty() {
+        while [&near, &far].iter().any(|end| !end.inside.borrow().waiting.is_empty()) {
             forwarder.run(clock.now() + Span::from_millis(2), &[])?;
         }
         run_dry(&mut forwarder)?;
@@ -287,9 +287,14 @@ fn who_finds_no_room_waits_if_that_was_asked_for() -> io::Result<()> {
         if when_full == WhenFull::Wait {
             assert_eq!((counters.offered, counters.dropped(), counters.max_backlog), (SENT.into(), 0, 5));
             assert_eq!(far.numbers(), (0..SENT).collect::<Vec<_>>());
-            assert_eq!(near.numbers(), (0..SENT).collect::<Vec<_>>(), "the other way went on meanwhile");
         } else {
             assert!(counters.offered == u64::from(SENT) && counters.dropped() > 0, "{counters:?}");
+        }
+        if when_full == WhenFull::Drop {
+            assert!(forwarder.counters(PipeId(1), FLOW).dropped() > 0);
+        } else {
+            // With none that waits the other way went on meanwhile.
+            assert_eq!(near.numbers(), (0..SENT).collect::<Vec<_>>());
         }
     }
     Ok(())

@@ -17,9 +17,9 @@ pub(crate) struct Pace {
     /// with `--timer sleep` whatever is due; 0s: each at its own instant.
     #[arg(long, value_name = "TIME", default_value = "20us", value_parser = parse_span)]
     slack: Span,
-    /// What becomes of a packet that finds its queue full: drop, or wait at its interface.
-    #[arg(long, value_name = "drop|wait", default_value = "drop", value_parser = when_full)]
-    when_full: WhenFull,
+    /// What becomes of a packet that finds its queue full: drop, or wait at its interface [default: drop].
+    #[arg(long, value_name = "drop|wait", value_parser = when_full)]
+    when_full: Option<WhenFull>,
 }
 
 fn when_full(text: &str) -> Result<WhenFull, String> {
@@ -32,7 +32,13 @@ fn when_full(text: &str) -> Result<WhenFull, String> {
 
 impl Pace {
     pub(crate) fn options(&self) -> Options {
+        self.options_or(WhenFull::default())
+    }
+
+    /// The same, with this where nothing was said of full queues.
+    pub(crate) fn options_or(&self, when_full: WhenFull) -> Options {
         let memory = host::memory_for_packets();
-        Options { timer: self.timer, slack: self.slack, when_full: self.when_full, memory }
+        let when_full = self.when_full.unwrap_or(when_full);
+        Options { timer: self.timer, slack: self.slack, when_full, memory }
     }
 }

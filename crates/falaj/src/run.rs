@@ -15,6 +15,7 @@ use crate::summary::{FailIf, JsonFile, Summary, of_forwarder};
 use anyhow::{Context, Result, anyhow, bail};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
+use falaj_live::forward::WhenFull;
 use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
@@ -205,6 +206,7 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     let place = args.control.place()?;
     let about = args.command.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
     let mut near = Side { command: Some(args.command), ..Side::default() };
+    let has_peer = args.peer.is_some();
     let mut far = args.peer.map(helper).transpose()?.unwrap_or_default();
     if let Some(place) = &place {
         [&mut near, &mut far].into_iter().for_each(|side| side.env.push((control::VARIABLE.into(), place.into())));
@@ -234,7 +236,11 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
     };
     let mut signals = Signals::take()?;
     let clock = Clock::from_zero(monotonic());
-    let (network, options) = (scenario.network(), args.pace.options());
+    let by_stack = out.as_ref().is_some_and(|out| out.way().is_user_mode());
+    // Such a stack does not slow down where packets are lost: all that it sends would be lost again and again. Beside a peer what
+    // comes down is the peer's as well, whose packets are lost as on any link.
+    let when_full = if by_stack && !has_peer { WhenFull::WaitDown } else { WhenFull::default() };
+    let (network, options) = (scenario.network(), args.pace.options_or(when_full));
     let guest = args.aggregate.as_ref().map(|asked| asked.start(&mut sandbox)).transpose()?;
     let (mut forwarder, guest) = match guest {
         Some((guest, child)) => (attach::to_guest(&network, &mut sandbox, guest, clock, options)?, Some(child)),

@@ -1,7 +1,7 @@
 //! What comes in: turns of the ports, and the way of a unit's packets into their queues.
 
 use super::written::{Before, record};
-use super::{Forwarder, NEAR, WhenFull, gone, lose};
+use super::{Forwarder, NEAR, gone, lose};
 use crate::port::{Received, is_gone};
 use crate::units::Packet;
 use falaj_engine::Why;
@@ -110,7 +110,7 @@ impl Forwarder {
                     continue;
                 }
             };
-            if self.options.when_full == WhenFull::Wait {
+            if self.options.when_full.waits(entry.pipe) {
                 self.network.poll(now, &mut self.out);
                 // Where nothing will ever make room the queue is too small for it.
                 let ever = self.network.next_event() != Time::NEVER;

@@ -1,6 +1,7 @@
 //! How the loop is to go about it.
 
 use crate::timer::Timer;
+use falaj_engine::PipeId;
 use falaj_sched::time::Span;
 
 /// How the loop goes about it.
@@ -25,6 +26,19 @@ pub enum WhenFull {
     Drop,
     /// It waits at its port, and whatever comes behind it there, as behind an interface that is full.
     Wait,
+    /// What comes down waits, what goes up is lost.
+    WaitDown,
+}
+
+impl WhenFull {
+    /// Whether it waits if it is to enter this pipe; of a link's two the second leads down.
+    pub(super) fn waits(self, pipe: PipeId) -> bool {
+        match self {
+            WhenFull::Drop => false,
+            WhenFull::Wait => true,
+            WhenFull::WaitDown => pipe.0 % 2 == 1,
+        }
+    }
 }
 
 impl Default for Options {

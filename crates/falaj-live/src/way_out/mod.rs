@@ -35,8 +35,10 @@ pub(crate) const INTERFACE: &str = "out0";
 /// Who answers questions for names where the caller's own resolver is on its loopback interface; a user-mode stack
 /// passes them on to that one. These addresses are no link's.
 const NAMES: Ipv4Addr = Ipv4Addr::new(10, 77, 254, 3);
-/// What a user-mode stack that has addresses of its own is to use.
+/// What a user-mode stack is to use: with the host's own address it would take for its own what is for the host.
 const OWN_NET: &str = "10.77.254.0/24";
+/// Of these, its own one, and whom it takes for the next router.
+const OWN: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 254, 100), Ipv4Addr::new(10, 77, 254, 2)];
 
 /// How long a way out may take to come up.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -69,6 +71,13 @@ impl fmt::Display for Way {
             Way::Host(Translator::Nft(_)) => "the host (nft)",
             Way::Host(Translator::Iptables(_)) => "the host (iptables)",
         })
+    }
+}
+
+impl Way {
+    /// Whether it is a program that speaks for the far side through sockets of its own.
+    pub fn is_user_mode(&self) -> bool {
+        !matches!(self, Way::Host(_))
     }
 }
 
@@ -196,6 +205,10 @@ impl WayOut {
                 Ok(out) => return Ok(out),
                 Err(error) => why.push(format!("{way}: {error}")),
             }
+        }
+        // Such programs open a TUN device, and what they say of one that they may not open tells nobody what to do.
+        if let Some(error) = ways.iter().any(Way::is_user_mode).then(|| sandbox.no_tap()).flatten() {
+            why.push(error.to_string());
         }
         Err(why.join("; "))
     }

@@ -1,7 +1,7 @@
 //! A way out without privilege: a program that takes packets from the far side and speaks for it through sockets of its
 //! own. It sees one peer, the near side, whose address it takes as it comes.
 
-use super::{Care, Far, INTERFACE, NAMES, OWN_NET};
+use super::{Care, Far, INTERFACE, NAMES, OWN, OWN_NET, Way};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::ffi::OsString;
 use std::fs::File;
@@ -27,7 +27,15 @@ impl UserMode {
         let fixed = "--foreground --quiet --config-net --no-map-gw --tcp-ports none --udp-ports none --tcp-ns none \
                      --udp-ns none --ns-ifname";
         let mut arguments: Vec<OsString> = fixed.split_whitespace().map(Into::into).collect();
-        arguments.extend([INTERFACE.into(), "--dns-forward".into(), NAMES.to_string().into()]);
+        arguments.push(INTERFACE.into());
+        let [own, router] = OWN.map(|address| address.to_string());
+        for (option, value) in [("--address", own.as_str()), ("--netmask", "255.255.255.0"), ("--gateway", &router)] {
+            arguments.extend([option.into(), value.into()]);
+        }
+        // Whoever asks the host's resolver by its own address would hear from the other one.
+        if super::resolver(&Way::Pasta(program.into())).is_some() {
+            arguments.extend(["--dns-forward".into(), NAMES.to_string().into()]);
+        }
         if nix::unistd::Uid::effective().is_root() {
             arguments.extend(["--runas".into(), "0".into()]);
         }
