@@ -35,7 +35,7 @@ soak: cargo ## run an hour of mixed traffic with changes at random, and a minute
 	FALAJ_SOAK=$(or $(FALAJ_SOAK),3600) cargo test --release -p falaj --test faults -- $$case || exit 1; done
 
 # The same tests as of `make test`, where it takes seconds.
-storm: cargo ## send ten million mutated frames through TAP, packet sockets and AF_XDP; good ones beside them must all arrive (FRAMES=N)
+storm: cargo ## send ten million mutated frames through each live backend; good ones beside them must all arrive (FRAMES=N)
 	FALAJ_FRAMES=$(or $(FRAMES),10000000) cargo test --release -p falaj --test bridge --test live -- mutated_frames
 
 # With the profile of the tests: some of it is compiled for them.

@@ -1,38 +1,24 @@
-//! A guest's card with the guest in this process: a front-end that shares memory, and a driver that fills rings, right
-//! ones and wrong ones. [`rings`] is a plain function, for any fuzzer; here it runs over random bytes.
+//! A guest's card with the guest in this process, whose rings are right ones and wrong ones. [`rings`] is a plain function, for any fuzzer; here it runs over random bytes.
+
+mod guest;
 
 use falaj_live::packet::{Monitor, State};
 use falaj_live::port::Port;
 use falaj_live::vhost_user::{VhostUser, VhostUserPort};
+use guest::{
+    CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MRG_RXBUF, NEXT, SIZE, TO_GUEST, TSO4, WRITE, parts,
+};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use proptest::prelude::*;
-use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use vhost::vhost_user::Frontend;
-use vhost::{VhostBackend, VhostUserMemoryRegionInfo, VringConfigData};
-use vm_memory::{Bytes, FileOffset, GuestAddress, GuestMemoryMmap};
-use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+use vhost::VhostBackend;
+use vm_memory::{Bytes, GuestAddress};
 
-const HEADER: usize = 12;
-const SIZE: u16 = 16;
-const MEMORY: usize = 1 << 20;
-/// Where the monitor has the guest's memory, if one believes it.
-const MONITOR: u64 = 0x7000_0000_0000;
-const TO_GUEST: usize = 0;
-const FROM_GUEST: usize = 1;
-/// What is asked for in any case: virtio 1, and rings that somebody enables.
-const LEAST: u64 = 1 << 32 | 1 << 30;
-const MRG_RXBUF: u64 = 1 << 15;
-const CSUM: u64 = 1 << 1;
-const TSO4: u64 = 1 << 7;
-const EVENT_IDX: u64 = 1 << 29;
-const WRITE: u16 = 2;
-const NEXT: u16 = 1;
 const INDIRECT: u16 = 4;
 
 /// A name for a socket that nobody else has.
@@ -79,155 +65,6 @@ impl Card {
 fn is_readable(fd: &impl AsFd, milliseconds: u16) -> bool {
     let mut fds = [PollFd::new(fd.as_fd(), PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0
-}
-
-/// A guest and its monitor.
-struct Guest {
-    frontend: Frontend,
-    memory: GuestMemoryMmap,
-    file: File,
-    kicks: [EventFd; 2],
-    calls: [EventFd; 2],
-    /// Descriptors and entries made available so far, by ring.
-    made: [u16; 2],
-}
-
-/// Where a ring's parts are: descriptors, available, used.
-fn parts(ring: usize) -> [u64; 3] {
-    let base = 0x1000 + 0x4000 * ring as u64;
-    [base, base + 0x1000, base + 0x2000]
-}
-
-impl Guest {
-    /// Not yet running.
-    fn connect(path: &Path, features: u64) -> Guest {
-        let mut stream = UnixStream::connect(path).expect("somebody listens");
-        // As QEMU does: rings are enabled before there are features, and not again.
-        let enable = [18, 1, 8, 0, 1].map(u32::to_le_bytes).concat();
-        stream.write_all(&enable).expect("it is read");
-        let frontend = Frontend::from_stream(stream, 2);
-        let name = nix::sys::memfd::memfd_create("guest", nix::sys::memfd::MFdFlags::empty()).expect("memory");
-        let file = File::from(name);
-        file.set_len(MEMORY as u64).expect("so much");
-        let offset = FileOffset::new(file.try_clone().expect("a descriptor"), 0);
-        let memory =
-            GuestMemoryMmap::from_ranges_with_files([(GuestAddress(0), MEMORY, Some(offset))]).expect("it maps");
-        let event = || EventFd::new(EFD_NONBLOCK).expect("a descriptor");
-        let (kicks, calls) = ([event(), event()], [event(), event()]);
-        frontend.set_owner().expect("it takes us");
-        let offered = frontend.get_features().expect("it says");
-        assert_eq!(offered & features, features, "all of it is offered");
-        frontend.set_features(features).expect("it takes them");
-        Guest { frontend, memory, file, kicks, calls, made: [0; 2] }
-    }
-
-    fn start(path: &Path, features: u64) -> Guest {
-        let mut guest = Guest::connect(path, features);
-        guest.share(MEMORY as u64).expect("it takes the memory");
-        guest.run([0; 2]);
-        guest
-    }
-
-    fn share(&self, size: u64) -> vhost::Result<()> {
-        let region = VhostUserMemoryRegionInfo {
-            guest_phys_addr: 0,
-            memory_size: size,
-            userspace_addr: MONITOR,
-            mmap_offset: 0,
-            mmap_handle: self.file.as_raw_fd(),
-        };
-        self.frontend.set_mem_table(&[region]).map(drop)
-    }
-
-    fn run(&mut self, bases: [u16; 2]) {
-        for ring in [TO_GUEST, FROM_GUEST] {
-            let [descriptors, available, used] = parts(ring).map(|at| MONITOR + at);
-            let about = VringConfigData {
-                queue_max_size: SIZE,
-                queue_size: SIZE,
-                flags: 0,
-                desc_table_addr: descriptors,
-                used_ring_addr: used,
-                avail_ring_addr: available,
-                log_addr: None,
-            };
-            let frontend = &mut self.frontend;
-            frontend.set_vring_num(ring, SIZE).expect("a power of two");
-            frontend.set_vring_base(ring, bases[ring]).expect("a number");
-            frontend.set_vring_addr(ring, &about).expect("within the memory");
-            frontend.set_vring_call(ring, &self.calls[ring]).expect("a descriptor");
-            frontend.set_vring_kick(ring, &self.kicks[ring]).expect("a descriptor");
-        }
-    }
-
-    fn word(&self, at: u64) -> u16 {
-        self.memory.read_obj(GuestAddress(at)).expect("within the memory")
-    }
-
-    fn set_word(&self, at: u64, word: u16) {
-        self.memory.write_obj(word, GuestAddress(at)).expect("within the memory");
-    }
-
-    fn descriptor(&self, ring: usize, index: u16, (at, length): (u64, u32), flags: u16, next: u16) {
-        let place = parts(ring)[0] + 16 * u64::from(index);
-        self.memory.write_obj(at, GuestAddress(place)).expect("within the memory");
-        self.memory.write_obj(length, GuestAddress(place + 8)).expect("within the memory");
-        self.set_word(place + 12, flags);
-        self.set_word(place + 14, next);
-    }
-
-    /// Makes a chain of these places available; each goes to a descriptor of its own.
-    fn offer(&mut self, ring: usize, places: &[(u64, u32)]) {
-        let flags = if ring == TO_GUEST { WRITE } else { 0 };
-        let first = self.made[ring];
-        for (i, &place) in (0..).zip(places) {
-            let more = if usize::from(i) + 1 < places.len() { NEXT } else { 0 };
-            self.descriptor(ring, (first + i) % SIZE, place, flags | more, (first + i + 1) % SIZE);
-        }
-        self.make_available(ring, first % SIZE);
-        self.made[ring] = first + places.len() as u16;
-    }
-
-    fn make_available(&mut self, ring: usize, head: u16) {
-        let available = parts(ring)[1];
-        let index = self.word(available + 2);
-        self.set_word(available + 4 + 2 * u64::from(index % SIZE), head);
-        self.set_word(available + 2, index.wrapping_add(1));
-    }
-
-    /// Sends a unit in pieces of these lengths.
-    fn sends(&mut self, unit: &[u8], pieces: &[usize]) {
-        let mut at = 0x40000;
-        let mut places = Vec::new();
-        let mut rest = unit;
-        for &piece in pieces.iter().chain([&usize::MAX]) {
-            let (now, then) = rest.split_at(piece.min(rest.len()));
-            self.memory.write_slice(now, GuestAddress(at)).expect("within the memory");
-            places.push((at, now.len() as u32));
-            (at, rest) = (at + 0x10000, then);
-            if rest.is_empty() {
-                break;
-            }
-        }
-        self.offer(FROM_GUEST, &places);
-        self.kicks[FROM_GUEST].write(1).expect("room");
-    }
-
-    fn used(&self, ring: usize) -> u16 {
-        self.word(parts(ring)[2] + 2)
-    }
-
-    /// What lies in the chain that was used as the so manieth.
-    fn used_length(&self, ring: usize, number: u16) -> u32 {
-        let at = parts(ring)[2] + 4 + 8 * u64::from(number % SIZE) + 4;
-        self.memory.read_obj(GuestAddress(at)).expect("within the memory")
-    }
-
-    fn bytes(&self, at: u64, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.memory.read_slice(&mut bytes, GuestAddress(at)).expect("within the memory");
-        bytes
-    }
 }
 
 /// A unit that is one packet, with nothing left to do.

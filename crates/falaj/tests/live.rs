@@ -6,6 +6,7 @@
 mod common;
 #[path = "common/libraries.rs"]
 mod libraries;
+#[expect(dead_code, reason = "others use the rest")]
 #[path = "common/storm.rs"]
 mod storm;
 
@@ -1186,13 +1187,13 @@ fn examples(users: &Users) {
     }
 }
 
-/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one that has to share is told.
 /// Whatever is sent, as many as [`storm::frames`] says: who sends good ones beside it gets each of these back.
 fn mutated(users: &Users) {
     let back = format!("{} --probe frames-back", me());
     users.ok(&["--peer", &back, "--", &me(), "--probe", "storm"]);
 }
 
+/// Ids, those that had to share and the busiest are shown of a link that runs, and the first one that has to share is told.
 fn masks_shown(users: &Users) {
     let text = "[link.a]\nrate = \"10mbit\"\nscheduler = { kind = \"drr\" }\n[link.a.flow.users]\nmatch = \"udp dst 10.77.0.2\"\n\
         each = \"dport\"\nmax-flows = 3\n[link.a.flow.rest]\nmatch = \"any\"\n";
@@ -1644,7 +1645,7 @@ fn probes(probe: &str, words: &[&str]) {
         ("frames-back", []) => storm::echo("falaj0"),
         // Frames that are changed at random, and good ones beside them; exits with an error if one does not come back.
         ("storm", []) => {
-            let said = storm::storm("falaj0", storm::frames());
+            let said = storm::storm(storm::Interface::at("falaj0", true), storm::frames());
             assert!(said.ends_with(" good came back") && !said.ends_with(" 0 good came back"), "{said}");
         }
         ("echo", [address]) => {

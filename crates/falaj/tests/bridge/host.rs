@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-const PORT: u16 = 4711;
+pub(crate) const PORT: u16 = 4711;
 /// Each way.
 const TRANSFER: usize = 3 << 20;
 
@@ -51,7 +51,13 @@ fn told(words: &[&str]) -> String {
             std::thread::spawn(move || storm::echo(&interface));
             "done".into()
         }
-        ["storm", interface, frames] => storm::storm(interface, frames.parse().expect("a number")),
+        ["storm", interface, headers, frames] => {
+            storm::storm(storm::Interface::at(interface, *headers == "true"), frames.parse().expect("a number"))
+        }
+        ["storm-to", address, interface, frames] => {
+            let to = SocketAddr::new(address.parse().expect("an address"), PORT);
+            storm::storm(storm::Datagrams::to(to, interface), frames.parse().expect("a number"))
+        }
         ["await", interface, ethertype] => await_frame(interface, u16::from_str_radix(ethertype, 16).expect("hex")),
         _ => panic!("no such thing: {words:?}"),
     }

@@ -42,6 +42,13 @@ pub(crate) fn set_mtu(name: &str, mtu: u32) {
     request(RouteNetlinkMessage::SetLink(link), 0);
 }
 
+/// Sets an interface's Ethernet address.
+pub(crate) fn set_ethernet_address(name: &str, address: [u8; 6]) {
+    let mut link = interface(name);
+    link.attributes = vec![LinkAttribute::Address(address.into())];
+    request(RouteNetlinkMessage::SetLink(link), 0);
+}
+
 /// Removes an interface.
 pub(crate) fn delete(name: &str) {
     request(RouteNetlinkMessage::DelLink(interface(name)), 0);

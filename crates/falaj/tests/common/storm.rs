@@ -6,8 +6,11 @@ use nix::libc;
 use nix::net::if_::if_nametoindex;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{MsgFlags, recv, send};
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
+/// Where bad frames, as they were before, are sent to.
+pub(crate) const TO_WHOM: [u8; 6] = [0x02, 0, 0, 0, 0, QUESTION];
 /// Free for experiments: the type of the good ones.
 const GOOD: u16 = 0x88b5;
 const ETHERNET: usize = 14;
@@ -53,74 +56,154 @@ pub(crate) fn echo(interface: &str) -> ! {
     let mut frame = [0; 4000];
     loop {
         let length = recv(socket.as_raw_fd(), &mut frame, MsgFlags::empty()).expect("a frame");
-        if number(&frame[..length], QUESTION).is_some() {
-            frame[TO] = ANSWER;
+        if answer(&mut frame[..length]) {
             sent(&socket, &frame[..length]);
         }
     }
 }
 
+/// Makes an answer of a good frame; what is none has no answer.
+pub(crate) fn answer(frame: &mut [u8]) -> bool {
+    let good = number(frame, QUESTION).is_some();
+    if good {
+        frame[TO] = ANSWER;
+    }
+    good
+}
+
+/// How frames get to the link, and answers back.
+pub(crate) trait Way {
+    /// The longest good frame.
+    const LONGEST: usize = 1514;
+
+    /// Whether it could be sent; room may be short for a moment.
+    fn good(&mut self, frame: &[u8]) -> bool;
+
+    /// The same of a bad one, with a virtio-net header in front or none.
+    fn bad(&mut self, bytes: &[u8], header: bool) -> bool;
+
+    /// The length of what comes, good or not, in so many milliseconds.
+    fn comes(&mut self, frame: &mut [u8], milliseconds: u16) -> Option<usize>;
+}
+
+/// Packet sockets at an interface.
+pub(crate) struct Interface {
+    good: OwnedFd,
+    bad: [OwnedFd; 2],
+}
+
+impl Interface {
+    /// Without headers nobody divides a frame: a thousand packets of one have no room where packets wait one by one.
+    pub(crate) fn at(interface: &str, headers: bool) -> Interface {
+        let bad = [false, true]
+            .map(|header| packet_socket(interface, 0, if header && headers { libc::PACKET_VNET_HDR } else { 0 }));
+        Interface { good: packet_socket(interface, GOOD, 0), bad }
+    }
+}
+
+impl Way for Interface {
+    fn good(&mut self, frame: &[u8]) -> bool {
+        sent(&self.good, frame)
+    }
+
+    fn bad(&mut self, bytes: &[u8], header: bool) -> bool {
+        send(self.bad[usize::from(header)].as_raw_fd(), bytes, MsgFlags::empty()).is_ok()
+    }
+
+    fn comes(&mut self, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
+        received(&self.good, frame, milliseconds)
+    }
+}
+
+/// Bad frames at an interface; good ones in datagrams, as what is in between looks at packets of IP alone.
+pub(crate) struct Datagrams {
+    good: UdpSocket,
+    bad: Interface,
+}
+
+impl Datagrams {
+    pub(crate) fn to(address: SocketAddr, interface: &str) -> Datagrams {
+        let good = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        good.connect(address).expect("a way there");
+        Datagrams { good, bad: Interface::at(interface, true) }
+    }
+}
+
+impl Way for Datagrams {
+    const LONGEST: usize = 1400;
+
+    fn good(&mut self, frame: &[u8]) -> bool {
+        sent(&self.good, frame)
+    }
+
+    fn bad(&mut self, bytes: &[u8], header: bool) -> bool {
+        self.bad.bad(bytes, header)
+    }
+
+    fn comes(&mut self, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
+        received(&self.good, frame, milliseconds)
+    }
+}
+
 /// Sends so many bad frames; says what became of the good ones. Waits for who sends them back.
-pub(crate) fn storm(interface: &str, frames: u64) -> String {
-    let good = packet_socket(interface, GOOD, 0);
-    let bad = [false, true].map(|header| packet_socket(interface, 0, if header { libc::PACKET_VNET_HDR } else { 0 }));
+pub(crate) fn storm<W: Way>(mut way: W, frames: u64) -> String {
     let seeds = seeds();
     let mut random = Random(0x5eed);
-    let mut back = Back { socket: &good, next: 0 };
+    let mut next = 0;
     let (mut taken, mut numbered) = (0, 0);
-    while !(sent(&good, &numbers(numbered, 60)) && back.comes(300)) {
+    while !(way.good(&numbers(numbered, 60)) && comes(&mut way, &mut next, 300)) {
         // Those that the other end was not there for, or not yet up, are not missed.
         numbered += 1;
-        back.next = numbered;
+        next = numbered;
     }
     numbered += 1;
     let first = numbered;
     for frame in 0..frames {
         let header = random.below(2) == 1;
         let bytes = random.mutated(&seeds, header);
-        taken += u64::from(send(bad[usize::from(header)].as_raw_fd(), &bytes, MsgFlags::empty()).is_ok());
+        taken += u64::from(way.bad(&bytes, header));
         if frame % BESIDE == 0 {
-            if numbered - back.next >= WINDOW && !back.comes(PATIENCE) {
-                return format!("good frame {} of {numbered} did not come back, after {frame} bad ones", back.next);
+            if numbered - next >= WINDOW && !comes(&mut way, &mut next, PATIENCE) {
+                return format!("good frame {next} of {numbered} did not come back, after {frame} bad ones");
             }
-            assert!(sent(&good, &numbers(numbered, 60 + random.below(1455))), "a good frame can be sent");
+            assert!(way.good(&numbers(numbered, 60 + random.below(W::LONGEST - 59))), "a good frame can be sent");
             numbered += 1;
         }
     }
-    while back.next < numbered {
-        if !back.comes(PATIENCE) {
-            return format!("good frame {} of {numbered} did not come back, after all bad ones", back.next);
+    while next < numbered {
+        if !comes(&mut way, &mut next, PATIENCE) {
+            return format!("good frame {next} of {numbered} did not come back, after all bad ones");
         }
     }
     assert!(taken > frames / 3, "{taken} of {frames} bad ones got as far as the link");
     format!("{taken} bad taken, {} good came back", numbered - first)
 }
 
-/// Good frames that come back, in order.
-struct Back<'a> {
-    socket: &'a OwnedFd,
-    /// The number that comes next.
-    next: u64,
+/// Whether the next good frame comes back in so many milliseconds: in order, each once.
+fn comes(way: &mut impl Way, next: &mut u64, milliseconds: u16) -> bool {
+    let mut frame = [0; 4000];
+    while let Some(length) = way.comes(&mut frame, milliseconds) {
+        match number(&frame[..length], ANSWER) {
+            Some(number) if number >= *next => {
+                assert_eq!(number, *next, "good frames come in order, each once");
+                *next += 1;
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
 }
 
-impl Back<'_> {
-    /// Whether the next one comes in so many milliseconds.
-    fn comes(&mut self, milliseconds: u16) -> bool {
-        let mut frame = [0; 4000];
-        let mut fds = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
-        while poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0 {
-            let length = recv(self.socket.as_raw_fd(), &mut frame, MsgFlags::empty()).expect("a frame");
-            match number(&frame[..length], ANSWER) {
-                Some(number) if number >= self.next => {
-                    assert_eq!(number, self.next, "good frames come in order, each once");
-                    self.next += 1;
-                    return true;
-                }
-                _ => {}
-            }
+fn received(socket: &impl AsFd, frame: &mut [u8], milliseconds: u16) -> Option<usize> {
+    let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    while poll(&mut fds, PollTimeout::from(milliseconds)).expect("it polls") > 0 {
+        // What the network says of an earlier one is an error here.
+        if let Ok(length) = recv(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
+            return Some(length);
         }
-        false
     }
+    None
 }
 
 /// A good frame: its number, and bytes that follow from it.
@@ -140,8 +223,8 @@ fn number(frame: &[u8], way: u8) -> Option<u64> {
 }
 
 /// Room may be short for a moment.
-fn sent(socket: &OwnedFd, frame: &[u8]) -> bool {
-    (0..1000).any(|_| match send(socket.as_raw_fd(), frame, MsgFlags::empty()) {
+fn sent(socket: &impl AsFd, frame: &[u8]) -> bool {
+    (0..1000).any(|_| match send(socket.as_fd().as_raw_fd(), frame, MsgFlags::empty()) {
         Ok(length) => length == frame.len(),
         Err(_) => {
             std::thread::sleep(std::time::Duration::from_millis(1));
@@ -150,8 +233,22 @@ fn sent(socket: &OwnedFd, frame: &[u8]) -> bool {
     })
 }
 
+/// Puts the right checksum into an IPv4 header, if this is one.
+fn summed(frame: &mut [u8]) {
+    let Some((ethernet, packet)) = frame.split_at_mut_checked(ETHERNET) else { return };
+    let length = packet.first().map_or(0, |byte| usize::from(byte & 15) * 4);
+    if ethernet[12..] != [8, 0] || length < 20 || packet.len() < length {
+        return;
+    }
+    packet[10..12].fill(0);
+    let words = packet[..length].chunks(2).map(|word| u32::from(word[0]) << 8 | u32::from(word[1]));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    packet[10..12].copy_from_slice(&(!((sum & 0xffff) + (sum >> 16)) as u16).to_be_bytes());
+}
+
 fn ethernet(ethertype: u16) -> Vec<u8> {
-    let mut frame = vec![0x02, 0, 0, 0, 0, QUESTION, 0x02, 0, 0, 0, 0, 0xa0];
+    let mut frame = [TO_WHOM, [0x02, 0, 0, 0, 0, 0xa0]].concat();
     frame.extend(ethertype.to_be_bytes());
     frame
 }
@@ -241,6 +338,10 @@ impl Random {
                 }
                 _ => frame.resize(frame.len() + some, 0),
             }
+        }
+        // Whoever looks at packets of IP alone sees those with a right header, so most have one.
+        if self.below(4) > 0 {
+            summed(&mut frame);
         }
         if frame.get(12..14) == Some(&GOOD.to_be_bytes()) {
             frame[12] = 0x08;
