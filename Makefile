@@ -2,7 +2,7 @@
 # for `page`, Node.js beside it.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak storm sbom advisories miri python api page bench kernel-oracle guests fuzz lint docs program firewall cargo
+.PHONY: help demo test soak storm sbom advisories miri tsan python api page bench kernel-oracle guests fuzz lint docs program firewall cargo
 # Where rustup puts it, should the shell not know yet.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
@@ -93,6 +93,11 @@ fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes 
 
 miri: cargo ## run unsafe code that asks no kernel under Miri (takes the nightly toolchain with miri and rust-src)
 	cargo +nightly miri test -p falaj-plugin-api
+
+# A stable toolchain is enough, if it is told to. What loom goes through is left out: it has one thread.
+tsan: cargo ## run the rings that processes share under ThreadSanitizer
+	RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" TSAN_OPTIONS=suppressions=$(abspath .ci/tsan) \
+	RUST_TEST_THREADS=1 CARGO_TARGET_DIR=$(target)/tsan cargo test --target $$(rustc -vV | sed -n 's/^host: //p') -p falaj-aggregate --lib --test ring --test hangup
 
 lint: cargo ## check format, lints and documentation
 	cargo fmt --all --check
