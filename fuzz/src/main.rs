@@ -22,7 +22,17 @@ tests!(ring, "../../crates/falaj-aggregate/tests/ring.rs");
 tests!(memif, "../../crates/falaj-aggregate/tests/memif.rs");
 tests!(ports, "../../crates/falaj-live/tests/hostile.rs");
 tests!(guests, "../../crates/falaj-live/tests/vhost_user.rs");
-// Private to its crate, and leans on nothing of it.
+tests!(relays, "../../crates/falaj-relay/tests/hostile.rs");
+// Private to their crate, and lean on nothing of it but each other.
+#[path = "."]
+mod xdp {
+    tests!(sys, "../../crates/falaj-live/src/xdp/sys.rs");
+    tests!(chunks, "../../crates/falaj-live/src/xdp/chunks.rs");
+
+    pub(super) fn hostile(bytes: &[u8]) {
+        chunks::hostile(bytes);
+    }
+}
 tests!(queues, "../../crates/falaj-live/src/nfqueue/message.rs");
 
 fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
@@ -41,6 +51,8 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
         "unit" => Box::new(ports::unit),
         "adapters" => Box::new(ports::adapters),
         "guest" => Box::new(guests::rings),
+        "xdp" => Box::new(xdp::hostile),
+        "relay" => Box::new(relays::relay),
         "nfqueue" => Box::new(queues::hostile),
         name => {
             let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");

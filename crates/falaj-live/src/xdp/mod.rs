@@ -14,6 +14,7 @@
 //! | several receive queues | refused: there is a socket for one |
 
 mod checksum;
+mod chunks;
 mod sys;
 
 use std::cell::RefCell;
@@ -32,10 +33,9 @@ use crate::packet::{self, Monitor, Place, State};
 use crate::port::{self, Port, Received};
 use crate::sandbox::{Error, Step};
 use crate::tap::Tap;
+use chunks::{CHUNK, Chunks};
 use sys::{Frames, Mapping, Ring};
 
-/// Bytes of a chunk of memory, in which a frame lies.
-const CHUNK: usize = 4096;
 /// So much before a frame the kernel leaves free for itself.
 const HEADROOM: usize = 256;
 /// Bytes of a frame besides its packet: an Ethernet header and two tags.
@@ -77,13 +77,7 @@ struct Bound {
 struct Shared {
     /// The program is at the interface as long as this is open.
     _program: OwnedFd,
-    fill: Ring<u64>,
-    received: Ring<libc::xdp_desc>,
-    send: Ring<libc::xdp_desc>,
-    sent: Ring<u64>,
-    /// Chunks for what is to be sent.
-    free: Vec<u64>,
-    frames: Frames,
+    chunks: Chunks,
 }
 
 /// So often may there be nothing until the socket is asked for an error, which would wake us for ever.
@@ -196,15 +190,11 @@ impl Shared {
         }
         let at: libc::xdp_mmap_offsets = sys::get(socket, libc::XDP_MMAP_OFFSETS).map_err(rings)?;
         let page = |page: libc::c_ulonglong| page as libc::off_t;
-        let mut fill = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING).map_err(rings)?;
+        let fill = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_FILL_RING), &at.fr, COMING).map_err(rings)?;
         let sent = Ring::new(socket, page(libc::XDP_UMEM_PGOFF_COMPLETION_RING), &at.cr, GOING).map_err(rings)?;
         let received = Ring::new(socket, libc::XDP_PGOFF_RX_RING, &at.rx, COMING).map_err(rings)?;
         let send = Ring::new(socket, libc::XDP_PGOFF_TX_RING, &at.tx, GOING).map_err(rings)?;
-        let chunk = |n: u32| u64::from(n) * CHUNK as u64;
-        (0..COMING).for_each(|n| {
-            fill.push(chunk(n));
-        });
-        let free = (COMING..COMING + GOING).map(chunk).collect();
+        let chunks = Chunks::new(frames, [fill, sent], [received, send], (COMING, GOING));
         // Whoever was bound there just now may still be on his way out.
         let mut bound = Err(Errno::EBUSY);
         for _ in 0..200 {
@@ -215,40 +205,26 @@ impl Shared {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         bound.map_err(|errno| (Step::BindXdp, errno))?;
-        Ok(Shared { _program: program, fill, received, send, sent, free, frames })
+        Ok(Shared { _program: program, chunks })
     }
 
     /// Reads one frame behind an empty header.
     fn receive(&mut self, unit: &mut [u8]) -> Option<Result<usize, Errno>> {
-        let about = self.received.pop()?;
-        let length = about.len as usize;
-        let read =
-            match (self.frames.bytes(about.addr, length), unit.get_mut(Tap::VNET_HEADER..Tap::VNET_HEADER + length)) {
-                (Some(frame), Some(place)) => {
-                    place.copy_from_slice(frame);
-                    unit[..Tap::VNET_HEADER].fill(0);
-                    complete(&mut unit[..Tap::VNET_HEADER + length]);
-                    Ok(Tap::VNET_HEADER + length)
-                }
-                _ => Err(Errno::EMSGSIZE),
-            };
-        // There is room: what is in neither ring came from this one.
-        self.fill.push(about.addr & !(CHUNK as u64 - 1));
-        Some(read)
+        let read = self.chunks.receive(|frame| {
+            let whole = Tap::VNET_HEADER + frame.len();
+            unit.get_mut(Tap::VNET_HEADER..whole)?.copy_from_slice(frame);
+            unit[..Tap::VNET_HEADER].fill(0);
+            complete(&mut unit[..whole]);
+            Some(whole)
+        })?;
+        Some(read.flatten().ok_or(Errno::EMSGSIZE))
     }
 
     /// Sends one frame; `false` if the kernel did not take it.
     fn transmit(&mut self, socket: BorrowedFd<'_>, frame: &[u8]) -> Result<bool, Errno> {
-        while let Some(chunk) = self.sent.pop() {
-            self.free.push(chunk & !(CHUNK as u64 - 1));
+        if !self.chunks.send(frame)? {
+            return Ok(false);
         }
-        let Some(chunk) = self.free.pop() else { return Ok(false) };
-        let Some(place) = self.frames.bytes_mut(chunk, frame.len()).filter(|_| frame.len() <= CHUNK) else {
-            self.free.push(chunk);
-            return Err(Errno::EMSGSIZE);
-        };
-        place.copy_from_slice(frame);
-        self.send.push(libc::xdp_desc { addr: chunk, len: frame.len() as u32, options: 0 });
         // It asks again where it was short of memory for a moment.
         let mut kicked = sys::kick(socket);
         for _ in 0..3 {
@@ -261,9 +237,7 @@ impl Shared {
             return Ok(true);
         }
         // What the kernel has not had must not go out later, when it is not due any more.
-        if let Some(back) = self.send.take_back() {
-            self.free.push(back.addr);
-        }
+        self.chunks.take_back();
         Ok(false)
     }
 }

@@ -328,11 +328,11 @@ impl<T: Plain> Ring<T> {
         unsafe { self.mapping.memory.add(at).cast() }
     }
 
-    /// Takes out what the kernel has put in, if there is something.
+    /// Takes out what the kernel has put in, if there is something; more than there are places for there never is.
     #[inline]
     pub(super) fn pop(&mut self) -> Option<T> {
         let n = self.consumer().load(Ordering::Relaxed);
-        if self.producer().load(Ordering::Acquire) == n {
+        if !(1..=self.size).contains(&self.producer().load(Ordering::Acquire).wrapping_sub(n)) {
             return None;
         }
         // SAFETY: the producer's word was acquired, so the kernel has written this place and leaves it alone.
