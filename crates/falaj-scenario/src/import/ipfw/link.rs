@@ -102,7 +102,11 @@ fn link(all: &Firewall, number: u64, draft: &mut Draft, problems: &mut Vec<Probl
     let header = format!("link.pipe{number}");
     let mut table = Table::new(format!("[{header}]"), at);
     table.comments.extend(pipe.iter().chain(&sched).map(|c| c.line.clone()));
-    table.text("rate", "unlimited");
+    // A profile may have a bandwidth, which counts where the pipe says none.
+    let says = |name: &str| pipe.iter().chain(&sched).flat_map(|c| &c.link).any(|(said, _)| *said == name);
+    if !says("profile") {
+        table.text("rate", "unlimited");
+    }
     let of_pipe = |rule: &&Rule| rule.action == Action::Pipe(number) || queues::queue_of(all, rule, number).is_some();
     table.text("account", counted(all.rules.iter().filter(of_pipe)));
     for (name, value) in pipe.iter().chain(&sched).flat_map(|c| &c.link) {
