@@ -24,10 +24,13 @@ test: cargo firewall ## run all tests
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page; \
 	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm"; fi
 
-# The command that gives packets to a queue of the firewall, for tests in namespaces; one is left out, and says so, where it is missing.
+# The command that gives packets to a queue of the firewall, for tests in namespaces, and the ways out without root: what is missing is
+# left out.
+helpers := iptables passt slirp4netns
 firewall:
-	@mkdir -p $(target); command -v iptables >/dev/null || { test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends iptables || \
-	{ apt-get update -q && apt-get install -qy --no-install-recommends iptables; }; } >$(target)/iptables.log 2>&1; } || true
+	@mkdir -p $(target); { command -v iptables && command -v pasta && command -v slirp4netns; } >/dev/null || \
+	{ test "$$(id -u)" = 0 && { apt-get install -qy --no-install-recommends $(helpers) || \
+	{ apt-get update -q && apt-get install -qy --no-install-recommends $(helpers); }; } >$(target)/helpers.log 2>&1; } || true
 
 # The same tests as of `make test`, where they take seconds.
 soak: cargo ## run an hour of mixed traffic with changes at random, and a minute of ten times the rate; memory, rates and clocks must stay what they are

@@ -574,6 +574,7 @@ fn nest(users: &Users) {
 fn names(users: &Users) {
     // What the host asks for names is on its loopback interface, as systemd's resolver is.
     let own = file("resolv.conf", "search example.org\nnameserver 127.0.0.53\n");
+    let far = file("resolv-far.conf", "nameserver 10.77.0.2\n");
     let web = format!("{} --probe web 10.77.0.2", me());
     for way in ways_out().into_iter().filter(|way| ["pasta", "slirp4netns"].contains(way)) {
         let script = format!(
@@ -584,6 +585,25 @@ fn names(users: &Users) {
         );
         let ran = users.ok(&["--peer", &web, "--", "unshare", "-m", "sh", "-c", &script]);
         assert_eq!(ran.out, "the page\nsearch example.org\nnameserver 10.77.254.3\n", "{way}: {ran:?}");
+        // Another machine is asked straight, and answers by its own address; the host has pages of its own.
+        let script = format!(
+            "mount --bind {far} /etc/resolv.conf && {{ {0} --probe web 10.77.0.1 & }} && {1} -- sh -c \
+             '{0} --probe get falaj.test; {0} --probe get 10.77.0.1; cat /etc/resolv.conf'",
+            me(),
+            inner(users, &format!("--rate 10mbit --internet {way}")),
+        );
+        let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
+        let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
+        assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
+        // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it lost, it would come again and again.
+        let fetch = format!("{} --probe fetch 10.77.0.2", me());
+        let script =
+            inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}")) + &format!(" -- {fetch}");
+        let serve = format!("{} --probe serve 10.77.0.2", me());
+        let ran = users.ok(&["--peer", &serve, "--", "sh", "-c", &script]);
+        assert_eq!(ran.out, "whole\n", "{way}: {ran:?}");
+        let row = ran.err.lines().find(|line| line.trim().starts_with("down all")).unwrap_or_else(|| panic!("{ran:?}"));
+        assert_eq!(row.split_whitespace().nth(4), Some("0"), "none dropped, {way}: {}", ran.err);
     }
 }
 
