@@ -189,3 +189,19 @@ fn whatever_they_are_given() {
         println!("{name}: {runs} runs in {:?}", begin.elapsed());
     }
 }
+
+/// What fuzzers begin with, and what they have found.
+#[test]
+fn texts_that_fuzzers_begin_with() {
+    let all = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for (name, target, _) in TARGETS {
+        let Ok(files) = std::fs::read_dir(all.join(name)) else {
+            assert!(name == "scenario", "{name} has none; of scenarios there are the examples");
+            continue;
+        };
+        for file in files {
+            let bytes = std::fs::read(file.expect("a file").path()).expect("a file");
+            target(&String::from_utf8_lossy(&bytes));
+        }
+    }
+}

@@ -67,9 +67,9 @@ impl fmt::Display for Draft {
     }
 }
 
-/// A text of TOML, which has the escapes of JSON.
+/// A text of TOML, which has the escapes of JSON, and escapes what JSON need not: the character for deletion.
 pub(super) fn quote(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    serde_json::Value::from(text).to_string().replace('\u{7f}', "\\u007f")
 }
 
 /// A key of TOML, bare where it can be.
