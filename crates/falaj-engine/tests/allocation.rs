@@ -7,8 +7,10 @@ use common::{Arrival, Dice, become_kind, bursts, virtual_links};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
-use falaj_sched::queue::FlowId;
-use falaj_sched::registry::{ENTRIES, Entry};
+use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::queue::{FlowId, Limit};
+use falaj_sched::rate::Rate;
+use falaj_sched::registry::{self, ENTRIES, Entry};
 use falaj_sched::time::{Span, Time};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -126,5 +128,29 @@ fn a_cold_pipe_asks_for_the_memory_of_its_packets() {
         let spec = pipe(&mut dice, entry);
         let arrivals = bursts(&mut dice, &spec, 20_000);
         assert!(Repeated::new(&spec).run(&arrivals, 1) > 0, "{}", entry.kind);
+    }
+}
+
+/// Defect of an emulator before this one: the heaps of its WF2Q+ grew by sixteen places at a time, copied each time, while
+/// flows began to send. Here there is room for all flows from the beginning: a pipe that has held as many packets before, all of one flow,
+/// asks for nothing when each of its flows has one.
+#[test]
+fn heaps_have_room_for_every_flow_from_the_beginning() {
+    const FLOWS: u32 = 5_000;
+    for kind in ["wf2q+", "wfq", "scfq", "virtual-clock", "edf", "sced"] {
+        let entry = registry::entry(kind).expect("it is registered");
+        let rate = Values::default().with("rate", Value::Rate(Rate(1_000)));
+        let values = match kind {
+            "virtual-clock" | "sced" => rate,
+            "edf" => Values::default().with("deadline", Value::Span(Span(1_000_000_000))),
+            _ => Values::default().with("weight", Value::Count(1)),
+        };
+        let flows = vec![FlowSetup::new(values, Limit::Packets(FLOWS)); FLOWS as usize];
+        let setup = Setup { rate: Rate::from_mbit(1_000), largest: 100, scheduler: Values::default(), flows };
+        let mut repeated = Repeated::new(&PipeSpec::new(entry.kind, setup, Span::ZERO));
+        let arrival = |flow| Arrival { at: Time::ZERO, flow: FlowId(flow), bytes: 100 };
+        assert!(repeated.run(&vec![arrival(0); FLOWS as usize], 1) > 0, "{kind}: its packets need room");
+        let all: Vec<Arrival> = (0..FLOWS).rev().map(arrival).collect();
+        assert_eq!(repeated.run(&all, 1), 0, "{kind}");
     }
 }

@@ -18,8 +18,10 @@ use std::collections::VecDeque;
 
 const PIPE: PipeId = PipeId(0);
 const LARGEST: u32 = 4;
-/// How long curves are twice as steep at first, in bytes of the link.
+/// How long curves are twice as steep at first, or half as steep, in bytes of the link.
 const BURST: u64 = 48;
+/// SCED with curves that are half as steep at first.
+const SLOW: &str = "sced, slow at first";
 
 /// What is set, as far as a model must know.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,11 +43,12 @@ impl Set {
                 Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / total * part)))
             }
             "arc" => Values::default().with("rate", Value::Rate(Rate(8_000_000_000 / self.byte / part))),
-            "sced" => {
+            "sced" | SLOW => {
                 let rate = 8_000_000_000 / self.byte / part;
                 let rates = Values::default().with("rate", Value::Rate(Rate(rate)));
                 let burst = Value::Span(Span(BURST * self.byte));
-                rates.with("burst-rate", Value::Rate(Rate(2 * rate))).with("burst-time", burst)
+                let first = if self.kind == SLOW { rate / 2 } else { 2 * rate };
+                rates.with("burst-rate", Value::Rate(Rate(first))).with("burst-time", burst)
             }
             _ => Values::default().with("weight", Value::Count(part)),
         };
@@ -56,7 +59,8 @@ impl Set {
             _ => Values::default(),
         };
         let flows: Vec<FlowSetup> = flows;
-        PipeSpec::new(self.kind, Setup { rate, largest: LARGEST, scheduler, flows }, Span::ZERO)
+        let kind = if self.kind == SLOW { "sced" } else { self.kind };
+        PipeSpec::new(kind, Setup { rate, largest: LARGEST, scheduler, flows }, Span::ZERO)
     }
 }
 
@@ -185,7 +189,7 @@ fn model(set: &Set) -> Box<dyn Model> {
         }),
         "mtr-ls" => Box::new(MoveToRear::new(&parts)),
         "arc" => Box::new(Slices { set: set.clone(), flows: Default::default() }),
-        "sced" => Box::new(Curves::new(set)),
+        "sced" | SLOW => Box::new(Curves::new(set)),
         "ffs" => Box::new(Buckets::new(&parts)),
         "timer-wheels" => Box::new(Slots::new(&parts)),
         kind @ ("qfq" | "wf2q+") => Box::new(Even::new(kind == "qfq", &parts)),
@@ -498,12 +502,13 @@ impl Model for Even {
 }
 
 /// SCED by its definition: a flow's curve is the lowest of those that began with its backlogs, each the lower of two lines. All
-/// lines are kept, as who has sent how much when each of them began.
+/// lines are kept, as who has sent how much when each of them began. Of curves that are slow at first, each the higher of two lines, the
+/// lowest of all would have many pieces; it is the higher one of the lowest of either sort that holds then.
 struct Curves {
     set: Set,
     queues: [VecDeque<u32>; 5],
     sent: [u64; 5],
-    /// The steeper ones, then the others.
+    /// Those of the burst, then the others.
     lines: [[Vec<Line>; 5]; 2],
 }
 
@@ -519,11 +524,19 @@ impl Curves {
     }
     /// Nanoseconds of a byte.
     fn slope(set: &Set, line: usize, f: usize) -> Fraction {
-        Fraction::new(set.byte * set.parts[f], if line == 0 { 2 } else { 1 })
+        match (line, set.kind) {
+            (0, SLOW) => Fraction::of(2 * set.byte * set.parts[f]),
+            (0, _) => Fraction::new(set.byte * set.parts[f], 2),
+            _ => Fraction::of(set.byte * set.parts[f]),
+        }
     }
-    /// The other line is where the steeper one is after the burst: the burst's length before.
+    /// The other line is where the first one is after the burst: the burst's length before, or half of it behind.
     fn before(set: &Set, line: usize) -> Fraction {
-        Fraction::of(if line == 0 { 0 } else { BURST * set.byte })
+        match (line, set.kind) {
+            (0, _) => Fraction::ZERO,
+            (_, SLOW) => Fraction::ZERO.minus(Fraction::new(BURST * set.byte, 2)),
+            _ => Fraction::of(BURST * set.byte),
+        }
     }
 }
 
@@ -542,8 +555,9 @@ impl Model for Curves {
                 let time = Curves::slope(&self.set, line, f).times(end - of.sent, 1);
                 of.from.plus(time).minus(Curves::before(&self.set, line))
             };
-            let all = (0..2).flat_map(|line| self.lines[line][f].iter().map(move |of| reaches(line, of)));
-            all.max().map(|deadline| (deadline, f))
+            let [first, other] = [0, 1].map(|line| self.lines[line][f].iter().map(|of| reaches(line, of)).max());
+            let deadline = if self.set.kind == SLOW { first.min(other) } else { first.max(other) };
+            deadline.map(|deadline| (deadline, f))
         };
         (0..5).filter_map(deadline).min().map(|(_, f)| f).into_iter().collect()
     }
@@ -949,9 +963,15 @@ fn sequences(
 /// So many steps, three flows, two sizes: of six 19,973 sequences up to renaming, of 117,649. Between
 /// them passes no time, or half of a byte's. With each of the changes at each place.
 fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from_fifo: bool) {
-    let set = Set { kind, parts: vec![part; 3], byte: 8 };
+    every_change_of(length, kind, [part; 3], another, from_fifo);
+}
+
+/// The same, of flows that may differ: then all sequences.
+fn every_change_of(length: usize, kind: &'static str, parts: [u64; 3], another: u64, from_fifo: bool) {
+    let set = Set { kind, parts: parts.into(), byte: 8 };
+    let alike = parts.iter().all(|part| *part == parts[0]);
     let mut changes = vec![[set.clone(), Set { byte: 16, ..set.clone() }]];
-    for f in 0..3 {
+    for f in (0..3).filter(|&f| parts[f] != another) {
         let mut changed = set.clone();
         changed.parts[f] = another;
         changes.push([set.clone(), changed]);
@@ -963,7 +983,7 @@ fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from
     changes.push([set.clone(), fifo]);
     let specs: Vec<[PipeSpec; 2]> = changes.iter().map(|sets| [sets[0].spec(), sets[1].spec()]).collect();
     let mut count = 0;
-    sequences(&mut Vec::new(), length, 3, &[2, 4], 0, &mut |steps| {
+    sequences(&mut Vec::new(), length, 3, &[2, 4], if alike { 0 } else { 3 }, &mut |steps| {
         count += 1;
         let between = Step::Pass([0, 4][count % 2]);
         let mut with = Vec::with_capacity(13);
@@ -980,7 +1000,8 @@ fn every_change(length: usize, kind: &'static str, part: u64, another: u64, from
             }
         }
     });
-    assert_eq!(count, [2923, 19_973][length - 5]);
+    let of_all = 7usize.pow(length as u32);
+    assert_eq!(count, if alike { [2923, 19_973][length - 5] } else { of_all });
 }
 
 #[test]
@@ -1075,6 +1096,12 @@ fn arc() {
 #[test]
 fn sced() {
     every_change(6, "sced", 16, 4, true);
+}
+
+/// Curves that are half as steep at first.
+#[test]
+fn sced_slow_at_first() {
+    every_change(6, SLOW, 16, 4, true);
 }
 
 /// At the larger weight a byte is an eighth of a bucket as wide as the smaller one has them, so that buckets blur what comes after.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::fraction::Fraction;
+use common::aggregates::Naive;
 use common::{Arrival, Dice, emits, run};
 use falaj_engine::Emit;
 use falaj_engine::pipe::PipeSpec;
@@ -10,180 +10,14 @@ use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
-use std::collections::VecDeque;
 
-const LARGEST: u32 = 4;
+const LARGEST: u32 = common::aggregates::LARGEST;
 
 fn pipe(weights: &[u64]) -> PipeSpec {
     let flow = |&w: &u64| FlowSetup::new(Values::default().with("weight", Value::Count(w)), Limit::Packets(1000));
     let flows = weights.iter().map(flow).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest: LARGEST, scheduler: Values::default(), flows };
     PipeSpec::new("qfq+", setup, Span::ZERO)
-}
-
-/// Looks at every aggregate each time, in fractions; weights and numbers of
-/// flows in an aggregate are powers of two.
-struct Naive {
-    now: Fraction,
-    aggregates: Vec<Aggregate>,
-    queues: Vec<VecDeque<u32>>,
-    deficits: Vec<u32>,
-    in_hand: Option<usize>,
-}
-
-#[derive(Clone)]
-struct Aggregate {
-    flows: Vec<usize>,
-    weight: i128,
-    sigma: Fraction,
-    start: Fraction,
-    budget: u32,
-    /// Turns of its flows; has the first one got its quantum?
-    turns: VecDeque<usize>,
-    visited: bool,
-    present: bool,
-    /// Has nothing, but the fluid system still serves it.
-    silent: bool,
-}
-
-impl Naive {
-    fn new(weights: &[u64]) -> Naive {
-        let mut aggregates: Vec<(u64, Vec<usize>)> = Vec::new();
-        for (f, &w) in weights.iter().enumerate() {
-            match aggregates.iter_mut().find(|(other, flows)| *other == w && flows.len() < 8) {
-                Some((_, flows)) => flows.push(f),
-                None => aggregates.push((w, vec![f])),
-            }
-        }
-        let aggregate = |(w, flows): (u64, Vec<usize>)| {
-            assert!(w.is_power_of_two() && flows.len().is_power_of_two());
-            Aggregate {
-                weight: i128::from(w) * flows.len() as i128,
-                sigma: Fraction::new(LARGEST, w),
-                flows,
-                start: Fraction::ZERO,
-                budget: 0,
-                turns: VecDeque::new(),
-                visited: false,
-                present: false,
-                silent: false,
-            }
-        };
-        Naive {
-            now: Fraction::ZERO,
-            aggregates: aggregates.into_iter().map(aggregate).collect(),
-            queues: vec![VecDeque::new(); weights.len()],
-            deficits: vec![0; weights.len()],
-            in_hand: None,
-        }
-    }
-
-    fn rise(&mut self, to: Fraction) {
-        self.now = if to > self.now { to } else { self.now };
-        for a in &mut self.aggregates {
-            a.silent &= a.start.floor(a.sigma) >= self.now.floor(a.sigma);
-        }
-    }
-
-    fn others(&self, a: usize) -> bool {
-        (0..self.aggregates.len()).any(|b| b != a && self.aggregates[b].present)
-    }
-
-    fn of(&self, f: usize) -> usize {
-        self.aggregates.iter().position(|a| a.flows.contains(&f)).unwrap()
-    }
-
-    fn arrive(&mut self, f: usize, bytes: u32) {
-        let a = self.of(f);
-        let (alone, now) = (self.in_hand.is_none() && !self.others(a), self.now);
-        self.queues[f].push_back(bytes);
-        let aggregate = &mut self.aggregates[a];
-        if !aggregate.turns.contains(&f) {
-            aggregate.turns.push_back(f);
-        }
-        if !aggregate.present {
-            if !aggregate.silent || aggregate.start < now {
-                aggregate.start = now;
-            }
-            (aggregate.present, aggregate.silent) = (true, false);
-            if alone {
-                aggregate.budget = 0;
-                self.in_hand = Some(a);
-            }
-        }
-    }
-
-    /// Deficit round robin.
-    fn head(&mut self, a: usize) -> Option<usize> {
-        let aggregate = &mut self.aggregates[a];
-        while let Some(&f) = aggregate.turns.front() {
-            let Some(&bytes) = self.queues[f].front() else {
-                aggregate.turns.pop_front();
-                (aggregate.visited, self.deficits[f]) = (false, 0);
-                continue;
-            };
-            if !aggregate.visited {
-                self.deficits[f] += LARGEST;
-                aggregate.visited = true;
-            }
-            if bytes <= self.deficits[f] {
-                return Some(f);
-            }
-            aggregate.visited = false;
-            aggregate.turns.rotate_left(1);
-        }
-        None
-    }
-
-    /// The flows of which one may be served; all are equally good.
-    fn choose(&mut self) -> Vec<usize> {
-        if let Some(a) = self.in_hand {
-            let (head, alone) = (self.head(a), !self.others(a));
-            let now = self.now;
-            let aggregate = &mut self.aggregates[a];
-            match head {
-                Some(f) if self.queues[f][0] <= aggregate.budget => return vec![f],
-                Some(f) if alone => {
-                    let start = aggregate.start.floor(aggregate.sigma);
-                    self.rise(start);
-                    return vec![f];
-                }
-                Some(_) => {}
-                None => (aggregate.present, aggregate.silent) = (false, !alone && aggregate.start > now),
-            }
-            if head.is_none() && alone {
-                self.aggregates.iter_mut().for_each(|a| a.silent = false);
-            }
-            self.in_hand = None;
-        }
-        let present: Vec<usize> = (0..self.aggregates.len()).filter(|&a| self.aggregates[a].present).collect();
-        let start = |a: usize| self.aggregates[a].start.floor(self.aggregates[a].sigma);
-        let finish = |a: usize| start(a).plus(self.aggregates[a].sigma).plus(self.aggregates[a].sigma);
-        let lowest = |all: Vec<Fraction>| all.into_iter().reduce(|a, b| if b < a { b } else { a });
-        let Some(soonest) = lowest(present.iter().map(|&a| start(a)).collect()) else { return Vec::new() };
-        let now = if soonest > self.now { soonest } else { self.now };
-        let started: Vec<usize> = present.into_iter().filter(|&a| start(a) <= now).collect();
-        let first = lowest(started.iter().map(|&a| finish(a)).collect()).unwrap();
-        let best: Vec<usize> = started.into_iter().filter(|&a| finish(a) == first).collect();
-        self.rise(now);
-        best.into_iter().map(|a| self.head(a).expect("who is present has a packet")).collect()
-    }
-
-    /// A packet of `f` goes on the wire: its length.
-    fn begin(&mut self, f: usize) -> u32 {
-        let (a, bytes) = (self.of(f), self.queues[f][0]);
-        let aggregate = &mut self.aggregates[a];
-        if self.in_hand != Some(a) || aggregate.budget < bytes {
-            aggregate.budget = LARGEST * aggregate.flows.len() as u32;
-        }
-        self.in_hand = Some(a);
-        aggregate.budget -= bytes;
-        self.deficits[f] -= bytes;
-        aggregate.start = aggregate.start.plus(Fraction::new(bytes, aggregate.weight));
-        let sum: i128 = self.aggregates.iter().filter(|a| a.present || a.silent).map(|a| a.weight).sum();
-        self.rise(self.now.plus(Fraction::new(bytes, sum)));
-        bytes
-    }
 }
 
 /// Arrivals as (time in bytes, flow, bytes).
@@ -211,7 +45,7 @@ fn beside_the_model(weights: &[u64], arrivals: &[(u64, usize, u32)]) {
         while let Some((_, f, bytes)) = next.next_if(|a| a.0 < free_at) {
             model.arrive(*f, *bytes);
         }
-        model.queues[f].pop_front();
+        model.left(f);
     }
     assert!(next.next().is_none() && model.choose().is_empty());
 }

@@ -1100,6 +1100,7 @@ fn carry_over_round_robin_is_that_of_a_plain_model() {
 }
 
 /// The slots of a frame for each level, and how far each has come.
+#[derive(Clone)]
 struct Frames {
     frame: usize,
     owners: Vec<Vec<usize>>,
@@ -1123,66 +1124,126 @@ impl Frames {
     }
 }
 
-/// Slot after slot, with a pointer for each level; and with a change of the frames, which are counted
-/// from time zero, after each step in turn.
+/// What follows a change.
+#[derive(Clone)]
+enum Then {
+    /// Other frames, counted from time zero; with best effort or without.
+    Frames(Frames, bool),
+    OneQueue,
+}
+
+/// What frames and a best effort of the third flow send, slot after slot of 2 B, as (flow, end in bytes).
+fn by_slots(mut frames: Frames, then: &Then, steps: &[Step]) -> Vec<(usize, u64)> {
+    let (mut events, mut now) = (VecDeque::new(), 0);
+    for step in steps {
+        match *step {
+            Step::Pass(time) => now += time,
+            event => events.push_back((now, event)),
+        }
+    }
+    let mut best_effort = true;
+    let mut queues = vec![VecDeque::<(u64, u32)>::new(); 3];
+    let mut sent: Vec<(usize, u64)> = Vec::new();
+    let mut other = match then {
+        Then::Frames(frames, best_effort) => Some((frames.clone(), *best_effort)),
+        Then::OneQueue => None,
+    };
+    for slot in 0..60 {
+        let begins = 2 * slot;
+        // Both sets of frames go on with each slot.
+        let owner = frames.next();
+        let mut others = other.as_mut().map(|(frames, _)| frames.next());
+        let mut owner = owner;
+        loop {
+            // Who comes at the very instant finds the slot taken, or takes it at once.
+            let event = events.front().filter(|&&(at, _)| at < begins).copied();
+            let event = event.or_else(|| {
+                let taken = owner.filter(|&f: &usize| !queues[f].is_empty());
+                let taken = taken.or((best_effort && !queues[2].is_empty()).then_some(2));
+                if let Some(f) = taken {
+                    let (_, bytes) = queues[f].pop_front()?;
+                    sent.push((f, begins + u64::from(bytes)));
+                    return None;
+                }
+                events.front().filter(|&&(at, _)| at == begins).copied()
+            });
+            let Some((at, event)) = event else { break };
+            events.pop_front();
+            match event {
+                Step::Packet(f, bytes) => queues[f].push_back((at, bytes)),
+                _ => match (others.take(), &other) {
+                    (Some(of_others), Some((after, with))) => {
+                        // They stand where they would had they been there from the beginning.
+                        (frames, best_effort, owner) = (after.clone(), *with, of_others);
+                        other = None;
+                    }
+                    _ => {
+                        one_queue(at, &queues, events, &mut sent);
+                        return sent;
+                    }
+                },
+            }
+        }
+    }
+    sent
+}
+
+/// From `at` on in order of arrival, after what is on the wire.
+fn one_queue(at: u64, queues: &[VecDeque<(u64, u32)>], events: VecDeque<(u64, Step)>, sent: &mut Vec<(usize, u64)>) {
+    let waiting = |f: usize| queues[f].iter().map(move |&(since, bytes)| (since, f, bytes));
+    let mut all: Vec<(u64, usize, u32)> = (0..queues.len()).flat_map(waiting).collect();
+    all.sort_by_key(|&(since, f, _)| (since, f));
+    let later = events.into_iter().filter_map(|(since, event)| match event {
+        Step::Packet(f, bytes) => Some((since, f, bytes)),
+        _ => None,
+    });
+    all.extend(later);
+    let mut free = sent.last().map_or(at, |&(_, end)| end.max(at));
+    for (since, f, bytes) in all {
+        free = free.max(since) + u64::from(bytes);
+        sent.push((f, free));
+    }
+}
+
+/// Beside a pointer for each level; and with a change of the frames, a flow added, or one queue for all, after each step in turn.
 #[test]
 fn hierarchical_round_robin_is_that_of_a_plain_model() {
     // A and best effort; B has two of three slots of the two that are handed. Then both are on
-    // the first level, of five slots.
-    let specs = [hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]), hrr(5, 2, &[(1, 2), (1, 1), (1, 0)])];
-    let mut some_differ = false;
-    for n in 0..2 * 7usize.pow(6) {
-        let (mut steps, n, changes) = (Vec::new(), n / 2, n % 2 == 1);
+    // the first level, of five slots. Or C, which was not there, has a slot of the first level.
+    let spec = hrr(3, 2, &[(1, 1), (2, 2), (1, 0)]);
+    let frames = Frames::new(3, vec![vec![0], vec![1, 1]]);
+    let changed = hrr(5, 2, &[(1, 2), (1, 1), (1, 0)]);
+    let then = Then::Frames(Frames::new(5, vec![vec![0, 1, 0]]), true);
+    let (fewer, more) = (hrr(3, 2, &[(1, 1), (2, 2)]), hrr(3, 2, &[(1, 1), (2, 2), (1, 1)]));
+    let added = Then::Frames(Frames::new(3, vec![vec![0, 2], vec![1, 1]]), false);
+    let mut queue = pipe("fifo", 2, none(), &[none(), none(), none()]);
+    queue.setup.scheduler = none().with("queue", Value::Limit(Limit::Packets(100)));
+    let mut differ = [false; 3];
+    for n in 0..7usize.pow(6) {
+        let mut steps = Vec::new();
         for i in 0..6 {
             match n / 7usize.pow(i) % 7 {
                 6 => steps.push(Step::Pass(3)),
                 packet => steps.extend([Step::Packet(packet / 2, 1 + packet as u32 % 2), Step::Pass(1 - n as u64 % 2)]),
             }
         }
-        let with = |steps: &[Step]| {
-            let mut frames = [Frames::new(3, vec![vec![0], vec![1, 1]]), Frames::new(5, vec![vec![0, 1, 0]])];
-            let (mut events, mut now) = (VecDeque::new(), 0);
-            for step in steps {
-                match *step {
-                    Step::Pass(time) => now += time,
-                    event => events.push_back((now, event)),
-                }
-            }
-            let (mut current, mut queues, mut sent) = (0, vec![VecDeque::new(); 3], Vec::new());
-            for slot in 0..60 {
-                let mut come = |current: &mut usize, queues: &mut Vec<VecDeque<u32>>, before: u64| {
-                    events.front().filter(|&&(at, _)| at < before)?;
-                    match events.pop_front()?.1 {
-                        Step::Packet(f, bytes) => queues[f].push_back(bytes),
-                        _ => *current = 1,
-                    }
-                    Some(())
-                };
-                while come(&mut current, &mut queues, 2 * slot).is_some() {}
-                let owners = frames.each_mut().map(Frames::next);
-                // Who comes at the very instant finds the slot taken, or takes it at once.
-                let bytes = loop {
-                    let owner = owners[current].filter(|&f| !queues[f].is_empty());
-                    if let Some(f) = owner.or((!queues[2].is_empty()).then_some(2)) {
-                        break Some((f, queues[f].pop_front().unwrap()));
-                    }
-                    if come(&mut current, &mut queues, 2 * slot + 1).is_none() {
-                        break None;
-                    }
-                };
-                sent.extend(bytes.map(|(f, bytes)| (f, 2 * slot + u64::from(bytes))));
-            }
-            sent
-        };
-        let without = with(&steps);
-        if !changes {
-            assert_eq!(ours([&specs[0], &specs[1]], &steps), without, "{steps:?}");
-            continue;
+        let without = by_slots(frames.clone(), &then, &steps);
+        assert_eq!(ours([&spec, &changed], &steps), without, "{steps:?}");
+        let place = n % (steps.len() + 1);
+        let last = steps.iter().position(|step| matches!(step, Step::Packet(2, _)));
+        steps.insert(place, Step::Change);
+        for (k, (then, after)) in [(&then, &changed), (&Then::OneQueue, &queue)].into_iter().enumerate() {
+            let with = by_slots(frames.clone(), then, &steps);
+            assert_eq!(ours([&spec, after], &steps), with, "{steps:?} {}", after.kind);
+            differ[k] |= with != without;
         }
-        steps.insert(n % (steps.len() + 1), Step::Change);
-        let changed = with(&steps);
-        assert_eq!(ours([&specs[0], &specs[1]], &steps), changed, "{steps:?}");
-        some_differ |= changed != without;
+        if let Some(last) = last {
+            steps.remove(place);
+            steps.insert(n % (last + 1), Step::Change);
+            let with = by_slots(frames.clone(), &added, &steps);
+            assert_eq!(ours([&fewer, &more], &steps), with, "a flow added: {steps:?}");
+            differ[2] |= with != without;
+        }
     }
-    assert!(some_differ, "the change means something");
+    assert_eq!(differ, [true; 3], "the changes mean something");
 }

@@ -1176,6 +1176,37 @@ fn what_differs_is_said() {
     );
 }
 
+/// dummynet stores `pri`, and takes the weight for the priority.
+#[test]
+fn pri_means_nothing_and_that_is_said() {
+    becomes(
+        "ipfw pipe 1 config bw 1Mbit/s\nipfw sched 1 config type prio\nipfw queue 1 config sched 1 pri 5 weight 3\n\
+         ipfw add queue 1 ip from any to any out",
+        expect![[r##"
+            # note: 3: dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority
+            # ipfw pipe 1 config bw 1Mbit/s
+            # ipfw sched 1 config type prio
+            [link.pipe1]
+            rate = "1mbit"
+            account = "ip"
+            scheduler = { kind = "priority" }
+
+            # ipfw queue 1 config sched 1 pri 5 weight 3
+            [link.pipe1.flow.queue1]
+            match = "any"
+            queue = "50p"
+            priority = 3
+
+            # ipfw add queue 1 ip from any to any out
+            [[rule]]
+            name = "100"
+            match = "any"
+            direction = "up"
+            to = "pipe1"
+        "##]],
+    );
+}
+
 /// What rules look at: the destination, its port, the protocol.
 const TO: &[(&str, &[&str])] = &[
     ("any", &["10.0.0.5", "10.0.0.7", "10.0.9.9", "10.1.0.1"]),

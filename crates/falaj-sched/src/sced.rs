@@ -216,7 +216,7 @@ impl Discipline for Sced {
 
     fn start(&mut self, _: &mut Flows<ScedFlow>) {}
 
-    /// What the clocks are ahead stays as many bytes, by the new curve's rates.
+    /// What the clocks are ahead of now, or behind, stays as many bytes, at the new curve's rates.
     fn succeed(&mut self, old: Sced, flows: &mut Flows<ScedFlow>, now: Time) {
         self.serving = old.serving;
         for f in (0..old.curves.len() as u32).map(FlowId) {

@@ -1,6 +1,7 @@
 //! Random pipes and adversarial arrivals, all from one seed.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod aggregates;
 pub mod copies;
 pub mod examples;
 pub mod fraction;

@@ -38,6 +38,8 @@ pub(super) struct Configured {
     pub(super) each: Vec<String>,
     /// Those of them of which the last bits are asked for.
     pub(super) last: Vec<Last>,
+    /// Where a `pri` stands.
+    pub(super) pri: Option<Range<usize>>,
     pub(super) at: Range<usize>,
     pub(super) line: String,
 }
@@ -80,6 +82,7 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
         own: Vec::new(),
         each: Vec::new(),
         last: Vec::new(),
+        pri: None,
         at: args.all(),
         line: args.line(),
     };
@@ -136,7 +139,11 @@ pub(super) fn read(kind: Kind, number: u64, args: &mut Args<'_>) -> Result<Confi
                 made.each = mask(args, &mut made.last)?;
             }
             // How they keep what they keep; nothing here depends on it.
-            "buckets" | "lmax" | "maxlen" | "pri" => _ = whole(args.value("a number")?)?,
+            "buckets" | "lmax" | "maxlen" => _ = whole(args.value("a number")?)?,
+            "pri" => {
+                whole(args.value("a number")?)?;
+                made.pri = Some(word.at.clone());
+            }
             "droptail" => (made.policy, early) = (Vec::new(), None),
             "noerror" => {}
             "red" | "gred" | "codel" | "pie" if early.is_some() || !made.policy.is_empty() => {

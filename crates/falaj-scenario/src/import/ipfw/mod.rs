@@ -107,9 +107,9 @@ fn command(words: &[Word], all: &mut Firewall, notes: &mut Vec<Problem>) -> Resu
     }
     let object = args.value("a command")?;
     match object.text.as_str() {
-        "pipe" => numbered(&mut args, &mut all.pipes, Kind::Pipe),
-        "queue" => numbered(&mut args, &mut all.queues, Kind::Queue),
-        "sched" => numbered(&mut args, &mut all.scheds, Kind::Sched),
+        "pipe" => numbered(&mut args, &mut all.pipes, Kind::Pipe, notes),
+        "queue" => numbered(&mut args, &mut all.queues, Kind::Queue, notes),
+        "sched" => numbered(&mut args, &mut all.scheds, Kind::Sched, notes),
         "add" => {
             let rule = rule::read(&mut args, all.rules.last().map_or(0, |r| r.number), notes)?;
             // Later ones of a number stand behind the earlier.
@@ -158,8 +158,19 @@ fn left_out(args: &Args<'_>) -> Problem {
     Problem::warning(args.all(), "this is no command of dummynet or its rules, and was left out")
 }
 
+/// dummynet reads it, and looks at it nowhere.
+fn pri(at: Range<usize>) -> Problem {
+    let what = "dummynet reads `pri` and does nothing with it, and it was left out: under `type prio` the `weight` is the priority";
+    Problem::warning(at, what)
+}
+
 /// `pipe 1 config bw 1Mbit/s`, `pipe 1 delete`, `pipe flush`.
-fn numbered(args: &mut Args<'_>, configured: &mut Vec<Configured>, kind: Kind) -> Result<(), Problem> {
+fn numbered(
+    args: &mut Args<'_>,
+    configured: &mut Vec<Configured>,
+    kind: Kind,
+    notes: &mut Vec<Problem>,
+) -> Result<(), Problem> {
     let word = args.value("a number")?;
     match word.text.as_str() {
         "flush" => {
@@ -184,6 +195,7 @@ fn numbered(args: &mut Args<'_>, configured: &mut Vec<Configured>, kind: Kind) -
     match verb.text.as_str() {
         "config" => {
             let made = config::read(kind, number, args)?;
+            notes.extend(made.pri.clone().map(pri));
             configured.retain(|c| c.number != number);
             configured.push(made);
             Ok(())
