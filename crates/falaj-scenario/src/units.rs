@@ -83,7 +83,7 @@ pub(crate) mod pattern {
             )
         };
     }
-    pub(crate) const SIZES: &str = concat!("^", sizes!(), "(,", sizes!(), ")*$");
+    pub(crate) const SIZES: &str = concat!(r"^(\s*imix(-ip)?\s*|", sizes!(), "(,", sizes!(), ")*)$");
     pub(crate) const LIMIT: &str = quantity!(concat!("p|packets?|", size!()));
 }
 

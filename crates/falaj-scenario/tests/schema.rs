@@ -219,6 +219,26 @@ fn patterns_read_what_the_parser_reads() {
         }
     }
     assert!(rate.is_match("unlimited") && !finite.is_match("unlimited"));
+    let sizes = pattern("/properties/traffic/additionalProperties/properties/size/pattern");
+    for text in [
+        "500B",
+        "80B-740B",
+        "80B - 740B",
+        "-740B",
+        "74B x 7, 590B x 4, 1514B x 1",
+        "74B*7,590B",
+        "74B x",
+        "74B,",
+        "x 7",
+        "imix",
+        " imix-ip ",
+        "imix x 7",
+        "imix, 74B",
+        "imix-tcp",
+        "IMIX",
+    ] {
+        assert_eq!(sizes.is_match(text), falaj_scenario::parse_sizes(text).is_ok(), "sizes `{text}`");
+    }
 }
 
 /// `UPDATE_EXPECT=1 cargo test -p falaj-scenario` writes the pages.
