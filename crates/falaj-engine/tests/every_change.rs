@@ -4,6 +4,7 @@
 
 mod common;
 
+use common::aggregates::Naive;
 use common::emits;
 use common::fraction::Fraction;
 use common::units::units_of_a_byte;
@@ -190,6 +191,7 @@ fn model(set: &Set) -> Box<dyn Model> {
         "mtr-ls" => Box::new(MoveToRear::new(&parts)),
         "arc" => Box::new(Slices { set: set.clone(), flows: Default::default() }),
         "sced" | SLOW => Box::new(Curves::new(set)),
+        "qfq+" => Box::new(Naive::new(&parts)),
         "ffs" => Box::new(Buckets::new(&parts)),
         "timer-wheels" => Box::new(Slots::new(&parts)),
         kind @ ("qfq" | "wf2q+") => Box::new(Even::new(kind == "qfq", &parts)),
@@ -498,6 +500,25 @@ impl Model for Even {
                 (flow.weight, flow.sigma) = (weight, EvenFlow::new(self.finest, weight).sigma);
             }
         }
+    }
+}
+
+/// QFQ+ knows no time but the work.
+impl Model for Naive {
+    fn came(&mut self, f: usize, bytes: u32, _: u64) {
+        self.arrive(f, bytes);
+    }
+    fn choose(&mut self, _: u64) -> Vec<usize> {
+        self.choose()
+    }
+    fn begin(&mut self, f: usize, _: u64, _: u64) {
+        self.begin(f);
+    }
+    fn left(&mut self, f: usize, _: u64) {
+        self.left(f);
+    }
+    fn change(&mut self, set: &Set, _: u64) {
+        self.change(&set.parts);
     }
 }
 
@@ -1033,6 +1054,14 @@ fn drr_of_four_flows() {
 #[test]
 fn qfq() {
     every_change(6, "qfq", 1, 8, true);
+}
+
+/// Aggregates of one flow become one of two, or of flows that had another; a flow that is added makes its aggregate larger.
+#[test]
+fn qfq_plus() {
+    every_change_of(6, "qfq+", [1, 2, 4], 2, true);
+    every_change_of(5, "qfq+", [2, 1, 1], 2, true);
+    every_change_of(5, "qfq+", [1, 4, 1], 8, true);
 }
 
 #[test]

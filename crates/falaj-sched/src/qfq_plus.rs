@@ -158,7 +158,7 @@ impl Discipline for QfqPlus {
         }
     }
 
-    /// Flows keep their turns and deficits, and an aggregate of the same weight and flows
+    /// Flows keep their turns and deficits, up to a quantum each, and an aggregate of the same weight and flows
     /// what it owes and is owed. Another one owes what the furthest of its flows
     /// did, two roundings at most, and is owed nothing.
     fn succeed(&mut self, mut old: QfqPlus, flows: &mut Flows<Member>, _: Time) {

@@ -188,4 +188,42 @@ impl Naive {
     pub fn left(&mut self, f: usize) {
         self.queues[f].pop_front();
     }
+
+    /// Other weights, or flows more. An aggregate of the same flows goes on from the same start; another one owes what the furthest
+    /// of those did from which its flows come, up to two roundings, and is owed nothing. Flows keep their
+    /// turns and deficits, a visit goes on where its flow is the first, and nobody is in hand.
+    pub fn change(&mut self, weights: &[u64]) {
+        let (before, now) = (std::mem::replace(&mut self.aggregates, Naive::divide(weights)), self.now);
+        self.queues.resize(weights.len(), VecDeque::new());
+        self.deficits.resize(weights.len(), 0);
+        self.in_hand = None;
+        // No more than a quantum, one that was just given included.
+        self.deficits.iter_mut().for_each(|deficit| *deficit = (*deficit).min(LARGEST));
+        for (a, old) in before.iter().enumerate().filter(|(_, old)| old.present || old.silent && old.start > now) {
+            for &f in &old.flows {
+                let (b, two) = (self.of(f), Fraction::of(2));
+                let new = &mut self.aggregates[b];
+                let same = (a, old.weight, old.flows.len()) == (b, new.weight, new.flows.len());
+                let most = now.plus(new.sigma.by(two));
+                let start = if same { old.start } else { old.start.max(now).min(most) };
+                if !new.silent || start > new.start {
+                    (new.start, new.silent) = (start, true);
+                }
+            }
+        }
+        for old in &before {
+            for &f in &old.turns {
+                let b = self.of(f);
+                self.aggregates[b].turns.push_back(f);
+                self.aggregates[b].present = true;
+            }
+            if let Some(&f) = old.turns.front().filter(|_| old.visited) {
+                let b = self.of(f);
+                self.aggregates[b].visited = self.aggregates[b].turns.front() == Some(&f);
+            }
+        }
+        for new in &mut self.aggregates {
+            new.silent &= !new.present && new.start > now;
+        }
+    }
 }
