@@ -123,7 +123,10 @@ impl Hrr {
                         "{slots} slots are more than the {handed} that are left of the frame of level {}",
                         level + 1
                     ),
-                    help: format!("at most {handed}, or a longer `frame` than {frame}"),
+                    help: match handed {
+                        0 => format!("a longer `frame` than {frame}, or fewer `slots` for the flows before it"),
+                        _ => format!("at most {handed}, or a longer `frame` than {frame}"),
+                    },
                 })?;
             }
             if let (0, Some(flow)) = (handed, asked.iter().position(|&(l, slots)| l > level && slots > 0)) {

@@ -99,6 +99,7 @@ pub mod sfq;
 pub mod shaper;
 mod shares;
 pub mod spfq;
+mod starts;
 pub mod station;
 mod steads;
 pub mod tas;

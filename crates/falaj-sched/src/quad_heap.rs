@@ -5,27 +5,27 @@ use alloc::vec::Vec;
 
 /// Key and flow in one number, so that to compare takes no branch.
 #[derive(Debug, Clone, Copy)]
-struct Entry(u128);
+pub(crate) struct Entry(u128);
 
 impl Entry {
     #[inline]
-    fn new(key: u64, flow: u32) -> Entry {
+    pub(crate) fn new(key: u64, flow: u32) -> Entry {
         Entry(u128::from(key) << 64 | u128::from(flow))
     }
 
     #[inline]
-    fn key(self) -> u64 {
+    pub(crate) fn key(self) -> u64 {
         (self.0 >> 64) as u64
     }
 
     #[inline]
-    fn flow(self) -> u32 {
+    pub(crate) fn flow(self) -> u32 {
         self.0 as u32
     }
 
     /// By the sign of the difference, as virtual times are compared.
     #[inline]
-    fn before(self, other: Entry) -> bool {
+    pub(crate) fn before(self, other: Entry) -> bool {
         (self.0.wrapping_sub(other.0) as i128) < 0
     }
 }
@@ -46,7 +46,12 @@ impl Heap {
 
     #[inline]
     pub(crate) fn first(&self) -> Option<(u64, u32)> {
-        self.0.first().map(|e| (e.key(), e.flow()))
+        self.first_entry().map(|e| (e.key(), e.flow()))
+    }
+
+    #[inline]
+    pub(crate) fn first_entry(&self) -> Option<Entry> {
+        self.0.first().copied()
     }
 
     #[inline]
@@ -62,13 +67,59 @@ impl Heap {
         Some((first.key(), first.flow()))
     }
 
+    /// Are more than a sixteenth of all before `limit`? Looks at no more than those.
+    #[cold]
+    pub(crate) fn has_many_before(&self, limit: u64) -> bool {
+        let limit = Entry::new(limit, 0);
+        // Of each level the unseen of a group of four, down to 2^32 flows.
+        let mut unseen = [const { 0..0 }; 18];
+        unseen[0] = 0..self.0.len().min(1);
+        let (mut level, mut found) = (0, 0);
+        loop {
+            match unseen[level].next() {
+                Some(at) if self.0[at].before(limit) => {
+                    found += 1;
+                    if found > self.0.len() / 16 {
+                        return true;
+                    }
+                    level += 1;
+                    unseen[level] = (4 * at + 1).min(self.0.len())..(4 * at + 5).min(self.0.len());
+                }
+                Some(_) => {}
+                None if level == 0 => return false,
+                None => level -= 1,
+            }
+        }
+    }
+
+    /// Takes all out that are before `limit`, in no order, and looks at all.
+    pub(crate) fn drain_before(&mut self, limit: u64, mut each: impl FnMut(u32)) {
+        let limit = Entry::new(limit, 0);
+        self.0.retain(|entry| {
+            let before = entry.before(limit);
+            if before {
+                each(entry.flow());
+            }
+            !before
+        });
+        // The last parent first: what is below each is a heap by then.
+        for at in (0..self.0.len().saturating_sub(1).div_ceil(4)).rev() {
+            self.sink(at, self.0[at]);
+        }
+    }
+
     /// The first one gets another key, no lower than the one it has.
     #[inline]
     pub(crate) fn postpone_first(&mut self, key: u64) {
-        let Some(first) = self.0.first() else { return };
-        let entry = Entry::new(key, first.flow());
+        if let Some(first) = self.0.first() {
+            self.sink(0, Entry::new(key, first.flow()));
+        }
+    }
+
+    /// Puts `entry` at this place, or where what is before it below leaves it one.
+    #[inline]
+    fn sink(&mut self, mut at: usize, entry: Entry) {
         let entries = &mut self.0[..];
-        let mut at = 0;
         loop {
             let child = 4 * at + 1;
             let Some(some) = entries.get(child..) else { break };
@@ -157,6 +208,18 @@ mod tests {
                 if let Some(entry) = model.iter_mut().find(|e| Some(**e) == first) {
                     entry.0 = entry.0.max(key);
                 }
+            } else if random >> 56 == 0xa0 {
+                let before = model.iter().filter(|(other, _)| *other < key).count();
+                assert_eq!(heap.has_many_before(key as u64), before > model.len() / 16);
+                let mut drained = Vec::new();
+                heap.drain_before(key as u64, |flow| drained.push(flow));
+                drained.sort_unstable();
+                let gone: Vec<u32> = model.extract_if(.., |(other, _)| *other < key).map(|(_, flow)| flow).collect();
+                assert_eq!(drained, {
+                    let mut gone = gone;
+                    gone.sort_unstable();
+                    gone
+                });
             } else if random >> 60 < 11 && !model.is_empty() {
                 let (_, flow) = model.swap_remove((random >> 20) as usize % model.len());
                 assert!(heap.remove(flow) && !heap.remove(flow));

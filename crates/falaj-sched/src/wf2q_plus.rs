@@ -8,16 +8,15 @@
 //! The order is that of the definition, ties included, which the flow's number decides: numbers are
 //! exact where they can be, see `virtual_time::exact_byte`.
 //!
-//! Who waits for a start is in one heap, who has started in another; each
-//! packet makes a flow change sides once.
+//! A dequeue costs O(log N) in the mean; as many starts as the time passes in one packet are looked at in one dequeue, see `starts.rs`.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full_queue, room_for_one};
-use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
+use crate::starts::Starts;
 use crate::time::{Span, Time};
 use crate::virtual_time::{NONE, PARTS, Place, Share, VirtualTime, WEIGHT, Weights, ahead, is_free};
 use alloc::vec::Vec;
@@ -39,11 +38,8 @@ const NEAR: i64 = 2;
 #[derive(Debug, Clone)]
 pub struct Wf2qPlus {
     time: VirtualTime,
-    /// By start.
-    waiting: Heap,
-    /// By finish.
-    started: Heap,
-    /// The flow that is served, or alone; in no heap.
+    starts: Starts,
+    /// The flow that is served, or alone; not among the starts.
     in_hand: u32,
     /// The packet on the wire, in parts of a byte, and how many of them are in the time already.
     whole: u64,
@@ -62,8 +58,7 @@ impl Wf2qPlus {
         let weights = Weights::new(setup)?.exact();
         Ok(Wf2qPlus {
             time: VirtualTime::new(&weights),
-            waiting: Heap::new(setup.flows.len()),
-            started: Heap::new(setup.flows.len()),
+            starts: Starts::new(setup.flows.len()),
             in_hand: NONE,
             whole: 0,
             counted: 0,
@@ -94,14 +89,14 @@ impl Wf2qPlus {
     fn insert(&mut self, flows: &Flows<Share>, f: FlowId) {
         let share = flows.state(f);
         if ahead(share.start, self.time.now()) > NEAR {
-            self.waiting.push(share.start, f.0);
+            self.starts.wait(share.start, f.0);
         } else {
-            self.started.push(share.finish(flows.head(f).unwrap_or(0)), f.0);
+            self.starts.begin(share.finish(flows.head(f).unwrap_or(0)), f.0);
         }
     }
 
     fn idle(&self) -> bool {
-        self.waiting.is_empty() && self.started.is_empty()
+        self.starts.is_empty()
     }
 }
 
@@ -124,14 +119,13 @@ impl Discipline for Wf2qPlus {
         (self.whole, self.counted, self.from, self.end) = (old.whole, old.counted, old.from, old.end);
         if self.weights.all.len() == old.weights.all.len() && self.weights.largest == old.weights.largest {
             // Of a hundred thousand flows mostly a few change.
-            (self.waiting, self.started) = (old.waiting, old.started);
+            self.starts = old.starts;
             let weights = self.weights.all.iter().zip(&old.weights.all).enumerate();
             let others = weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
             for (f, weight) in others.collect::<Vec<_>>() {
                 self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
                 if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {
-                    // It is in one of the two.
-                    let _ = self.waiting.remove(f) || self.started.remove(f);
+                    self.starts.remove(f);
                     self.insert(flows, FlowId(f));
                 }
             }
@@ -167,7 +161,7 @@ impl Discipline for Wf2qPlus {
 
     /// Another discipline sent the head.
     fn offer_changed(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
-        if self.waiting.remove(f.0) || self.started.remove(f.0) {
+        if self.starts.remove(f.0) {
             match flows.head(f) {
                 Some(_) => self.insert(flows, f),
                 None => self.time.leave(flows.state_mut(f)),
@@ -196,16 +190,12 @@ impl Discipline for Wf2qPlus {
             self.in_hand = NONE;
         }
         loop {
-            let now = self.time.now();
-            while let Some((start, f)) = self.waiting.first()
-                && ahead(start, now) <= NEAR
-            {
-                self.waiting.pop();
-                self.started.push(flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0)), f);
-            }
-            match (self.started.first(), self.waiting.first()) {
-                (Some((_, f)), _) => return Answer::Serve(FlowId(f)),
-                (None, Some((start, _))) => self.time.leap(start),
+            // Up to `NEAR` after the time.
+            let passed = self.time.now().wrapping_add(NEAR as u64 + 1);
+            self.starts.pass(passed, |f| flows.state(FlowId(f)).finish(flows.head(FlowId(f)).unwrap_or(0)));
+            match (self.starts.first(), self.starts.first_start()) {
+                (Some(f), _) => return Answer::Serve(FlowId(f)),
+                (None, Some(start)) => self.time.leap(start),
                 (None, None) => return Answer::Idle,
             }
         }
@@ -214,7 +204,7 @@ impl Discipline for Wf2qPlus {
     #[inline(always)]
     fn take(&mut self, flows: &mut Flows<Share>, f: FlowId, sent: Sent) {
         if self.in_hand != f.0 {
-            self.started.pop();
+            self.starts.take_first(f.0);
             self.in_hand = f.0;
         }
         flows.state_mut(f).charge(sent.bytes);
