@@ -1,0 +1,522 @@
+//! A pipe around a server, which is a discipline with its queues.
+//!
+//! The pipe keeps the moments that the discipline's contract names. Every
+//! decision happens at a nominal instant: the end of a transmission, an
+//! instant that the discipline named, an arrival at a free link. When the
+//! engine is polled makes no difference.
+
+use super::book::{Book, Counters};
+use super::{Leavings, Pipe, PipeSpec, Remains};
+use crate::change::{Fate, Handover};
+use crate::each::queues::Flat;
+use crate::each::{Ids, Masks, Report};
+use crate::engine::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
+use crate::impair::event::Chances;
+use crate::impair::{Harm, Impairer};
+use falaj_sched::capacity::Capacity;
+use falaj_sched::discipline::Answer;
+use falaj_sched::draws::mix;
+use falaj_sched::label::{Ecn, Known, Label};
+use falaj_sched::plugin::Breach;
+use falaj_sched::promise::{NoPromise, Promise};
+use falaj_sched::queue::{FlowId, Packet};
+use falaj_sched::rate::Wire;
+use falaj_sched::station::Server;
+use falaj_sched::time::{Span, Time};
+use std::any::Any;
+use std::sync::Arc;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    Idle,
+    NotBefore(Time),
+    Sending { queue: FlowId, end: Time },
+}
+
+impl Link {
+    /// When something happens without an arrival.
+    #[inline]
+    fn due(self) -> Time {
+        match self {
+            Link::Idle => Time::NEVER,
+            Link::NotBefore(then) => then,
+            Link::Sending { end, .. } => end,
+        }
+    }
+
+    fn sending(self) -> Option<(FlowId, Time)> {
+        match self {
+            Link::Sending { queue, end } => Some((queue, end)),
+            _ => None,
+        }
+    }
+}
+
+struct Of<S: Server> {
+    id: PipeId,
+    flows: usize,
+    spec: Arc<PipeSpec>,
+    server: S,
+    wire: Wire,
+    link: Link,
+    book: Book,
+    /// Of a link that does nothing to packets, none.
+    impairer: Option<Box<Impairer>>,
+    /// What disciplines of libraries did that are not there any more.
+    breaches: Vec<Breach>,
+    /// No packet is on its way for less time than this.
+    least_delay: Span,
+    /// Packets up to this length come in without more ado: of a link that does
+    /// something to packets or counts more than they have, none.
+    plain: u32,
+    /// Who goes next is asked anew while tokens are waited for.
+    peeks: bool,
+    leavings: Option<Leavings>,
+}
+
+/// A pipe around a server, which may have no queues yet.
+pub(super) fn pipe<S: Server + 'static>(
+    id: PipeId,
+    spec: &Arc<PipeSpec>,
+    mut server: S,
+    queues: bool,
+) -> Box<dyn Pipe> {
+    server.seed(mix(spec.seed) ^ u64::from(id.0));
+    let flows = spec.setup.number_of_leaves();
+    let peeks = server.peeks();
+    let mut book = Book::new(if queues { flows } else { 0 });
+    let impairer = (!spec.impairments.is_none()).then(|| {
+        book.harm = vec![Harm::default(); if queues { flows } else { 0 }];
+        let chances = Chances { seed: spec.seed, pipe: id.0 };
+        Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
+    });
+    Box::new(Of {
+        id,
+        flows,
+        server,
+        wire: Wire::of(spec.setup.rate, &spec.capacity),
+        link: Link::Idle,
+        book,
+        plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
+        peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
+        impairer,
+        breaches: Vec::new(),
+        least_delay: spec.impairments.delays(spec.delay).0,
+        spec: Arc::clone(spec),
+        leavings: None,
+    })
+}
+
+impl<S: Server> Of<S> {
+    /// The link is free: asks until something is on the wire or nothing may be.
+    fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
+        loop {
+            match self.server.next(now, &self.wire) {
+                Answer::Serve(queue) => {
+                    if self.peeks
+                        && let Some(bytes) = self.server.head(queue)
+                        && let Some(then) = self.wire.waits_for_tokens(bytes, now)
+                    {
+                        self.link = Link::NotBefore(then);
+                        return;
+                    }
+                    let end = self.send(queue, now, out);
+                    if end > now {
+                        self.link = Link::Sending { queue, end };
+                        return;
+                    }
+                    self.finish(queue, now);
+                }
+                Answer::Drop(queue) => {
+                    let packet = self.server.throw_away(queue, now);
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
+                }
+                Answer::NotBefore(then) => {
+                    debug_assert!(then > now, "an instant that never comes");
+                    self.link = Link::NotBefore(then);
+                    return;
+                }
+                Answer::Idle => {
+                    self.link = Link::Idle;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The head of `queue` goes on the wire; returns when its last bit leaves.
+    fn send(&mut self, queue: FlowId, start: Time, out: &mut Vec<Output>) -> Time {
+        let (packet, sent) = self.server.take(queue, start, &mut self.wire);
+        if self.server.marked() {
+            self.mark(packet.flow, packet.handle, out);
+        }
+        if let Some(by) = self.server.early() {
+            out.push(Output::Early(Early { pipe: self.id, flow: packet.flow, handle: packet.handle, by }));
+        }
+        if self.impairer.is_some() {
+            return self.send_impaired(packet, start, sent.end, out);
+        }
+        out.push(Output::Emit(self.emit(packet, start, sent.end)));
+        sent.end
+    }
+
+    /// A packet goes that was queued already.
+    fn thrown_out(&mut self, packet: Packet, by_policy: bool, out: &mut Vec<Output>) {
+        if let Some(impairer) = &mut self.impairer {
+            impairer.thrown_away(packet.flow);
+        }
+        self.book.thrown_out(&packet, by_policy);
+        let why = if by_policy { Why::Policy } else { Why::Discipline };
+        out.push(self.dropped(packet.handle, packet.flow, packet.bytes, why));
+    }
+
+    #[cold]
+    fn mark(&mut self, flow: FlowId, handle: u32, out: &mut Vec<Output>) {
+        self.book.lost(flow).marked += 1;
+        out.push(Output::Mark(Mark { pipe: self.id, flow, handle, ecn: Ecn::Ce }));
+    }
+
+    #[inline]
+    fn emit(&self, packet: Packet, start: Time, end: Time) -> Emit {
+        Emit {
+            pipe: self.id,
+            flow: packet.flow,
+            handle: packet.handle,
+            bytes: packet.bytes,
+            arrival: packet.arrival,
+            start,
+            end,
+            due: end + self.spec.delay,
+        }
+    }
+
+    /// On a link that does something to packets, which may occupy it beyond the `end`.
+    #[cold]
+    fn send_impaired(&mut self, packet: Packet, start: Time, end: Time, out: &mut Vec<Output>) -> Time {
+        let emit = self.emit(packet, start, end);
+        let flow = packet.flow.index();
+        let Some(impairer) = &mut self.impairer else { return end };
+        let backlog = self.book.tallies[flow].backlog.into();
+        let (occupied, free) = impairer.pass(emit, backlog, &mut self.book.harm[flow], out);
+        self.wire.hold(occupied - end);
+        free
+    }
+
+    #[inline(always)]
+    fn finish(&mut self, queue: FlowId, now: Time) {
+        let packet = self.server.finish(queue, now);
+        self.book.tallies[packet.flow.index()].gone(packet.bytes);
+    }
+
+    /// A packet that is too large, or of a link that does something to packets: what it costs, if it is let in.
+    #[cold]
+    fn comes_apart(&mut self, unit: &Unit, out: &mut Vec<Output>) -> Option<u32> {
+        let Unit { flow, handle, bytes } = *unit;
+        let largest = self.spec.framing.map_or(self.spec.setup.largest, |framing| framing.largest);
+        let cost = self.spec.framing.map_or(bytes, |framing| framing.of(bytes));
+        if bytes > largest {
+            let lost = self.book.lost(flow);
+            lost.large += 1;
+            lost.bytes += u64::from(cost);
+            out.push(self.dropped(handle, flow, cost, Why::TooLarge));
+            return None;
+        }
+        if let Some(impairer) = &mut self.impairer {
+            impairer.comes(flow, self.book.offered(flow));
+        }
+        Some(cost)
+    }
+
+    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
+    /// than before, packets have other numbers.
+    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
+        let Some(impairer) = &mut self.impairer else { return };
+        let flows = self.book.tallies.len();
+        self.book.harm.resize(flows, Harm::default());
+        let renumbered = before.is_none() || others;
+        if let Some(before) = before {
+            impairer.succeed(*before, !others);
+        }
+        if renumbered {
+            for flow in (0..flows as u32).map(FlowId) {
+                let (offered, backlog) = (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
+                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
+            }
+        }
+    }
+
+    /// Takes over what another pipe has left; says which queue is on the wire.
+    fn inherit(
+        &mut self,
+        (packets, sending): (Vec<Packet>, bool),
+        flows: usize,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Option<FlowId> {
+        if !how.flows.is_empty() {
+            self.book.become_others(&how.flows, flows);
+        }
+        self.book.resize(flows);
+        let largest = self.spec.setup.largest;
+        let (mut stay, mut rest) = (Vec::new(), Vec::new());
+        for (n, mut packet) in packets.into_iter().enumerate() {
+            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
+            let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
+            packet.flow = flow;
+            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
+                self.book.dropped_by_change(None, packet.bytes);
+                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
+                continue;
+            }
+            if matches!(fate, Fate::Joins(_) | Fate::Dropped(_)) {
+                self.book.tallies[flow.index()].queued(packet.bytes);
+            }
+            if on_the_wire && packet.bytes > largest {
+                // It has its time on the wire already; no queue shall see it.
+                self.book.tallies[flow.index()].backlog_bytes -= packet.bytes - largest;
+                packet.bytes = largest;
+            }
+            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
+        }
+        let on_the_wire = self.server.inherit(stay, sending, known, now);
+        for packet in rest {
+            let fits = packet.bytes <= largest;
+            if fits && self.server.heeds_labels() {
+                self.server.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
+            }
+            if !fits || self.server.arrive(packet, now).is_err() {
+                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
+                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
+            }
+            while let Some(gone) = self.server.evicted() {
+                self.thrown_out(gone, true, out);
+            }
+            if self.server.marked() {
+                self.mark(packet.flow, packet.handle, out);
+            }
+        }
+        on_the_wire
+    }
+
+    fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
+        Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
+    }
+}
+
+impl<S: Server + 'static> Pipe for Of<S> {
+    fn arrive(&mut self, unit: Unit, _: &Ids, now: Time, out: &mut Vec<Output>) -> Time {
+        let Unit { flow, handle, mut bytes } = unit;
+        if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
+            // In tests: asking out of turn changes nothing.
+            let _ = self.server.next(now, &self.wire);
+        }
+        if bytes > self.plain {
+            match self.comes_apart(&unit, out) {
+                Some(cost) => bytes = cost,
+                None => return self.link.due(),
+            }
+        }
+        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+            if let Some(impairer) = &mut self.impairer {
+                impairer.turned_away(flow);
+            }
+            let by_policy = self.server.by_policy();
+            self.book.turned_away(flow, bytes, by_policy);
+            let why = if by_policy { Why::Policy } else { Why::QueueFull };
+            out.push(self.dropped(handle, flow, bytes, why));
+            while let Some(packet) = self.server.evicted() {
+                self.thrown_out(packet, true, out);
+            }
+            return self.link.due();
+        };
+        // Whoever had to go for it was gone before it came.
+        while let Some(packet) = self.server.evicted() {
+            self.thrown_out(packet, true, out);
+        }
+        self.book.tallies[flow.index()].queued(bytes);
+        if self.server.marked() {
+            self.mark(flow, handle, out);
+        }
+        if is_head && !matches!(self.link, Link::Sending { .. }) {
+            self.ask(now, out);
+        }
+        self.link.due()
+    }
+
+    fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time {
+        if let Link::Sending { queue, .. } = self.link {
+            self.finish(queue, now);
+        }
+        self.ask(now, out);
+        self.link.due()
+    }
+
+    fn next_due(&self) -> Time {
+        let then = match self.link {
+            Link::Idle => return Time::NEVER,
+            // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
+            Link::Sending { end, .. } => end,
+            // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
+            // before the airtime, which is rounded up.
+            Link::NotBefore(then) => {
+                let airtime = |bytes| self.wire.least_airtime(bytes);
+                then + self.server.shortest_head().map_or(Span::ZERO, airtime)
+            }
+        };
+        then + self.least_delay
+    }
+
+    fn least_delay(&self) -> Span {
+        self.least_delay
+    }
+
+    fn has_room(&self, flow: FlowId, _: &Ids, bytes: u32) -> bool {
+        self.server.has_room(flow, self.spec.framing.map_or(bytes, |framing| framing.of(bytes)))
+    }
+
+    fn announce(&mut self, label: Label) {
+        self.server.announce(label);
+    }
+
+    fn heeds_labels(&self) -> bool {
+        self.server.heeds_labels()
+    }
+
+    fn drops_early(&self) -> bool {
+        self.server.drops_early()
+    }
+
+    fn soonest(&self, bytes: u32, now: Time) -> Time {
+        let free = if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
+        free + self.wire.least_airtime(bytes) + self.least_delay
+    }
+
+    fn counters(&self, flow: FlowId) -> Counters {
+        Counters { air: self.server.air(flow).unwrap_or_default(), ..self.book.counters(flow) }
+    }
+
+    fn sum(&self, first: FlowId, number: u32) -> Counters {
+        let mut sum = self.book.sum(first.index()..first.index() + number as usize);
+        let airs = (first.0..first.0 + number).map_while(|flow| self.server.air(FlowId(flow)));
+        airs.for_each(|air| sum.add(&Counters { air, ..Counters::default() }));
+        sum
+    }
+
+    fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
+        self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
+    }
+
+    fn breaches(&self, out: &mut Vec<Breach>) {
+        self.breaches.iter().cloned().for_each(|breach| breach.join(out));
+        self.server.breaches(out);
+    }
+
+    fn largest(&self) -> u32 {
+        self.spec.setup.largest
+    }
+
+    fn largest_waiting(&self) -> u32 {
+        self.server.largest_waiting(self.link.sending().map(|(queue, _)| queue))
+    }
+
+    fn of_the_gone(&self) -> Counters {
+        self.book.of_the_gone()
+    }
+
+    fn flows(&self) -> usize {
+        self.flows
+    }
+
+    fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
+        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
+    }
+
+    fn rests(&mut self, now: Time) -> bool {
+        let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
+        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
+    }
+
+    fn masks(&self) -> &Masks {
+        &self.spec.masks
+    }
+
+    fn report(&self, _: Option<FlowId>, _: usize) -> Option<Report> {
+        None
+    }
+
+    fn shares(&self) -> Option<Option<FlowId>> {
+        None
+    }
+
+    fn succeed(
+        &mut self,
+        old: Box<dyn Pipe>,
+        how: &Handover,
+        known: Known<'_>,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) -> Time {
+        let flows = self.flows;
+        let (old, unmasked) = match old.masks().of_flows() {
+            true => {
+                let (flat, how) = old.flatten().into_others(&Masks::default(), flows, how);
+                (flat, Some(how))
+            }
+            false => (old, None),
+        };
+        let how = unmasked.as_ref().unwrap_or(how);
+        let others = !how.flows.is_empty() || how.drop;
+        let (wire, before);
+        let as_they_are = !others && old.largest() <= self.largest();
+        old.breaches(&mut self.breaches);
+        let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
+        let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
+            let old: Box<dyn Any> = old;
+            let old = *old.downcast::<Of<S>>().expect("just looked");
+            (wire, self.book, before) = (old.wire, old.book, old.impairer);
+            self.leavings = Some(Box::new(old.spec));
+            let sending = old.link.sending();
+            let queue = sending.map(|(queue, _)| queue);
+            let setup = self.spec.setup.joined(self.spec.kind);
+            (self.server.succeed(old.server, &setup, queue, known, now), sending.map(|(_, end)| end))
+        } else {
+            let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            self.server.start(&self.spec.setup.joined(self.spec.kind));
+            (wire, self.book, before) = (its, book, impairer);
+            (self.inherit((packets, sending.is_some()), flows, how, known, now, out), sending)
+        };
+        if let (Some(queue), Some(end)) = (on_the_wire, end) {
+            self.link = Link::Sending { queue, end };
+        }
+        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
+        self.book.resize(flows);
+        self.impair_on(before, others);
+        if !matches!(self.link, Link::Sending { .. }) {
+            self.ask(now, out);
+        }
+        self.link.due()
+    }
+
+    fn flatten(self: Box<Self>) -> Flat {
+        let sets = self.book.tallies.iter().map(|_| None).collect();
+        Flat { pipe: self, masks: Masks::default(), sets }
+    }
+
+    fn dismantle(mut self: Box<Self>) -> Remains {
+        let sending = self.link.sending();
+        Remains {
+            packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
+            sending: sending.map(|(_, end)| end),
+            wire: self.wire,
+            book: self.book,
+            impairer: self.impairer,
+        }
+    }
+
+    fn leavings(&mut self) -> Option<Leavings> {
+        self.leavings.take()
+    }
+}
