@@ -31,6 +31,14 @@ fn drr_serves_in_proportion_to_the_quanta() {
     };
     assert_eq!(order(&drr([4, 4, 4]), E1), "A1@2 A2@4 B1@8 C1@11 A3@13 A4@15 B2@16 B3@19 C2@22");
     assert_eq!(order(&drr([8, 4, 4]), E1), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 B3@19 C2@22");
+    // Quanta below a packet are saved up from visit to visit.
+    let any = |quanta| {
+        let mut spec = drr(quanta);
+        spec.setup.scheduler = Values::default().with("quanta", Value::Choice("any"));
+        spec
+    };
+    assert_eq!(order(&any([2, 2, 2]), E1), "A1@2 A2@4 B1@8 C1@11 A3@13 B2@14 C2@17 A4@19 B3@22");
+    assert_eq!(order(&any([4, 2, 2]), E1), "A1@2 A2@4 A3@6 A4@8 B1@12 C1@15 B2@16 C2@19 B3@22");
 }
 
 /// A packet that comes while the flow's last one is on the wire keeps the
