@@ -4,6 +4,7 @@
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use falaj_sched::time::Span;
@@ -35,15 +36,24 @@ pub fn socket(process: i32, address: IpAddr) -> Result<UdpSocket, Error> {
     made.into_iter().next().map(UdpSocket::from).ok_or(Error::new(Step::Sockets, None, Errno::EPROTO))
 }
 
-/// Sends so many datagrams from one socket to the other, each when the one before has come and so much time is over. Says how
-/// long each took, and how many never came.
+/// Sends so many datagrams from one socket to the other, each when the one before has come and so much time is over, until
+/// it is to stop. Says how long each took, and how many never came.
 ///
 /// # Errors
 /// What the kernel says, of either socket.
-pub fn probe(from: &UdpSocket, to: &UdpSocket, datagrams: u64, pause: Duration) -> io::Result<(Meter, u64)> {
+pub fn probe(
+    from: &UdpSocket,
+    to: &UdpSocket,
+    datagrams: u64,
+    pause: Duration,
+    stop: &AtomicBool,
+) -> io::Result<(Meter, u64)> {
     from.connect(to.local_addr()?)?;
     let (mut delays, mut lost) = (Meter::new(), 0);
     for number in 0..datagrams {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
         std::thread::sleep(pause);
         let began = monotonic();
         from.send(&number.to_le_bytes())?;

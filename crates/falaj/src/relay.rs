@@ -32,10 +32,10 @@ Examples:
   falaj relay shared.toml --listen [::1]:8080 --to [::1]:80 --tcp --json relay.json")]
 pub(crate) struct Args {
     /// Where to listen: 127.0.0.1:9000.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     listen: SocketAddr,
     /// Where everything goes to: 127.0.0.1:5000.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     to: SocketAddr,
     /// Datagrams alone [default: both].
     #[arg(long, conflicts_with = "tcp")]
@@ -57,6 +57,12 @@ pub(crate) struct Args {
     fail_if: FailIf,
     #[command(flatten)]
     asked: Asked,
+}
+
+/// An address and a port, with what to write instead where it is none.
+pub(crate) fn socket_address(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "write an address, a colon and a port: `127.0.0.1:5000`, `[::1]:5000`; names are not looked up")
 }
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {

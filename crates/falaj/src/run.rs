@@ -18,7 +18,7 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::WhenFull;
 use falaj_live::forward::{Forwarder, Woken};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Subnet, UserNamespace};
+use falaj_live::sandbox::{End, Event, Exit, Hosts, Sandbox, Side, Spec, Step, Subnet, UserNamespace};
 use falaj_live::signals::Signals;
 use falaj_live::way_out::{self, WayOut, Wish};
 use falaj_scenario::Link;
@@ -223,6 +223,10 @@ pub(crate) fn main(args: Args) -> Result<ExitCode> {
         far,
         namespace: args.netns.clone(),
         ..Spec::default()
+    })
+    .map_err(|error| match &args.netns {
+        Some(name) if error.step == Step::EnterNamespace => anyhow!(error).context(format!("--netns {name}")),
+        _ => error.into(),
     })?;
     let mut why = None;
     let out = match WayOut::open(&sandbox, &ways) {

@@ -63,6 +63,7 @@ const TESTS: &[Test] = &[
     ("who_has_no_way_out_is_told", no_way_out, Again::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
     ("doctor_measures_this_host", doctor, Nowhere),
+    ("ctrl_c_ends_a_measurement", interrupted, Nowhere),
     ("a_link_is_shown_and_changed_from_inside", inside, Tapless),
     ("examples_of_changes_work_as_they_stand", examples, Nowhere),
     ("mutated_frames_cost_no_good_one", mutated, Tapless),
@@ -489,7 +490,10 @@ fn wrong_hosts(users: &Users) {
         (&[star, "--internet", "pasta"], "a scenario with hosts has no way out"),
         (&["--in", "a:true"], "--host and --in are for a scenario with hosts"),
         (&["--in", "true"], "write the host, a colon and the command"),
-        (&["--netns", "no-such-name"], "cannot enter the network namespace: No such file or directory"),
+        (
+            &["--netns", "no-such-name"],
+            "--netns no-such-name: cannot enter the network namespace: No such file or directory",
+        ),
     ] {
         let ran = users.run(&[flags, &["--", "true"]].concat());
         assert_eq!(ran.status, Some(2), "{flags:?}: {ran:?}");
@@ -672,6 +676,18 @@ fn summary(users: &Users) {
     assert_eq!(ran.status, Some(4));
     assert!(ran.err.starts_with("falaj: failed: release.max of up >= 0s: it is "), "{}", ran.err);
     assert_eq!(run("release.max of up >= 0s", "7").status, Some(7), "a command that fails says so itself");
+}
+
+/// Its first figures would take five minutes.
+fn interrupted(_: &Users) {
+    let child = program(&["bench", "delay", "--datagrams", "1000000"]).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    let pressed = Instant::now();
+    signal("INT", child.id());
+    let ran = Ran::from(child.wait_with_output().unwrap());
+    assert!(pressed.elapsed() < Duration::from_secs(5), "{:?}", pressed.elapsed());
+    assert_eq!((ran.status, ran.out.as_str()), (Some(130), ""), "{ran:?}");
+    assert!(ran.err.ends_with("interrupted before there was anything to tell\n"), "{ran:?}");
 }
 
 fn doctor(_: &Users) {

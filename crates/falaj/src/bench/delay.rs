@@ -2,8 +2,9 @@
 //!
 //! One program has both sockets and never sleeps while a datagram is on its way, so that nobody has to be woken but the link.
 
-use super::median;
+use super::{exit, median};
 use crate::show::{self, say};
+use crate::sim::{interruptible, interrupts};
 use anyhow::{Context, Result};
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
@@ -21,6 +22,7 @@ use serde_json::json;
 use std::io;
 use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -96,13 +98,23 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut series: Vec<(Path, Vec<Turn>)> =
         std::iter::once(Path::Veth).chain(links).map(|path| (path, vec![])).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "probing");
-    for _ in 0..args.repeat {
-        for (path, turns) in &mut series {
-            turns.push(Turn::new(probed(*path, args.datagrams)?));
-            bar.inc(1);
+    let (turns, interrupted) = interruptible(|stop| {
+        for turn in 0..args.repeat as usize {
+            for (path, turns) in &mut series {
+                let probed = probed(*path, args.datagrams)?;
+                if stop.load(Ordering::Relaxed) {
+                    return Ok(turn);
+                }
+                turns.push(Turn::new(probed));
+                bar.inc(1);
+            }
         }
-    }
+        Ok(args.repeat as usize)
+    })?;
+    // Only whole turns compare.
+    series.iter_mut().for_each(|(_, all)| all.truncate(turns));
     bar.finish_and_clear();
+    let exit = exit(interrupted, turns == 0)?;
     let at = |turns: &[Turn], share: usize| median(turns.iter().map(|turn| turn.quantiles[share]).collect());
     let floor: Vec<f64> = (0..SHARES.len()).map(|share| at(&series[0].1, share)).collect();
     let lost = |turns: &[Turn]| turns.iter().map(|turn| turn.lost).sum::<u64>();
@@ -114,9 +126,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         };
         let rows: Vec<_> = series.iter().map(row).collect();
         say!("{}", serde_json::to_string_pretty(&json!({ "datagrams": args.datagrams, "rows": rows }))?);
-        return Ok(ExitCode::SUCCESS);
+        return Ok(exit);
     }
-    say!("{} datagrams each, {} times, in turns; medians", args.datagrams, args.repeat);
+    say!("{} datagrams each, {turns} times, in turns; medians", args.datagrams);
     let micros = |nanos: f64| format!("{:.1} us", nanos / 1e3);
     let rows = series.iter().map(|(path, turns)| {
         let is_link = matches!(path, Path::Link(..));
@@ -132,7 +144,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         ]
     });
     say!("{}", show::table(&["", "p50", "p99", "max", "added p50", "p99", "lost"], rows));
-    Ok(ExitCode::SUCCESS)
+    Ok(exit)
 }
 
 /// Through a fresh path.
@@ -141,11 +153,12 @@ fn probed(path: Path, datagrams: u64) -> Result<(Meter, u64)> {
     let mut sandbox = Sandbox::start(Spec { join, ..Spec::default() })?;
     let [from, to] = End::BOTH.map(|end| probe::socket(sandbox.pid(end), end.address().into()));
     let (from, to) = (from?, to?);
+    let stop = interrupts()?;
     let run = move || {
         priority::be_punctual(Rank::Receiver);
         // The first ones find nothing as it is later.
-        probe::probe(&from, &to, datagrams / 10, PAUSE)?;
-        probe::probe(&from, &to, datagrams, PAUSE)
+        probe::probe(&from, &to, datagrams / 10, PAUSE, &stop)?;
+        probe::probe(&from, &to, datagrams, PAUSE, &stop)
     };
     let failed = || anyhow::anyhow!("the probe failed");
     let Path::Link(delay, timer) = path else {

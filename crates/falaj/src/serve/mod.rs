@@ -100,7 +100,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "PATH")]
     api: Option<PathBuf>,
     /// The API also over TCP; takes --token-file, and --tls-cert where the address is not of this host alone.
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "token_file")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = crate::relay::socket_address, requires = "token_file")]
     tcp: Option<std::net::SocketAddr>,
     /// The file with the token that each request over TCP has to bear.
     #[arg(long, value_name = "FILE", requires = "tcp")]
