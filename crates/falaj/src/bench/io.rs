@@ -7,7 +7,7 @@
 //! came than could be forwarded.
 
 use super::{exit, median};
-use crate::show::{self, say};
+use crate::show::{self, note, say};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
 use falaj_engine::PipeId;
@@ -15,11 +15,13 @@ use falaj_live::adapters::Adapters;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::flood::flood;
-use falaj_live::forward::Options;
-use falaj_live::packet::PacketReader;
+use falaj_live::forward::{Forwarder, Options};
+use falaj_live::interface::Interface;
+use falaj_live::packet::{PacketReader, Place};
 use falaj_live::priority::{self, Rank};
-use falaj_live::sandbox::{End, Event, Exit, Join, Sandbox, Side, Spec};
+use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
 use falaj_live::tap::Tap;
+use falaj_live::xdp;
 use falaj_scenario::Scenario;
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -38,7 +40,8 @@ use std::time::{Duration, Instant};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Packets are UDP of 64 B on the wire (60 B without the check sequence), one way. Offered is what came
-to the link; where that is hardly more than was forwarded, the sender was the limit.
+to the link; where that is hardly more than was forwarded, the sender was the limit. AF_XDP takes
+root, and is left out where it is not to be had.
 
 Example:
   falaj bench io --bare --seconds 2 --repeat 5")]
@@ -76,7 +79,29 @@ const PAYLOAD: u16 = 18;
 /// Everything is warm after that.
 const WARM: Duration = Duration::from_millis(200);
 
-const OVER: [(Join, &str); 2] = [(Join::Tap, "TAP"), (Join::Packet, "packet socket")];
+/// What is read and written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Over {
+    Tap,
+    Packet,
+    Xdp,
+}
+
+impl Over {
+    fn words(self) -> &'static str {
+        match self {
+            Over::Tap => "TAP",
+            Over::Packet => "packet socket",
+            Over::Xdp => "AF_XDP",
+        }
+    }
+}
+
+impl Serialize for Over {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(self.words())
+    }
+}
 
 /// What forwards.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
@@ -103,7 +128,7 @@ impl By {
 /// One path's turns.
 #[derive(Serialize)]
 struct Series {
-    over: &'static str,
+    over: Over,
     by: By,
     /// Millions of packets a second that were handed over, and that came.
     turns: Vec<Turn>,
@@ -134,7 +159,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     let wanted = [(By::Bare, args.bare), (By::Engine, true), (By::Adapter, args.adapter)];
     let by = || wanted.iter().filter(|(_, wanted)| *wanted).map(|(by, _)| *by);
-    let paths = OVER.iter().flat_map(|&(_, over)| by().map(move |by| (over, by)));
+    let mut over = vec![Over::Tap, Over::Packet];
+    match xdp::available() {
+        Ok(()) => over.push(Over::Xdp),
+        Err(error) => note!("without AF_XDP: {error}"),
+    }
+    let paths = over.into_iter().flat_map(|over| by().map(move |by| (over, by)));
     let mut series: Vec<Series> = paths.map(|(over, by)| Series { over, by, turns: Vec::new() }).collect();
     let bar = show::progress(args.repeat * series.len() as u64, "forwarding");
     let mut turns = 0;
@@ -163,7 +193,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             series.iter().find(|other| other.over == s.over && other.by == By::Bare).filter(|_| s.by != By::Bare);
         let rates = || s.turns.iter().map(|t| t.mpps);
         vec![
-            format!("{} {}", s.over, s.by.words()),
+            format!("{} {}", s.over.words(), s.by.words()),
             format!("{:.3}", of(s, |t| t.mpps)),
             format!("{:.3} to {:.3}", rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max)),
             format!("{:.3}", of(s, |t| t.offered_mpps)),
@@ -177,62 +207,93 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 /// Every path once.
 fn turn(series: &mut [Series], seconds: u64, bar: &ProgressBar) -> Result<()> {
     for series in series {
-        let (join, _) = OVER.into_iter().find(|(_, over)| *over == series.over).context("one of these")?;
-        series.turns.push(forward(join, series.by, Duration::from_secs(seconds))?);
+        series.turns.push(forward(series.over, series.by, Duration::from_secs(seconds))?);
         bar.inc(1);
     }
     Ok(())
 }
 
 /// One path between two fresh namespaces.
-fn forward(join: Join, by: By, long: Duration) -> Result<Turn> {
+fn forward(over: Over, by: By, long: Duration) -> Result<Turn> {
     let side = |role: &str| -> Result<Side> {
         let program = std::env::current_exe().context("cannot find this program's own file")?.into_os_string();
         Ok(Side::command([program, "bench".into(), "io".into(), "--end".into(), role.into()]))
     };
     // Datagrams that were sent many at once come one by one.
-    let spec = Spec { join, tso: false, near: side("send")?, far: side("receive")?, ..Spec::default() };
-    let mut sandbox = Sandbox::start(spec)?;
+    let spec = |join| Spec { join, tso: false, ..Spec::default() };
+    let (near, far) = (side("send")?, side("receive")?);
+    // The sender's is the first one, the receiver's the last.
+    let mut sandboxes = match over {
+        Over::Tap => vec![Sandbox::start(Spec { near, far, ..spec(Join::Tap) })?],
+        Over::Packet => vec![Sandbox::start(Spec { near, far, ..spec(Join::Packet) })?],
+        // Two pairs of veth, whose addresses are the same: what one's far end is sent the other's near end sends on.
+        Over::Xdp => {
+            vec![Sandbox::start(Spec { near, ..spec(Join::Veth) })?, Sandbox::start(Spec { far, ..spec(Join::Veth) })?]
+        }
+    };
+    let between = between(&sandboxes)?;
     priority::be_punctual(Rank::Link);
-    sandbox.go(End::Far)?;
-    sandbox.go(End::Near)?;
-    let mut count = if by == By::Bare { bare(&mut sandbox)? } else { emulated(&mut sandbox, by)? };
+    let last = sandboxes.len() - 1;
+    sandboxes[last].go(End::Far)?;
+    sandboxes[0].go(End::Near)?;
+    let mut count = match by {
+        By::Bare => bare(&mut sandboxes[0], between.as_ref())?,
+        _ => emulated(&mut sandboxes[0], between.as_ref(), by)?,
+    };
+    let unread = || match &between {
+        Some(interfaces) => interfaces.iter().map(Interface::unread).sum(),
+        None => sandboxes[0].unread().unwrap_or(0),
+    };
     count(WARM)?;
-    let (unread, began) = (sandbox.unread().unwrap_or(0), Instant::now());
+    let (before, began) = (unread(), Instant::now());
     let handed_over = count(long)?;
-    let (seconds, unread) = (began.elapsed().as_secs_f64(), sandbox.unread().unwrap_or(0) - unread);
-    for end in End::BOTH {
-        match sandbox.read_event(end)? {
+    let (seconds, unread) = (began.elapsed().as_secs_f64(), unread() - before);
+    for (n, end) in [(0, End::Near), (last, End::Far)] {
+        match sandboxes[n].read_event(end)? {
             None => {}
             Some(Event::Exited(Exit::Signal(SIGINT))) => return Err(Interrupted("while forwarding").into()),
             Some(_) => bail!("the traffic at the {end} end failed"),
         }
     }
     // The sender before its interface, of whose end it would complain.
-    drop(sandbox);
+    drop(sandboxes);
     drop(count);
     let of_time = |packets: u64| packets as f64 / seconds / 1e6;
     Ok(Turn { mpps: of_time(handed_over), offered_mpps: of_time(handed_over + unread) })
+}
+
+/// Between two pairs of veth, the inner ends by AF_XDP.
+fn between(sandboxes: &[Sandbox]) -> Result<Option<[Interface; 2]>> {
+    let [first, second] = sandboxes else { return Ok(None) };
+    let open = |sandbox: &Sandbox, end| -> Result<Interface> {
+        let place = Place { interface: INTERFACE.to_owned(), namespace: Some(sandbox.pid(end).to_string()) };
+        Ok(Interface::xdp(&place)?.0)
+    };
+    Ok(Some([open(first, End::Far)?, open(second, End::Near)?]))
 }
 
 /// Forwards for so long; how many packets the far end was handed then.
 type Count = Box<dyn FnMut(Duration) -> Result<u64>>;
 
 /// Through an unlimited link.
-fn emulated(sandbox: &mut Sandbox, by: By) -> Result<Count> {
+fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> Result<Count> {
     let scenario = Scenario::simple(Rate::UNLIMITED, Span::ZERO, Limit::Packets(1000), 1500);
     let (network, clock, options) = (scenario.network(), Clock::from_zero(monotonic()), Options::default());
-    let mut forwarder = if by == By::Adapter {
-        let mut port = |end: End, name| attach::space_port(sandbox.sides(), end.index(), name);
-        let adapters = Adapters::new()?;
-        adapters.add("sender", port(End::Near, "the adapter")?, None)?;
-        attach::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
-    } else {
-        attach::to_sandbox(&network, sandbox, clock, options)?
+    let mut forwarder = match (by, between) {
+        (By::Adapter, _) => {
+            let mut port = |end: End, name| match between {
+                Some(interfaces) => attach::interface_port(&interfaces[end.index()]),
+                None => attach::space_port(sandbox.sides(), end.index(), name),
+            };
+            let adapters = Adapters::new()?;
+            adapters.add("sender", port(End::Near, "the adapter")?, None)?;
+            attach::to_adapters(&network, &adapters, port(End::Far, "the uplink")?, clock, options)?
+        }
+        (_, Some([near, far])) => attach::to_interfaces(&network, [near, far], clock, options)?,
+        (_, None) => attach::to_sandbox(&network, sandbox, clock, options)?,
     };
     Ok(Box::new(move |long| {
-        let handed_over =
-            |f: &falaj_live::forward::Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
+        let handed_over = |f: &Forwarder| f.counters(PipeId(0), FlowId(0)).sent - f.losses().not_taken;
         let before = handed_over(&forwarder);
         forwarder.run(forwarder.clock().now() + Span(long.as_nanos() as u64), &[])?;
         Ok(handed_over(&forwarder) - before)
@@ -240,7 +301,14 @@ fn emulated(sandbox: &mut Sandbox, by: By) -> Result<Count> {
 }
 
 /// Through a loop over the same interfaces and nothing else.
-fn bare(sandbox: &mut Sandbox) -> Result<Count> {
+fn bare(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>) -> Result<Count> {
+    if let Some([near, far]) = between {
+        let (mut near, mut far) = (attach::interface_port(near)?, attach::interface_port(far)?);
+        return Ok(Box::new(move |long| {
+            let read = |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
+            Ok(pump(long, read, |unit| far.transmit(unit))?)
+        }));
+    }
     if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
         let (mut near, far) = (PacketReader::new(Arc::clone(near))?, Arc::clone(far));
         return Ok(Box::new(move |long| Ok(pump(long, |unit| near.read(unit), |unit| far.send(unit))?)));
