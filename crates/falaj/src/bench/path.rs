@@ -43,17 +43,21 @@ pub(crate) struct Args {
 const LENGTH: u32 = 500;
 /// Customers, each of whom has a rule.
 const FIRST: u32 = u32::from_be_bytes([10, 0, 0, 0]);
+/// Of each link, by the port that a packet goes to.
+const FLOWS: u16 = 8;
 /// So many different packets, one after the other.
 const FRAMES: usize = 4096;
 
-/// Links of 1 Gbit/s with DRR between two flows, and rules of prefixes, ports and protocols that lead to them in turn;
+/// Links of 1 Gbit/s with DRR between eight flows, and rules of prefixes, ports and protocols that lead to them in turn;
 /// the last one takes the rest.
 fn spec(rules: u32) -> NetworkSpec {
-    let flows = (0..2).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
+    let flows = (0..FLOWS).map(|_| FlowSetup::new(Values::default(), Limit::Packets(1000))).collect();
     let setup = Setup { rate: Rate::from_mbit(1000), largest: 1514, scheduler: Values::default(), flows };
     let pipe = PipeSpec::new("drr", setup, Span::from_millis(1));
-    let even = Match { dport: Some((0, 32_767)), ..Match::ANY };
-    let classifier = Classifier::new([&[even][..], &[Match::ANY][..]]);
+    let ports = u16::MAX / FLOWS + 1;
+    let flow = |n: u16| [Match { dport: Some((n * ports, n * ports + (ports - 1))), ..Match::ANY }];
+    let flows: Vec<_> = (0..FLOWS).map(flow).collect();
+    let classifier = Classifier::new(flows.iter().map(|flow| &flow[..]));
     let place = || Place { pipe: pipe.clone(), classifier: classifier.clone(), account: Account::L2 };
     let rule = |n: u32| {
         let one = Match {
