@@ -1,6 +1,7 @@
-//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces to what is behind the uplink, and counted
+//! A scenario's sources as real datagrams, sent from virtual adapters in namespaces or in guests to what is behind the uplink, and counted
 //! window by window; the link may become another one as windows begin.
 
+mod guests;
 mod simulated;
 
 use crate::control::difference::difference;
@@ -19,8 +20,10 @@ use falaj_live::sandbox::{Event, Exit, Hosts};
 use falaj_scenario::Scenario;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+pub(crate) use guests::Guests;
 use signal_hook::consts::SIGINT;
 pub(crate) use simulated::simulate;
+use std::cell::RefCell;
 use std::io::Write;
 
 const UP: PipeId = PipeId(0);
@@ -39,6 +42,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) begins: &'a dyn Fn() -> Result<()>,
     /// What flows are held to, by pipe and flow, if to anything.
     pub(crate) terms: Option<Vec<Vec<Terms>>>,
+    /// Where adapters are, by their number, if not in namespaces; the uplink is in one.
+    pub(crate) guests: Option<&'a RefCell<Guests>>,
 }
 
 /// What was measured.
@@ -81,9 +86,12 @@ struct Mark {
 /// Network namespaces are not allowed here; or Ctrl-C came.
 pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     let scenario = plan.scenario;
-    let at = Addresses::free();
+    let mut guests = plan.guests.map(RefCell::borrow_mut);
+    let at = guests.as_ref().map_or_else(Addresses::free, |guests| guests.addresses());
     let place = |adapter: usize| Addresses::UPLINK + 1 + adapter as u8;
-    let places = (0..plan.adapters.len()).map(place).chain([Addresses::UPLINK]);
+    // Of the adapters, those that are in namespaces: all or none.
+    let inside = if guests.is_some() { 0 } else { plan.adapters.len() };
+    let places = (0..inside).map(place).chain([Addresses::UPLINK]);
     let spaces: Vec<Space> = places.map(|place| Space { namespace: None, place, addressed: true }).collect();
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for _ in &spaces {
@@ -99,11 +107,15 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     let mut plans = ends::plan_of_adapters(scenario, &addresses, at.address(Addresses::UPLINK))?;
     plans.iter_mut().for_each(|ends| ends.window = plan.window.0);
     let adapters = Adapters::new()?;
+    let cards = guests.as_mut().map(|guests| guests.plug()).transpose()?;
     for (n, name) in plan.adapters.iter().enumerate() {
-        let port = attach::space_port(&mut hosts, n, &format!("adapter {name}"))?;
+        let port = match &cards {
+            Some(cards) => cards.port(n)?,
+            None => attach::space_port(&mut hosts, n, &format!("adapter {name}"))?,
+        };
         adapters.add(name, port, Some(at.mac(place(n))))?;
     }
-    let uplink = attach::space_port(&mut hosts, plan.adapters.len(), "the uplink")?;
+    let uplink = attach::space_port(&mut hosts, inside, "the uplink")?;
     let clock = set_times(scenario, &mut plans);
     let mut forwarder = attach::to_adapters(&scenario.network(), &adapters, uplink, clock, Options::default())?;
     if let Some(terms) = &plan.terms {
@@ -111,11 +123,18 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     }
     (plan.begins)()?;
     priority::be_punctual(Rank::Link);
-    for (n, (mut pipe, plan)) in to.into_iter().zip(&plans).enumerate() {
+    let (away, here) = plans.split_at(plans.len() - to.len());
+    for (n, (mut pipe, plan)) in to.into_iter().zip(here).enumerate() {
         hosts.go(n)?;
         pipe.write_all(&serde_json::to_vec(plan)?)?;
     }
+    for (n, plan) in away.iter().enumerate() {
+        guests.as_mut().context("adapters are guests")?.send(n, plan)?;
+    }
     let marks = forward(plan, &mut forwarder, &mut hosts)?;
+    for n in 0..away.len() {
+        guests.as_mut().context("adapters are guests")?.done(n)?;
+    }
     let report: EndReport = from.into_iter().map(read_report).next_back().context("the uplink's end")??;
     let flows = forwarder.flows().into_iter().next().unwrap_or_default();
     Ok(Measured { windows: windows(plan, &marks, &report), flows, kept: kept(&forwarder) })

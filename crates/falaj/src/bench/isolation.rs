@@ -250,5 +250,6 @@ fn measure(scenario: &falaj_scenario::Scenario, homes: &[usize]) -> Result<Measu
         changes: &[],
         begins: &|| Ok(()),
         terms,
+        guests: None,
     })
 }

@@ -31,6 +31,7 @@ Examples:
   falaj reproduce zhang --out report
   falaj reproduce zhang --live --figure 10
   falaj reproduce xen --quick
+  falaj reproduce xen --guests --figure 5
   falaj reproduce rizzo --out report
   falaj reproduce rizzo --live --figure 11
   falaj reproduce aggregation --figure 4 --out report
@@ -71,6 +72,10 @@ pub(crate) struct Args {
     /// a tenth as long.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
+    /// Of `xen`: virtual machines under QEMU instead of namespaces, each experiment once, in seconds of 300 ms: some minutes. Takes Debian's
+    /// qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below a directory, --guests=DIR.
+    #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
+    guests: Option<PathBuf>,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
     /// and the numbers as JSON into this directory.
     #[arg(long, visible_alias = "html", value_name = "DIR")]
@@ -107,6 +112,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     };
     if args.quick && !quick {
         bail!("--quick is for xen and rizzo, and for aggregation with --live: take it away");
+    }
+    if args.guests.is_some() && !matches!(args.paper, Paper::Xen) {
+        bail!("--guests is for xen: take it away");
     }
     match args.paper {
         Paper::Fortuna => fortuna::main(args),

@@ -2,7 +2,7 @@
 
 use super::super::disk::Load;
 use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
-use crate::among::{self, Plan, Window, simulate};
+use crate::among::{self, Guests, Plan, Window, simulate};
 use anyhow::Result;
 use falaj_scenario::Scenario;
 use falaj_sched::time::Span;
@@ -28,6 +28,9 @@ impl Effort {
         Effort { second: Span::from_secs(1), short: Span::from_secs(1), live: 10, simulated: 10, long: true };
     pub(super) const QUICK: Effort =
         Effort { second: Span::from_millis(100), short: Span::from_millis(50), live: 1, simulated: 3, long: false };
+    /// In guests, by default: each of Xen's periods six times in a second of the paper, and three windows of 100 ms.
+    pub(super) const GUESTS: Effort =
+        Effort { second: Span::from_millis(300), short: Span::from_millis(300), live: 1, simulated: 3, long: false };
 }
 
 /// An experiment, and how it is looked at.
@@ -66,6 +69,8 @@ pub(super) struct Runs {
 pub(super) struct Lab {
     pub(super) effort: Effort,
     made: RefCell<BTreeMap<Experiment, Runs>>,
+    /// The machines, where they are virtual machines; else they are namespaces.
+    guests: Option<RefCell<Guests>>,
 }
 
 /// The first seed.
@@ -80,8 +85,8 @@ fn both(of: &[u64], window: Span) -> [f64; 2] {
 }
 
 impl Lab {
-    pub(super) fn new(effort: Effort) -> Lab {
-        Lab { effort, made: RefCell::default() }
+    pub(super) fn new(effort: Effort, guests: Option<Guests>) -> Lab {
+        Lab { effort, made: RefCell::default(), guests: guests.map(RefCell::new) }
     }
 
     pub(super) fn runs(&self, experiment: &Experiment) -> Result<Runs> {
@@ -151,6 +156,7 @@ impl Lab {
                 changes: &changes,
                 begins: &begins,
                 terms: None,
+                guests: self.guests.as_ref(),
             };
             let measured = among::measure(&plan).map(|measured| measured.windows);
             let written = load.into_inner().map(Load::end).transpose()?;

@@ -1,0 +1,30 @@
+#!/bin/sh
+# A guest that sends what it is told to, by its second serial port: a line asks for its clock, or is what an end of the
+# traffic is to do. Nobody that says anything for ten minutes: it ends.
+export PATH=/bin
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev 2> /dev/null
+for n in 0 1 2 3 4 5 6 7 8; do
+    [ -e /modules/$n.ko ] && insmod /modules/$n.ko
+done
+stty -F /dev/ttyS1 raw -echo
+exec < /dev/ttyS1 > /dev/ttyS1
+# `address`, `uplink` and `mac` (the uplink's) are words of the kernel's command line, and so are in the environment.
+echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6
+ip link set lo up
+ip addr add "$address/24" dev eth0
+ip link set eth0 up
+arp -s "$uplink" "$mac"
+falaj="/bin/falaj"
+[ -e /lib/loader ] && falaj="/lib/loader --library-path /lib /bin/falaj"
+echo "ready $(ls /sys/class/net | grep -c eth0)"
+while read -t 600 -r line; do
+    if [ "$line" = clock ]; then
+        echo "clock $(cut -d ' ' -f 1 /proc/uptime)"
+    else
+        printf "%s" "$line" | $falaj traffic-end > /tmp/report 2> /tmp/fault
+        echo "done $? $(cat /tmp/fault)"
+    fi
+done
+poweroff -f

@@ -1,0 +1,294 @@
+//! Virtual machines as adapters: QEMU boots a packaged kernel, whose only card is a vhost-user port of the link, and in
+//! which this program sends what it would send in a namespace.
+//!
+//! A machine is told over a serial line what to send. Instants of a plan are those of this host's clock; a guest has its
+//! own, which is asked for each time. It is read to 10 ms, so that is how well they begin together.
+
+mod image;
+
+use anyhow::{Context, Result, anyhow, bail};
+use falaj_live::adapters::Addresses;
+use falaj_live::clock::monotonic;
+use falaj_live::datagrams::EndPlan;
+use falaj_live::interface::Interface;
+use falaj_live::packet::{Monitor, State};
+use image::{Found, QEMU};
+use std::fs;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Emulated processors begin slowly.
+const BOOT: Duration = Duration::from_secs(120);
+/// What a machine takes to say that it is done, or what its clock says; or to take up a card again.
+const ANSWER: Duration = Duration::from_secs(20);
+const TURN: Duration = Duration::from_millis(10);
+/// Memory of a guest beside three times its archive: once as it comes, and files may take half of what is left then.
+const MEMORY_MIB: u64 = 160;
+
+/// Machines that run until this is dropped, with their cards unplugged between experiments.
+pub(crate) struct Guests {
+    at: Addresses,
+    /// Sockets, archive and consoles.
+    work: tempfile::TempDir,
+    machines: Vec<Machine>,
+}
+
+struct Machine {
+    child: Child,
+    line: Option<BufReader<UnixStream>>,
+}
+
+/// Their cards, for one experiment.
+pub(super) struct Cards(Vec<(Interface, Monitor)>);
+
+impl Guests {
+    /// Starts so many. They wait for their cards before they boot. `root` is where the kernel and busybox lie as packages
+    /// have them.
+    ///
+    /// # Errors
+    /// What is missing, and which package has it.
+    pub(crate) fn start(root: &Path, number: usize) -> Result<Guests> {
+        let version = Command::new(QEMU).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        version.map_err(|error| no_emulator(&error))?;
+        let found = Found::below(root)?;
+        let work = tempfile::tempdir().context("no directory for the guests' files")?;
+        let archive = found.pack(work.path())?;
+        let memory = MEMORY_MIB + 3 * (fs::metadata(&archive)?.len() >> 20);
+        let mut guests = Guests { at: Addresses::free(), work, machines: Vec::new() };
+        for n in 0..number {
+            let console = fs::File::create(guests.path(n, "console"))?;
+            let wanted = Wanted { n, kernel: &found.kernel, archive: &archive, memory };
+            let child = Command::new(QEMU)
+                .args(guests.arguments(&wanted))
+                .stdin(Stdio::null())
+                .stdout(console.try_clone()?)
+                .stderr(console)
+                .spawn()
+                .map_err(|error| no_emulator(&error))?;
+            guests.machines.push(Machine { child, line: None });
+        }
+        Ok(guests)
+    }
+
+    pub(super) fn addresses(&self) -> Addresses {
+        self.at
+    }
+
+    fn path(&self, n: usize, what: &str) -> PathBuf {
+        self.work.path().join(format!("{n}.{what}"))
+    }
+
+    fn arguments(&self, wanted: &Wanted) -> Vec<String> {
+        arguments(wanted, self.at, &self.path(wanted.n, "card"), &self.path(wanted.n, "line"))
+    }
+
+    /// Plugs all cards in, and waits for the machines. Begins threads.
+    pub(super) fn plug(&mut self) -> Result<Cards> {
+        let card = |n| card(&self.path(n, "card"));
+        let cards = Cards((0..self.machines.len()).map(card).collect::<Result<_>>()?);
+        for n in 0..self.machines.len() {
+            if self.machines[n].line.is_none() {
+                let line = self.connect(n)?;
+                self.machines[n].line = Some(BufReader::new(line));
+                if self.hear(n, "ready", BOOT)? != "1" {
+                    return Err(self.failed(n, "found no card of its own"));
+                }
+            }
+        }
+        let began = Instant::now();
+        for (n, (card, _)) in cards.0.iter().enumerate() {
+            while card.look() != Some(State::Up) {
+                if began.elapsed() > ANSWER {
+                    return Err(self.failed(n, "did not take up its card"));
+                }
+                sleep(TURN);
+            }
+        }
+        Ok(cards)
+    }
+
+    /// The serial line; QEMU listens there when it has its card.
+    fn connect(&mut self, n: usize) -> Result<UnixStream> {
+        let began = Instant::now();
+        loop {
+            match UnixStream::connect(self.path(n, "line")) {
+                Ok(line) => return Ok(line),
+                Err(_) if self.machines[n].child.try_wait()?.is_none() && began.elapsed() < BOOT => sleep(TURN),
+                Err(_) => return Err(self.failed(n, "did not begin")),
+            }
+        }
+    }
+
+    /// Has a machine send what the plan says.
+    pub(super) fn send(&mut self, n: usize, plan: &EndPlan) -> Result<()> {
+        let asked = monotonic();
+        self.say(n, b"clock")?;
+        let there = self.hear(n, "clock", ANSWER)?;
+        let here = asked.midpoint(monotonic());
+        let there = nanos(&there).ok_or_else(|| self.failed(n, "has no clock"))?;
+        let zero = plan.zero.wrapping_sub(here).wrapping_add(there);
+        self.say(n, &serde_json::to_vec(&EndPlan { zero, ..plan.clone() })?)
+    }
+
+    /// After the last packet: has a machine done all that it was to do?
+    pub(super) fn done(&mut self, n: usize) -> Result<()> {
+        match &self.hear(n, "done", ANSWER)?[..] {
+            "0" => Ok(()),
+            fault => Err(self.failed(n, &format!("could not send: {fault}"))),
+        }
+    }
+
+    fn say(&mut self, n: usize, what: &[u8]) -> Result<()> {
+        let line = self.machines[n].line.as_mut().context("a line to a guest")?.get_mut();
+        line.write_all(what).and_then(|()| line.write_all(b"\n")).map_err(|_| self.failed(n, "is gone"))
+    }
+
+    /// What follows this word.
+    fn hear(&mut self, n: usize, word: &str, at_most: Duration) -> Result<String> {
+        let line = self.machines[n].line.as_mut().context("a line to a guest")?;
+        line.get_ref().set_read_timeout(Some(at_most))?;
+        let mut said = String::new();
+        loop {
+            said.clear();
+            match line.read_line(&mut said) {
+                Ok(0) => return Err(self.failed(n, "is gone")),
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() != ErrorKind::WouldBlock => return Err(self.failed(n, "is gone")),
+                Err(_) => return Err(self.failed(n, &format!("did not say `{word}` within {at_most:?}"))),
+            }
+            if let Some(rest) = said.trim().strip_prefix(word) {
+                return Ok(rest.trim().to_owned());
+            }
+        }
+    }
+
+    /// With the end of what it and its emulator wrote.
+    fn failed(&self, n: usize, what: &str) -> anyhow::Error {
+        let console = fs::read(self.path(n, "console")).unwrap_or_default();
+        let console = String::from_utf8_lossy(&console);
+        let lines: Vec<&str> = console.lines().collect();
+        let end = lines[lines.len().saturating_sub(20)..].join("\n");
+        anyhow!("guest {} {what}; its console ends with:\n{end}", n + 1)
+    }
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        for machine in &mut self.machines {
+            // It may have ended.
+            let _ = machine.child.kill();
+            let _ = machine.child.wait();
+        }
+    }
+}
+
+impl Cards {
+    /// The card of a machine, without what a former experiment left in its rings.
+    pub(super) fn port(&self, n: usize) -> Result<Box<dyn falaj_live::port::Port>> {
+        let Some((card, _)) = self.0.get(n) else { bail!("there are {} guests", self.0.len()) };
+        let mut port = falaj_live::attach::interface_port(card)?;
+        let mut unit = vec![0; port.longest()];
+        let mut silent = Instant::now();
+        while silent.elapsed() < 2 * TURN {
+            if port.receive(&mut unit)?.is_some() {
+                silent = Instant::now();
+            }
+        }
+        Ok(port)
+    }
+}
+
+#[cfg(feature = "vhost-user")]
+fn card(path: &Path) -> Result<(Interface, Monitor)> {
+    Interface::vhost_user(path).context("no socket for a guest's card")
+}
+
+#[cfg(not(feature = "vhost-user"))]
+fn card(_path: &Path) -> Result<(Interface, Monitor)> {
+    bail!("this program was built without guests' cards (cargo feature `vhost-user`)")
+}
+
+fn no_emulator(error: &std::io::Error) -> anyhow::Error {
+    anyhow!("cannot start {QEMU} ({error}): install the package qemu-system-x86, or leave --guests out")
+}
+
+/// `12.34`, in seconds.
+fn nanos(seconds: &str) -> Option<u64> {
+    let (whole, parts) = seconds.split_once('.')?;
+    let parts: u64 = format!("{parts:0<9}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000_000_000)?.checked_add(parts)
+}
+
+/// A machine that is to be.
+struct Wanted<'a> {
+    n: usize,
+    kernel: &'a Path,
+    archive: &'a Path,
+    memory: u64,
+}
+
+/// What its emulator is told. The card has no MSI-X: QEMU 7.2 falls over it where a card's back-end is elsewhere and there is
+/// no KVM; and where KVM is inside of another machine it may not tell of its capabilities.
+fn arguments(wanted: &Wanted, at: Addresses, card: &Path, line: &Path) -> Vec<String> {
+    let place = Addresses::UPLINK + 1 + wanted.n as u8;
+    let mac = |place| at.mac(place).map(|byte| format!("{byte:02x}")).join(":");
+    let (memory, card, line) = (wanted.memory, card.display(), line.display());
+    let all = [
+        "-nodefaults -no-user-config -display none -no-reboot -accel tcg -cpu max".to_owned(),
+        format!("-m {memory} -object memory-backend-memfd,id=memory,size={memory}M,share=on"),
+        "-machine q35,memory-backend=memory -serial stdio".into(),
+        format!("-chardev socket,id=line,path={line},server=on,wait=off -serial chardev:line"),
+        format!("-chardev socket,id=card,path={card},reconnect=1 -netdev vhost-user,id=net,chardev=card"),
+        format!("-device virtio-net-pci,vectors=0,netdev=net,mac={}", mac(place)),
+    ];
+    let mut words: Vec<String> = all.iter().flat_map(|line| line.split(' ')).map(str::to_owned).collect();
+    let told = format!(
+        "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 address={} uplink={} mac={}",
+        at.address(place),
+        at.address(Addresses::UPLINK),
+        mac(Addresses::UPLINK)
+    );
+    for (option, value) in [
+        ("-kernel", wanted.kernel.display().to_string()),
+        ("-initrd", wanted.archive.display().to_string()),
+        ("-append", told),
+    ] {
+        words.extend([option.to_owned(), value]);
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_told_its_card_its_addresses_and_its_memory() {
+        let wanted = Wanted { n: 1, kernel: Path::new("/boot/vmlinuz"), archive: Path::new("/w/initrd"), memory: 300 };
+        let at = Addresses::default();
+        let words = arguments(&wanted, at, Path::new("/w/1.card"), Path::new("/w/1.line"));
+        let behind = |option: &str| {
+            let at = words.iter().position(|word| word == option).expect(option);
+            words[at + 1].clone()
+        };
+        assert_eq!(behind("-m"), "300");
+        assert!(behind("-object").ends_with("size=300M,share=on"), "a back-end reads rings in memory that is shared");
+        assert!(behind("-device").ends_with(&format!("mac=02:fa:1a:{:02x}:02:03", at.mac(1)[3])));
+        assert!(words.contains(&"socket,id=card,path=/w/1.card,reconnect=1".to_owned()));
+        assert_eq!(behind("-kernel"), "/boot/vmlinuz");
+        let append = behind("-append");
+        assert!(append.contains(&format!("address={} uplink={} ", at.address(3), at.address(1))), "{append}");
+    }
+
+    #[test]
+    fn a_clock_is_read_in_seconds() {
+        assert_eq!(nanos("12.34"), Some(12_340_000_000));
+        assert_eq!(nanos("0.05"), Some(50_000_000));
+        assert_eq!(nanos("now"), None);
+    }
+}
