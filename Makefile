@@ -88,7 +88,7 @@ bench: program ## measure what falaj costs, beside what it is compared with
 kernel-oracle: program ## run the kernel's disciplines and ours in one guest (takes qemu-system-x86)
 	tests/kernel-oracle/run $(falaj)
 
-guests: program ## join two virtual machines by a link (takes qemu-system-x86, iperf3)
+guests: program ## join two virtual machines by a link, and Xen's experiments in such machines (takes qemu-system-x86, iperf3)
 	tests/guests/run $(falaj)
 
 fuzz: cargo ## run the fuzz targets guided by coverage, ten minutes each (takes g++)

@@ -11,7 +11,8 @@ pub(super) const PACKET: u32 = 1_500;
 pub(super) const PAYLOAD: u32 = PACKET - 28;
 /// How the adapters are called.
 pub(super) const VMS: [&str; 2] = ["vm1", "vm2"];
-const LINK: &str = "100mbit";
+/// Mbit/s.
+const LINK: u32 = 100;
 /// Deep enough that no pause of a sender or of this host leaves the link without packets.
 const QUEUE: &str = "400p";
 /// Of the one queue that all share.
@@ -44,14 +45,19 @@ impl Server {
     }
 
     /// The keys of the flow of this machine.
-    fn keys(self, vm: usize) -> String {
+    fn keys(self, vm: usize, slower: u32) -> String {
         match self {
             Server::Fifo => String::new(),
             // What passes at that rate in Xen's period of 50 ms.
-            Server::Netback(caps) => caps[vm].map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250)),
+            Server::Netback(caps) => {
+                caps[vm].map_or(String::new(), |cap| format!("credit = \"{}B\"\n", cap * 6_250 / slower))
+            }
             Server::Mclock(caps) => match caps[vm] {
-                Some(cap) => format!("reservation = \"{cap}mbit\"\nlimit = \"{cap}mbit\"\n"),
-                None => "reservation = \"40mbit\"\n".into(),
+                Some(cap) => {
+                    let cap = cap * 1_000 / slower;
+                    format!("reservation = \"{cap}kbit\"\nlimit = \"{cap}kbit\"\n")
+                }
+                None => format!("reservation = \"{}kbit\"\n", 40_000 / slower),
             },
             Server::XenWrr(weights) | Server::Wf2q(weights) => format!("weight = {}\n", weights[vm]),
         }
@@ -80,17 +86,18 @@ pub(super) struct Bed {
 }
 
 impl Bed {
-    /// As a scenario, whose seconds last so long.
-    pub(super) fn scenario(&self, second: Span, seed: u64) -> Result<Scenario> {
-        file::parse_quietly(&self.text(second, seed), "xen")
+    /// As a scenario, whose seconds last so long, and all of whose rates are so many times slower than the paper's.
+    pub(super) fn scenario(&self, second: Span, slower: u32, seed: u64) -> Result<Scenario> {
+        file::parse_quietly(&self.text(second, slower, seed), "xen")
     }
 
-    fn text(&self, second: Span, seed: u64) -> String {
+    fn text(&self, second: Span, slower: u32, seed: u64) -> String {
         let shared = self.server == Server::Fifo;
         let mut text = format!(
-            "[run]\nduration = \"{}ns\"\nseed = {seed}\n\n[link.wire]\nrate = \"{LINK}\"\naccount = \"ip\"\n\
+            "[run]\nduration = \"{}ns\"\nseed = {seed}\n\n[link.wire]\nrate = \"{}kbit\"\naccount = \"ip\"\n\
              scheduler = {{ kind = \"{}\" }}\n",
             second.0 * u64::from(self.seconds),
+            LINK * 1_000 / slower,
             self.server.scheduler()
         );
         if shared {
@@ -98,7 +105,7 @@ impl Bed {
         } else {
             text.push_str("uplink = \"namespace\"\n");
             for (vm, name) in VMS.iter().enumerate() {
-                let keys = self.server.keys(vm);
+                let keys = self.server.keys(vm, slower);
                 let _ = write!(text, "\n[link.wire.flow.{name}]\nadapter = \"namespace\"\nqueue = \"{QUEUE}\"\n{keys}");
             }
         }
@@ -107,8 +114,9 @@ impl Bed {
             let model = if *locked { "cbr" } else { "poisson" };
             let _ = write!(
                 text,
-                "\n[traffic.s{n}]\nflow = \"{flow}\"\nmodel = \"{model}\"\nrate = \"{rate}mbit\"\nsize = \"{PACKET}B\"\n\
+                "\n[traffic.s{n}]\nflow = \"{flow}\"\nmodel = \"{model}\"\nrate = \"{}kbit\"\nsize = \"{PACKET}B\"\n\
                  start = \"{}ns\"\n",
+                rate * 1_000 / slower,
                 second.0 * u64::from(*from)
             );
         }

@@ -21,16 +21,36 @@ pub(super) struct Effort {
     pub(super) simulated: u64,
     /// Repetitions are for experiments that the paper repeated; the others are made once.
     pub(super) long: bool,
+    /// So many times are all rates slower than the paper's; they are told times this.
+    pub(super) slower: u32,
 }
 
 impl Effort {
-    pub(super) const FULL: Effort =
-        Effort { second: Span::from_secs(1), short: Span::from_secs(1), live: 10, simulated: 10, long: true };
-    pub(super) const QUICK: Effort =
-        Effort { second: Span::from_millis(100), short: Span::from_millis(50), live: 1, simulated: 3, long: false };
+    pub(super) const FULL: Effort = Effort {
+        second: Span::from_secs(1),
+        short: Span::from_secs(1),
+        live: 10,
+        simulated: 10,
+        long: true,
+        slower: 1,
+    };
+    pub(super) const QUICK: Effort = Effort {
+        second: Span::from_millis(100),
+        short: Span::from_millis(50),
+        live: 1,
+        simulated: 3,
+        long: false,
+        slower: 1,
+    };
     /// In guests, by default: each of Xen's periods six times in a second of the paper, and three windows of 100 ms.
-    pub(super) const GUESTS: Effort =
-        Effort { second: Span::from_millis(300), short: Span::from_millis(300), live: 1, simulated: 3, long: false };
+    pub(super) const GUESTS: Effort = Effort {
+        second: Span::from_millis(300),
+        short: Span::from_millis(300),
+        live: 1,
+        simulated: 3,
+        long: false,
+        slower: SLOWER,
+    };
 }
 
 /// An experiment, and how it is looked at.
@@ -73,15 +93,13 @@ pub(super) struct Lab {
     guests: Option<RefCell<Guests>>,
 }
 
+/// In guests: what emulated processors fill, two of them on two processors that do other things too.
+pub(super) const SLOWER: u32 = 4;
 /// The first seed.
 const SEED: u64 = 1;
 
 fn mbit(bytes: u64, window: Span) -> f64 {
     bytes as f64 * 8e3 / window.0 as f64
-}
-
-fn both(of: &[u64], window: Span) -> [f64; 2] {
-    [0, 1].map(|vm| of.get(vm).map_or(0.0, |bytes| mbit(*bytes, window)))
 }
 
 impl Lab {
@@ -106,6 +124,12 @@ impl Lab {
         self.simulate(experiment, 1)
     }
 
+    /// In the paper's Mbit/s.
+    fn both(&self, of: &[u64], window: Span) -> [f64; 2] {
+        let slower = f64::from(self.effort.slower);
+        [0, 1].map(|vm| of.get(vm).map_or(0.0, |bytes| mbit(*bytes, window) * slower))
+    }
+
     fn times(&self, experiment: &Experiment, of: u64) -> u64 {
         if experiment.repeated { of } else { 1 }
     }
@@ -115,12 +139,16 @@ impl Lab {
         let second = SECOND;
         let window = Span(second.0 / parts as u64);
         let run = |seed: u64| {
-            let scenario = experiment.bed.scenario(second, seed)?;
-            let changes = experiment.changes(second, seed, parts)?;
+            let scenario = experiment.bed.scenario(second, self.effort.slower, seed)?;
+            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
             let homes = experiment.bed.homes();
             let simulated = simulate(&scenario, &homes, window, &changes)?;
             let payload = |bytes: &u64| bytes / u64::from(PACKET) * u64::from(PAYLOAD);
-            Ok(simulated.windows.iter().map(|w| both(&w.iter().map(payload).collect::<Vec<_>>(), window)).collect())
+            Ok(simulated
+                .windows
+                .iter()
+                .map(|w| self.both(&w.iter().map(payload).collect::<Vec<_>>(), window))
+                .collect())
         };
         (SEED..SEED + self.times(experiment, self.effort.simulated)).map(run).collect()
     }
@@ -135,9 +163,9 @@ impl Lab {
         let mut runs = Runs { parts: [parts, simulated_parts], ..Runs::default() };
         let homes = bed.homes();
         for seed in SEED..SEED + self.times(experiment, effort.live) {
-            let scenario = bed.scenario(second, seed)?;
+            let scenario = bed.scenario(second, self.effort.slower, seed)?;
             let window = Span(second.0 / parts as u64);
-            let changes = experiment.changes(second, seed, parts)?;
+            let changes = experiment.changes(second, self.effort.slower, seed, parts)?;
             let load = RefCell::new(None);
             let begins = || -> Result<()> {
                 let at = |seconds: u32| Duration::from_nanos(second.0) * seconds;
@@ -163,8 +191,9 @@ impl Lab {
             let windows = measured?;
             runs.written += written.unwrap_or(0);
             runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
-            runs.live.push(windows.iter().map(|w| both(&w.received, window)).collect());
-            let sent = |w: &Window| both(&w.sent.iter().map(|p| p * u64::from(PAYLOAD)).collect::<Vec<_>>(), window);
+            runs.live.push(windows.iter().map(|w| self.both(&w.received, window)).collect());
+            let sent =
+                |w: &Window| self.both(&w.sent.iter().map(|p| p * u64::from(PAYLOAD)).collect::<Vec<_>>(), window);
             if bed.server != Server::Fifo {
                 runs.sent.push(windows.iter().map(sent).collect());
             }
@@ -189,8 +218,8 @@ impl Experiment {
         Experiment { repeated: false, ..self }
     }
 
-    fn changes(&self, second: Span, seed: u64, parts: usize) -> Result<Vec<(usize, Scenario)>> {
-        let then = |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, seed);
+    fn changes(&self, second: Span, slower: u32, seed: u64, parts: usize) -> Result<Vec<(usize, Scenario)>> {
+        let then = |server: Server| Bed { server, ..self.bed.clone() }.scenario(second, slower, seed);
         self.changes.iter().map(|(at, server)| Ok((*at as usize * parts, then(*server)?))).collect()
     }
 }
