@@ -141,9 +141,8 @@ impl<'a> End<'a> {
             if *via == Via::Packet {
                 return Err(error);
             }
-            let ends = open(Via::Packet)?;
             note!("{error:#}: packet sockets instead");
-            Ok(ends)
+            open(Via::Packet)
         })
     }
 

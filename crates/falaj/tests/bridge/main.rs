@@ -544,6 +544,14 @@ fn no_xdp() {
     bridge.says("falaj: forwarding between a1 and b1");
     pass_between(&mut a, &mut b, B[0]);
     bridge.end();
+    // Who may have neither hears of both.
+    let mut command = Command::new("setpriv");
+    command.args(NO_CAPABILITIES).args([env!("CARGO_BIN_EXE_falaj"), "bridge", "a1", "b1", "--via", "xdp"]);
+    let ran: Ran = command.stdin(Stdio::null()).output().expect("it starts").into();
+    assert_eq!(ran.status, Some(2), "{ran:?}");
+    let [xdp, packet] = ran.err.lines().collect::<Vec<_>>()[..] else { panic!("{ran:?}") };
+    assert!(xdp.starts_with("falaj: a1: ") && xdp.ends_with(": packet sockets instead"), "{xdp}");
+    assert!(packet.contains("a1: ") && packet.contains("CAP_NET_RAW"), "{packet}");
 }
 
 /// Hosts in a user namespace of their own; they talk when told to.
