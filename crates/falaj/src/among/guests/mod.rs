@@ -90,10 +90,13 @@ impl Guests {
     pub(super) fn plug(&mut self) -> Result<Cards> {
         let card = |n| card(&self.path(n, "card"));
         let cards = Cards((0..self.machines.len()).map(card).collect::<Result<_>>()?);
-        for n in 0..self.machines.len() {
-            if self.machines[n].line.is_none() {
+        if self.machines.iter().any(|machine| machine.line.is_none()) {
+            // All of them before any is heard: what a machine says while nobody is there is lost.
+            for n in 0..self.machines.len() {
                 let line = self.connect(n)?;
                 self.machines[n].line = Some(BufReader::new(line));
+            }
+            for n in 0..self.machines.len() {
                 if self.hear(n, "ready", BOOT)? != "1" {
                     return Err(self.failed(n, "found no card of its own"));
                 }
