@@ -990,7 +990,9 @@ fn ctrl_c(users: UserNamespace) {
 /// Part of `ctrl_c` that has the terminal.
 fn at_terminal(mode: &str) -> ExitCode {
     let user_namespace = if mode == "always" { UserNamespace::Always } else { UserNamespace::Auto };
-    let near = sh("trap 'exit 9' INT; echo press; while :; do sleep 0.02; done");
+    // Who runs the tests may ignore it, as `nohup` does: a shell cannot trap it any more.
+    let near = "trap 'exit 9' INT; echo press; while :; do sleep 0.02; done";
+    let near = Side::command(["env", "--default-signal=INT", "sh", "-c", near]);
     // Takes the foreground as an interactive shell does, and does not give it back.
     let far = probe(&["take-terminal"]);
     let mut sandbox = match Sandbox::start(Spec { near, far, user_namespace, ..Spec::default() }) {
