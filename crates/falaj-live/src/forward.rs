@@ -37,6 +37,7 @@ pub use turns::Turn;
 pub use waits::Woken;
 
 use crate::clock::Clock;
+use crate::gso::join::Join;
 use crate::poll::Watch;
 use crate::port::Port;
 use crate::record::Recorder;
@@ -100,6 +101,9 @@ pub struct Forwarder {
     shares: Vec<Share>,
     /// Where a part of a unit is made.
     cut: Vec<u8>,
+    /// Bursts that are handed over at once, and where they become one unit.
+    together: Vec<u32>,
+    join: Join,
     out: Vec<Output>,
     /// Packets that have entered the engine.
     arrived: u64,
@@ -151,6 +155,8 @@ impl Forwarder {
             watch_others: Watch::default(),
             units: Units::new(size, options.memory),
             cut: Vec::new(),
+            together: Vec::new(),
+            join: Join::default(),
             out: Vec::new(),
             arrived: 0,
             recorder: None,

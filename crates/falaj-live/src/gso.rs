@@ -7,6 +7,8 @@
 //! would make them: length, IPv4 identification and checksum, TCP sequence
 //! number and flags, and the note of what is left to do about the checksum.
 
+pub(crate) mod join;
+
 use crate::tap::Tap;
 use nix::errno::Errno;
 use std::io;
@@ -31,6 +33,7 @@ mod virtio {
 const ETHERNET: usize = 14;
 const VLAN_TAG: usize = 4;
 const IPV6: usize = 40;
+const UDP: usize = 8;
 
 /// Flags of TCP that concern one packet of a train.
 mod tcp {
@@ -51,15 +54,49 @@ enum Network {
     Ip6,
 }
 
-/// The packets that a unit stands for. Offsets count from the virtio-net header.
+/// Where the headers of a unit are. Offsets count from the virtio-net header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Train {
+struct Headers {
     network: Network,
     transport: Transport,
     /// Where the IP header begins.
     ip: usize,
     /// Where the TCP or UDP header begins.
     segment: usize,
+}
+
+impl Headers {
+    /// Writes how long a unit is now to wherever its headers say so. The part behind the IP header had `before` bytes.
+    fn set_length(&self, unit: &mut [u8], before: usize) {
+        let Headers { network, transport, ip, segment } = *self;
+        let length = unit.len();
+        match network {
+            Network::Ip4 => {
+                put(unit, ip + 2, (length - ip) as u16);
+                put(unit, ip + 10, 0);
+                let sum = !ones_complement_sum(&unit[ip..segment]);
+                put(unit, ip + 10, sum);
+            }
+            Network::Ip6 => put(unit, ip + 4, (length - ip - IPV6) as u16),
+        }
+        let (before, after) = (before as u16, (length - segment) as u16);
+        let checksum = match transport {
+            Transport::Tcp => segment + 16,
+            Transport::Udp => {
+                put(unit, segment + 4, after);
+                segment + 6
+            }
+        };
+        // The checksum field holds the sum of the pseudo-header, the transport's length among it.
+        let sum = word(unit, checksum).unwrap_or(0);
+        put(unit, checksum, add(add(sum, !before), after));
+    }
+}
+
+/// The packets that a unit stands for. Offsets count from the virtio-net header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    headers: Headers,
     /// Where the payload begins.
     payload: usize,
     /// Of each packet but the last.
@@ -104,7 +141,7 @@ impl Train {
         };
         let header = match transport {
             Transport::Tcp => usize::from(unit.get(segment + 12)? >> 4) * 4,
-            Transport::Udp => 8,
+            Transport::Udp => UDP,
         };
         let payload = segment + header;
         let right = match (network, transport) {
@@ -114,15 +151,8 @@ impl Train {
         } && (transport == Transport::Udp || header >= 20);
         let length = unit.len();
         let several = size > 0 && payload < length && length - payload > size;
-        (right && several && length - ip <= u16::MAX.into()).then_some(Train {
-            network,
-            transport,
-            ip,
-            segment,
-            payload,
-            size,
-            length,
-        })
+        let headers = Headers { network, transport, ip, segment };
+        (right && several && length - ip <= u16::MAX.into()).then_some(Train { headers, payload, size, length })
     }
 
     /// How many packets.
@@ -132,17 +162,18 @@ impl Train {
 
     /// Length of the IP packet that each is, but for the last.
     pub fn each(&self) -> usize {
-        self.payload - self.ip + self.size
+        self.payload - self.headers.ip + self.size
     }
 
     /// Length of the IP packet that the last one is.
     pub fn last(&self) -> usize {
-        self.payload - self.ip + (self.length - self.payload - (self.packets() - 1) * self.size)
+        self.payload - self.headers.ip + (self.length - self.payload - (self.packets() - 1) * self.size)
     }
 
     /// Makes a unit of these packets alone.
     pub fn cut(&self, unit: &[u8], packets: Range<usize>, out: &mut Vec<u8>) {
-        let Train { ip, segment, payload, size, .. } = *self;
+        let Train { headers, payload, size, .. } = *self;
+        let Headers { ip, segment, .. } = headers;
         let from = payload + packets.start * size;
         let to = (payload + packets.end * size).min(self.length);
         out.clear();
@@ -154,43 +185,30 @@ impl Train {
         } else if packets.start > 0 {
             out[virtio::GSO_TYPE] &= !virtio::ECN;
         }
-        let length = out.len();
-        match self.network {
-            Network::Ip4 => {
-                put(out, ip + 2, (length - ip) as u16);
-                let identification = word(out, ip + 4).unwrap_or(0).wrapping_add(packets.start as u16);
-                put(out, ip + 4, identification);
-                put(out, ip + 10, 0);
-                let sum = !ones_complement_sum(&out[ip..segment]);
-                put(out, ip + 10, sum);
-            }
-            Network::Ip6 => put(out, ip + 4, (length - ip - IPV6) as u16),
+        if headers.network == Network::Ip4 {
+            let identification = word(out, ip + 4).unwrap_or(0).wrapping_add(packets.start as u16);
+            put(out, ip + 4, identification);
         }
-        // The checksum field holds the sum of the pseudo-header, the transport's length among it.
-        let (before, after) = ((self.length - segment) as u16, (length - segment) as u16);
-        let checksum = match self.transport {
-            Transport::Tcp => {
-                let sequence = u32::from_be_bytes(out[segment + 4..segment + 8].try_into().expect("four bytes"));
-                let sequence = sequence.wrapping_add((packets.start * size) as u32);
-                out[segment + 4..segment + 8].copy_from_slice(&sequence.to_be_bytes());
-                let mut not_here = 0;
-                if packets.end < self.packets() {
-                    not_here |= tcp::FIN | tcp::PSH;
-                }
-                if packets.start > 0 {
-                    not_here |= tcp::CWR;
-                }
-                out[segment + 13] &= !not_here;
-                segment + 16
+        if headers.transport == Transport::Tcp {
+            let sequence = u32::from_be_bytes(out[segment + 4..segment + 8].try_into().expect("four bytes"));
+            let sequence = sequence.wrapping_add((packets.start * size) as u32);
+            out[segment + 4..segment + 8].copy_from_slice(&sequence.to_be_bytes());
+            let mut not_here = 0;
+            if packets.end < self.packets() {
+                not_here |= tcp::FIN | tcp::PSH;
             }
-            Transport::Udp => {
-                put(out, segment + 4, after);
-                segment + 6
+            if packets.start > 0 {
+                not_here |= tcp::CWR;
             }
-        };
-        let sum = word(out, checksum).unwrap_or(0);
-        put(out, checksum, add(add(sum, !before), after));
+            out[segment + 13] &= !not_here;
+        }
+        headers.set_length(out, self.length - segment);
     }
+}
+
+/// Is this a unit of several datagrams?
+pub(crate) fn is_of_datagrams(unit: &[u8]) -> bool {
+    Train::of(unit).is_some_and(|train| train.headers.transport == Transport::Udp)
 }
 
 /// Each packet of a unit by itself, for whoever takes no units of many; whether all of them were taken. `part` is where
@@ -244,21 +262,21 @@ mod tests {
     use proptest::prelude::*;
 
     /// What a train is made from.
-    #[derive(Clone, Debug)]
-    struct Recipe {
-        tags: usize,
-        ip6: bool,
-        udp: bool,
-        options: usize,
-        extension: bool,
-        size: usize,
-        payload: usize,
-        flags: u8,
-        sequence: u32,
-        identification: u16,
+    #[derive(Clone, Debug, Default)]
+    pub(super) struct Recipe {
+        pub(super) tags: usize,
+        pub(super) ip6: bool,
+        pub(super) udp: bool,
+        pub(super) options: usize,
+        pub(super) extension: bool,
+        pub(super) size: usize,
+        pub(super) payload: usize,
+        pub(super) flags: u8,
+        pub(super) sequence: u32,
+        pub(super) identification: u16,
     }
 
-    fn recipe() -> impl Strategy<Value = Recipe> {
+    pub(super) fn recipe() -> impl Strategy<Value = Recipe> {
         let headers = (0_usize..3, any::<bool>(), any::<bool>(), 0_usize..11, any::<bool>());
         let body = (1_usize..3000, 0_usize..60_000, any::<u8>(), any::<u32>(), any::<u16>());
         (headers, body).prop_map(|((tags, ip6, udp, options, extension), body)| {
@@ -269,7 +287,7 @@ mod tests {
     }
 
     /// A unit as the kernel hands it over: checksum partial.
-    fn unit(r: &Recipe) -> Vec<u8> {
+    pub(super) fn unit(r: &Recipe) -> Vec<u8> {
         let transport = if r.udp { 8 } else { 20 + 4 * r.options };
         let length = transport + r.payload;
         let mut unit = vec![0; Tap::VNET_HEADER];
@@ -328,7 +346,7 @@ mod tests {
     }
 
     /// The checksum that a receiver would find, after the device has finished it.
-    fn finished_is_right(unit: &[u8], r: &Recipe) -> bool {
+    pub(super) fn finished_is_right(unit: &[u8], r: &Recipe) -> bool {
         let segment = Tap::VNET_HEADER + word_le(unit, virtio::CHECKSUM_START).unwrap();
         let length = unit.len() - segment;
         let field = segment + if r.udp { 6 } else { 16 };
@@ -367,10 +385,10 @@ mod tests {
                     etherparse::NetHeaders::Ipv4(ip, _) => {
                         prop_assert_eq!(ip.header_checksum, ip.calc_header_checksum());
                         prop_assert_eq!(ip.identification, r.identification.wrapping_add(w[0] as u16));
-                        prop_assert_eq!(usize::from(ip.total_len), part.len() - train.ip);
+                        prop_assert_eq!(usize::from(ip.total_len), part.len() - train.headers.ip);
                     }
                     etherparse::NetHeaders::Ipv6(ip, _) => {
-                        prop_assert_eq!(usize::from(ip.payload_length), part.len() - train.ip - IPV6);
+                        prop_assert_eq!(usize::from(ip.payload_length), part.len() - train.headers.ip - IPV6);
                     }
                     _ => panic!("not IP"),
                 }
@@ -384,7 +402,7 @@ mod tests {
                         prop_assert_eq!(tcp.ece, r.flags & 0x40 != 0);
                     }
                     etherparse::TransportHeader::Udp(udp) => {
-                        prop_assert_eq!(usize::from(udp.length), part.len() - train.segment);
+                        prop_assert_eq!(usize::from(udp.length), part.len() - train.headers.segment);
                     }
                     _ => panic!("neither TCP nor UDP"),
                 }

@@ -1,12 +1,13 @@
 //! A port: where units enter and leave. One file for each kind.
 
-use crate::gso::Train;
+use crate::gso::{self, Train};
 use crate::tap::Tap;
 use falaj_engine::ecn;
 use falaj_engine::engine::Corrupt;
 use falaj_engine::key::Key;
 use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
+use nix::libc::EINVAL;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -50,6 +51,10 @@ pub trait Port {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
+    /// Does it take datagrams that leave together in one piece? Others are handed over one by one.
+    fn takes_trains(&self) -> bool {
+        false
+    }
     /// A unit of one packet that this port has read will not be handed over to any.
     fn dropped(&mut self, unit: &[u8]) {
         let _ = unit;
@@ -81,6 +86,9 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 pub struct TapPort {
     name: String,
     tap: Tap,
+    /// Of a kernel before 6.2 units of many datagrams are not taken.
+    takes_trains: bool,
+    part: Vec<u8>,
 }
 
 const ETHERNET: usize = 14;
@@ -147,7 +155,7 @@ pub(crate) fn mark(unit: &mut [u8], ecn: Ecn) {
 impl TapPort {
     /// `name` says whose interface `tap` is, to be read after "The link's".
     pub fn new(name: String, tap: Tap) -> TapPort {
-        TapPort { name, tap }
+        TapPort { name, tap, takes_trains: true, part: Vec::new() }
     }
 }
 
@@ -166,7 +174,17 @@ impl Port for TapPort {
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        self.tap.write(unit)
+        match self.tap.write(unit) {
+            Err(error) if error.raw_os_error() == Some(EINVAL) && gso::is_of_datagrams(unit) => {
+                self.takes_trains = false;
+                gso::singly(unit, &mut self.part, |packet| self.tap.write(packet))
+            }
+            written => written,
+        }
+    }
+
+    fn takes_trains(&self) -> bool {
+        self.takes_trains
     }
 
     fn readable(&self) -> BorrowedFd<'_> {
@@ -177,6 +195,7 @@ impl Port for TapPort {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gso::join::Join;
     use falaj_engine::account::Account;
     use proptest::prelude::*;
     use std::os::unix::net::UnixDatagram;
@@ -236,6 +255,31 @@ mod tests {
         }
     }
 
+    /// As a kernel does that knows of no units of datagrams.
+    #[test]
+    fn where_trains_of_datagrams_are_not_taken_they_go_one_by_one() {
+        use nix::sys::signal::{SigSet, Signal};
+        // Whatever is written to it, it says EINVAL.
+        let signals = nix::sys::signalfd::SignalFd::new(&SigSet::from(Signal::SIGUSR2)).unwrap();
+        let refuses = signals.as_fd().try_clone_to_owned().unwrap();
+        let mut port = TapPort::new(String::new(), Tap::adopt(refuses));
+        let mut unit = vec![1, 5, 0, 0, 100, 0, 34, 0, 6, 0, 0, 0];
+        unit.resize(Tap::VNET_HEADER + ETHERNET - 2, 2);
+        unit.extend([0x08, 0x00, 0x45]);
+        unit.resize(Tap::VNET_HEADER + ETHERNET + 20 + 8 + 250, 0);
+        assert_eq!(received(&unit).packets(), 3);
+        let tcp = {
+            let mut tcp = unit.clone();
+            (tcp[1], tcp[8], tcp[58]) = (1, 16, 0x50);
+            tcp
+        };
+        assert_eq!(received(&tcp).packets(), 3);
+        for (unit, takes) in [(&tcp, true), (&unit, false), (&tcp, false)] {
+            assert_eq!(port.transmit(unit).unwrap_err().raw_os_error(), Some(EINVAL));
+            assert_eq!(port.takes_trains(), takes);
+        }
+    }
+
     /// All that is done to a unit behind a virtio-net header, whatever its bytes are.
     fn handled(bytes: &[u8], draw: u64) {
         let mut bytes = bytes.to_vec();
@@ -248,6 +292,10 @@ mod tests {
                 train.cut(&bytes, packets.clone(), &mut cut);
                 assert_eq!(received(&cut).packets() as usize, packets.len());
             }
+        }
+        let mut join = Join::default();
+        if join.begin(&bytes) && join.add(&bytes) {
+            assert_eq!(received(join.unit()).packets(), 2);
         }
         mark(&mut bytes, Ecn::Ce);
         turn(&mut bytes, &Corrupt { handle: 0, draw });

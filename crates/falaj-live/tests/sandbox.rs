@@ -59,6 +59,7 @@ const CASES: &[Case] = &[
     ("tcp_in_packets", tcp_packets, true),
     ("large_units_are_packets_to_a_rate", trains, true),
     ("large_units_of_datagrams", datagram_trains, true),
+    ("datagrams_that_are_due_together_arrive_one_by_one", datagrams_joined, true),
     ("bursts_wait_for_the_reader", bursts, false),
     ("what_the_reader_misses_is_counted", missed, true),
     ("a_full_frame_may_have_a_vlan_tag", tagged, true),
@@ -650,13 +651,17 @@ impl Port for Finishing {
     fn corrupt(&self, unit: &mut [u8], corrupt: &Corrupt) {
         self.port.corrupt(unit, corrupt);
     }
+    fn takes_trains(&self) -> bool {
+        self.port.takes_trains()
+    }
     fn readable(&self) -> BorrowedFd<'_> {
         self.port.readable()
     }
 }
 
 /// Runs the forwarder until both commands have ended well; what it counted of the way up, and the units that it wrote.
-fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) {
+/// The hybrid timer rests on a crowded machine, and holds packets for longer than the slack then: one that does not is to be named.
+fn forwarded(sandbox: &mut Sandbox, rate: Rate, timer: Timer, slack: Span) -> (LiveFlow, u64) {
     let scenario = Scenario::simple(rate, Span::ZERO, Limit::Packets(5000), 1500);
     let network = Network::new(&scenario.network()).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
     let units = [Rc::default(), Rc::default()];
@@ -666,8 +671,7 @@ fn forwarded(sandbox: &mut Sandbox, rate: Rate, slack: Span) -> (LiveFlow, u64) 
         Attached { port: Box::new(port), pipe: PipeId(end.index() as u32), leaves_at: end.other().index() }
     });
     let clock = Clock::from_zero(monotonic());
-    // The hybrid one rests on a crowded machine, and holds packets for longer than the slack then.
-    let options = Options { timer: Timer::Spin, slack, ..Options::default() };
+    let options = Options { timer, slack, ..Options::default() };
     let mut forwarder = Forwarder::new(clock, network, ports.into(), options);
     let mut running = End::BOTH.to_vec();
     while !running.is_empty() {
@@ -699,7 +703,7 @@ fn trains(users: UserNamespace) {
             assert_eq!(line(&mut server), "ready");
             sandbox.go(End::Near).unwrap();
             let slack = Span::from_micros(slack);
-            let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(mbit), slack);
+            let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(mbit), Timer::Spin, slack);
             let c = flow.counters;
             println!("{mbit} Mbit/s, slack {slack}, {address}: {} packets in {units} units", c.sent);
             assert!(c.sent >= (4 << 20) / MTU && c.sent_bytes <= c.sent * MTU && c.dropped() == 0, "{c:?}");
@@ -722,8 +726,30 @@ fn datagram_trains(users: UserNamespace) {
         sandbox.go(End::Far).unwrap();
         assert_eq!(line(&mut server), "ready");
         sandbox.go(End::Near).unwrap();
-        let (flow, _) = forwarded(&mut sandbox, Rate::from_mbit(500), Span::from_micros(20));
+        let (flow, _) = forwarded(&mut sandbox, Rate::from_mbit(500), Timer::Spin, Span::from_micros(20));
         assert!(flow.counters.sent >= 40 && flow.counters.dropped() == 0, "{:?}", flow.counters);
+    }
+}
+
+fn datagrams_joined(users: UserNamespace) {
+    // As many as a socket has room for whose reader finds no processor meanwhile.
+    const SENT: &str = "60";
+    for (address, socket) in [("10.77.0.2", "connected"), ("10.77.0.2", "unconnected"), ("fd77::2", "connected")] {
+        // Sleeping, all that are due within a millisecond leave together, in tens, as each tenth is shorter.
+        for (slack, together) in [(Span::from_millis(1), true), (Span::ZERO, false)] {
+            let (far, mut server) = captured(probe(&["udp-collect", address, SENT]));
+            let near = probe(&["udp-single", address, socket, SENT]);
+            let mut sandbox = start(Spec { near, far, ..spec(users) });
+            sandbox.go(End::Far).unwrap();
+            assert_eq!(line(&mut server), "ready");
+            sandbox.go(End::Near).unwrap();
+            let (flow, units) = forwarded(&mut sandbox, Rate::from_mbit(500), Timer::Sleep, slack);
+            let sent = flow.counters.sent;
+            println!("{address}, {socket}, slack {slack}: {sent} packets in {units} units");
+            assert!(sent >= SENT.parse().unwrap() && flow.counters.dropped() == 0, "{:?}", flow.counters);
+            assert_eq!(flow.release_error.count(), sent);
+            assert!(if together { units <= sent / 2 } else { units == sent }, "{units} units for {sent} packets");
+        }
     }
 }
 
@@ -1129,6 +1155,20 @@ fn probes(name: &str, words: &[&str]) -> ExitCode {
             for _ in 0..count.parse().unwrap() {
                 let train: Vec<u8> = (0..9500).map(pattern).collect();
                 assert_eq!(socket.send_to(&train, SocketAddr::new(address, 7)).unwrap(), 9500);
+            }
+        }
+        // The same, but each datagram by itself.
+        ("udp-single", [address, socket, count]) => {
+            let to = SocketAddr::new(address.parse().unwrap(), 7);
+            let from = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).unwrap();
+            if *socket == "connected" {
+                from.connect(to).unwrap();
+            }
+            for i in 0..count.parse::<usize>().unwrap() {
+                let begins = i % 10 * 1000;
+                let datagram: Vec<u8> = (begins..(begins + 1000).min(9500)).map(pattern).collect();
+                let sent = if *socket == "connected" { from.send(&datagram) } else { from.send_to(&datagram, to) };
+                assert_eq!(sent.unwrap(), datagram.len());
             }
         }
         ("udp-collect", [address, count]) => {

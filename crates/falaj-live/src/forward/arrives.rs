@@ -10,7 +10,7 @@ use falaj_engine::key::Key;
 use falaj_engine::network::{self, Entry, Refused};
 use falaj_sched::label::Label;
 use falaj_sched::queue::FlowId;
-use falaj_sched::time::Time;
+use falaj_sched::time::{Span, Time};
 use falaj_traffic::capture::Verdict;
 use std::io;
 
@@ -26,39 +26,51 @@ pub(super) struct Waiting {
     pub(super) entry: Option<Entry>,
 }
 
+/// What a look at the ports brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Found {
+    Nothing,
+    /// Something, and all that there was.
+    All,
+    /// There may be more.
+    Part,
+}
+
 impl Forwarder {
-    /// A turn for each port, or for those seen readable; says whether one had something.
-    pub(super) fn receive(&mut self, all: bool) -> io::Result<bool> {
-        let mut busy = false;
+    /// A turn for each port, or for those seen readable.
+    pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
+        let mut found = Found::Nothing;
         for i in 0..self.ports.len() {
             if all || self.watch.is_readable(i) || self.waiting[i].is_some() {
-                busy |= self.turn(i)?;
+                found = found.max(self.turn(i)?);
             }
         }
-        Ok(busy)
+        Ok(found)
     }
 
     /// Reads from a port until it has nothing more, its turn is over or something
-    /// else is due soon; says whether there was anything.
-    fn turn(&mut self, i: usize) -> io::Result<bool> {
+    /// else has to be handed over soon.
+    fn turn(&mut self, i: usize) -> io::Result<Found> {
         if let Some(waiting) = self.waiting[i].take() {
             self.admit(i, waiting, self.clock.now());
             if self.waiting[i].is_some() {
-                return Ok(false);
+                return Ok(Found::Nothing);
             }
         }
+        let may_be_late = if self.sleeps() { self.slack() } else { Span::ZERO };
         let mut over = Time::NEVER;
         while let Some(now) = self.receive_from(i)? {
             if over == Time::NEVER {
                 over = self.shares[i].begins(now);
             }
-            if now >= over || self.waiting[i].is_some() || self.releases.next().since(now) < NEAR {
+            let latest = Time(self.releases.next().0.saturating_add(may_be_late.0));
+            if now >= over || self.waiting[i].is_some() || latest.since(now) < NEAR {
                 self.shares[i].ends(over, now);
-                return Ok(true);
+                return Ok(Found::Part);
             }
         }
         self.shares[i].is_done();
-        Ok(over != Time::NEVER)
+        Ok(if over == Time::NEVER { Found::Nothing } else { Found::All })
     }
 
     /// Reads a unit, if there is one, and says when.

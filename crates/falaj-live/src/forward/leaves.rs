@@ -89,20 +89,61 @@ impl Forwarder {
     /// Hands over what was due by `now`; says whether there was anything.
     pub(super) fn release(&mut self, now: Time) -> io::Result<bool> {
         let mut any = false;
-        let network = &self.network;
-        while let Some(index) =
-            self.releases.due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
-        {
+        while let Some(index) = self.due(now) {
             any = true;
+            if !self.joins(index) {
+                self.hand_over()?;
+                self.together.push(index);
+            }
+        }
+        self.hand_over()?;
+        Ok(any)
+    }
+
+    /// The next burst that is due by `now`.
+    fn due(&mut self, now: Time) -> Option<u32> {
+        let network = &self.network;
+        self.releases.due(now, &self.units, |burst| network.soonest(PipeId(burst.pipe), burst.bytes, now))
+    }
+
+    /// Does this one leave in one piece with those that are to be handed over? Then it is one of them now.
+    fn joins(&mut self, index: u32) -> bool {
+        let Some(&first) = self.together.first() else { return false };
+        let [first, this] = [first, index].map(|index| self.releases.burst(index).unit);
+        let to = self.ports[self.units.port(this)].leaves_at;
+        if self.options.slack == Span::ZERO
+            || self.ports[self.units.port(first)].leaves_at != to
+            || !self.ports[to].port.takes_trains()
+        {
+            return false;
+        }
+        let (Some((_, first)), Some((_, this))) = (self.units.single(first), self.units.single(this)) else {
+            return false;
+        };
+        let joins = (self.together.len() > 1 || self.join.begin(first)) && self.join.add(this);
+        if joins {
+            self.together.push(index);
+        }
+        joins
+    }
+
+    /// Hands over, at once, what leaves together.
+    fn hand_over(&mut self) -> io::Result<()> {
+        let Some(&first) = self.together.first() else { return Ok(()) };
+        let burst = self.releases.burst(first);
+        let to = self.ports[self.units.port(burst.unit)].leaves_at;
+        let port = &mut self.ports[to].port;
+        let unit = match self.together.len() {
+            1 => self.units.part(burst.unit, burst.from, burst.to(), &mut self.cut),
+            _ => self.join.unit(),
+        };
+        let handed_over = self.clock.now();
+        let (taken, result) = match port.transmit(unit) {
+            Err(e) if is_gone(&e) => (false, Err(gone(port.as_ref(), &e))),
+            taken => (taken.unwrap_or(false), Ok(())),
+        };
+        for index in self.together.drain(..) {
             let burst = self.releases.burst(index);
-            let to = self.ports[self.units.port(burst.unit)].leaves_at;
-            let port = &mut self.ports[to].port;
-            let unit = self.units.part(burst.unit, burst.from, burst.to(), &mut self.cut);
-            let handed_over = self.clock.now();
-            let taken = match port.transmit(unit) {
-                Err(e) if is_gone(&e) => return Err(gone(port.as_ref(), &e)),
-                taken => taken.unwrap_or(false),
-            };
             let packets = burst.packets.len() as u32;
             if taken {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
@@ -127,6 +168,6 @@ impl Forwarder {
             self.units.gone(burst.unit, packets);
             self.releases.done(index);
         }
-        Ok(any)
+        result
     }
 }

@@ -1,5 +1,6 @@
 //! The loop itself: what is due, what came, and how to wait for the next of either.
 
+use super::arrives::Found;
 use super::{Forwarder, NEAR, Overflow};
 use crate::priority;
 use crate::rest;
@@ -106,7 +107,7 @@ impl Forwarder {
                         return Ok(Woken::Readable(i));
                     }
                     spinning = None;
-                    busy = self.receive(true)?;
+                    busy = self.receive(true)? == Found::Part;
                     continue;
                 }
                 let wake = if busy || spins { now } else { self.wake() };
@@ -122,7 +123,9 @@ impl Forwarder {
                     return Ok(Woken::Readable(i));
                 }
             }
-            busy = self.receive(busy || spins)?;
+            let found = self.receive(busy || spins)?;
+            // Who sleeps leaves what comes meanwhile for the next time.
+            busy = found > if sleeps { Found::All } else { Found::Nothing };
             had_turn = true;
             if busy {
                 spinning = None;
@@ -131,12 +134,12 @@ impl Forwarder {
     }
 
     /// Does it sleep until what is due is late by the slack?
-    fn sleeps(&self) -> bool {
+    pub(super) fn sleeps(&self) -> bool {
         self.options.timer == Timer::Sleep || self.rest.rests()
     }
 
     /// How much later than due packets may be handed over.
-    fn slack(&self) -> Span {
+    pub(super) fn slack(&self) -> Span {
         if self.rest.rests() { self.options.slack.max(rest::SLACK) } else { self.options.slack }
     }
 
