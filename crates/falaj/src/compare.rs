@@ -6,7 +6,7 @@ use crate::practice::{INCONCLUSIVE, Plan, Practising};
 use crate::show;
 use crate::show::say;
 use crate::sim::{INTERRUPTED, Replications, Simulated};
-use crate::traffic::{losses, nanos, rules_json, tell_losses, tell_rules};
+use crate::traffic::{losses, nanos, rules_json, tell_losses, tell_rules, tell_unsent};
 use anyhow::Result;
 use falaj_live::forward::Options;
 use falaj_plan::promises;
@@ -233,9 +233,7 @@ impl Comparison {
         self.notes.iter().for_each(|note| say!("{note}"));
         tell_rules(&self.measured);
         tell_losses(&self.measured);
-        for r in self.rows.iter().filter(|r| r.measured.unsent > 0) {
-            say!("the sender of flow {} had no time for {} of its packets", r.name, r.measured.unsent);
-        }
+        self.rows.iter().for_each(|r| tell_unsent(&r.name, &r.measured));
         match self.verdict() {
             Verdict::Kept => say!("every packet stayed within its bound"),
             Verdict::Broken => {

@@ -1,7 +1,7 @@
 //! `falaj traffic`: a scenario's sources as real datagrams.
 
 use crate::honest;
-use crate::measure::{Measured, Measuring, measure};
+use crate::measure::{Measured, MeasuredFlow, Measuring, measure};
 use crate::show;
 use crate::show::say;
 use crate::summary::{FailIf, RULE_HEADER, Summary, rule_json, rule_row};
@@ -45,6 +45,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             .map(|(name, f)| {
                 json!({
                     "flow": name, "sent": f.sent, "received": f.received.datagrams,
+                    "unsent": f.unsent, "sent_late_p99_ns": f.late_p99,
                     "mean_ns": f.received.mean, "p50_ns": f.received.p50, "p99_ns": f.received.p99, "max_ns": f.received.max,
                 })
             })
@@ -79,6 +80,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     say!("{table}");
     tell_rules(&measured);
     tell_losses(&measured);
+    rows().for_each(|(name, f)| tell_unsent(&name, f));
     judge(args, &scenario, &measured)
 }
 
@@ -87,6 +89,13 @@ fn judge(args: &Args, scenario: &Scenario, measured: &Measured) -> Result<ExitCo
     let flows = measured.flows.iter().map(|pipe| pipe.iter().map(|f| f.link.clone()).collect::<Vec<_>>());
     let summary = Summary::new(&scenario.links, scenario.run.duration, flows, Vec::new());
     Ok(args.fail_if.judge(&summary)?.unwrap_or(ExitCode::SUCCESS))
+}
+
+/// What a sender had no time for, if it was anything.
+pub(crate) fn tell_unsent(name: &str, flow: &MeasuredFlow) {
+    if flow.unsent > 0 {
+        say!("the sender of flow {name} had no time for {} of its packets", flow.unsent);
+    }
 }
 
 pub(crate) fn nanos(ns: Option<u64>) -> String {

@@ -787,11 +787,27 @@ fn alive(token: &str) -> Vec<u32> {
     pids.filter(has_it).collect()
 }
 
+/// Measured again, five times at most, while its report says that a sender found no processor at its instants: then it sent
+/// something else than was to be sent.
+fn punctually(measure: impl Fn() -> Value, senders: impl Fn(&Value) -> Vec<&Value>) -> Value {
+    let is_late = |sender: &&Value| number(&sender["unsent"]) > 0.0 || number(&sender["sent_late_p99_ns"]) > 5e6;
+    for _ in 0..4 {
+        let json = measure();
+        if !senders(&json).iter().any(is_late) {
+            return json;
+        }
+    }
+    measure()
+}
+
 fn traffic(_: &Users) {
     let tenants = file("traffic.toml", TENANTS);
-    let ran = falaj(&["traffic", tenants, "--duration", "1s", "--json"]);
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
-    let json = ran.json();
+    let sent = || {
+        let ran = falaj(&["traffic", tenants, "--duration", "1s", "--json"]);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""));
+        ran.json()
+    };
+    let json = punctually(sent, |json| json["flows"].as_array().expect("flows").iter().collect());
     assert_eq!((&json["over"], &json["duration_ns"]), (&"namespaces".into(), &1_000_000_000.into()));
     for (name, sent_by_plan) in [("a", 3000.0), ("b", 12_500.0)] {
         let f = flow(&json["flows"], name);
@@ -850,7 +866,10 @@ fn compared(name: &str, text: &str, flows: &[&str]) -> Value {
 }
 
 fn compare(_: &Users) {
-    let json = compared("compare.toml", TENANTS, &["a", "b"]);
+    let json = punctually(
+        || compared("compare.toml", TENANTS, &["a", "b"]),
+        |json| json["flows"].as_array().expect("flows").iter().map(|flow| &flow["measured"]).collect(),
+    );
     assert_eq!(json["over"], "namespaces", "measured means that a kernel's interface was crossed");
     let [a, b] = ["a", "b"].map(|name| flow(&json["flows"], name));
     assert_eq!((&a["bound_ns"], &a["promised_rate"]), (&5_590_080.into(), &37_888_000.into()));
@@ -1482,8 +1501,9 @@ fn captured_changes(users: &Users) {
     let mut control = Control::await_at(&path);
     let mut made = 0;
     for (n, change) in CHANGES.iter().cycle().take(90).enumerate() {
-        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": n % 4 == 3 }))
-        else {
+        // Where lengths count otherwise, what waits may be too large.
+        let drop = n % 4 == 3 || change.contains(&"link.account=ip");
+        let Some(answer) = control.try_ask(&serde_json::json!({ "do": "set", "set": change, "drop": drop })) else {
             break;
         };
         assert!(answer["error"].is_null(), "{change:?}: {answer}");
