@@ -46,6 +46,11 @@ pub fn start_unblocked(command: &mut std::process::Command) {
     crate::sandbox::sys::start_unblocked(command);
 }
 
+/// Has a command killed as soon as the thread that starts it ends, in whatever way that is: nothing of it stays behind.
+pub fn end_with_this_thread(command: &mut std::process::Command) {
+    crate::sandbox::sys::end_with_this_thread(command);
+}
+
 /// Readable as soon as this child has ended, beside signals and packets.
 ///
 /// # Errors
@@ -57,5 +62,25 @@ pub fn end_of(child: &Child) -> io::Result<OwnedFd> {
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    #[test]
+    fn what_a_thread_has_started_ends_with_it() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("60");
+            end_with_this_thread(&mut command);
+            command.spawn().expect("there is sleep")
+        };
+        let mut child = std::thread::spawn(start).join().expect("it starts one");
+        let status = child.wait().expect("it is a child");
+        assert_eq!(status.signal(), Some(Signal::SIGKILL as i32), "{status}");
     }
 }

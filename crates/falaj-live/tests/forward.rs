@@ -472,7 +472,12 @@ fn a_change_leaves_what_is_on_its_way_alone() -> io::Result<()> {
     let first = far.inside.borrow().out.iter().find(|(_, unit)| unit[1] == 1).map(|(at, _)| *at);
     assert!(first >= Some(pushed + Span::from_millis(50)), "{first:?}");
     let snapshot = forwarder.snapshot();
-    for (counted, measured) in snapshot.flows[0].iter().zip(forwarder.measured(0, Span::from_secs(1))) {
+    // Both flows up, and the one down; what was there before is not any more.
+    let mut measured = vec![falaj_live::forward::Sojourns::default(); 2];
+    measured[0].delay.record(Span::from_secs(9));
+    assert_eq!(forwarder.measured(&mut measured, 0, Span::from_secs(1)), 3);
+    assert_eq!(forwarder.measured(&mut measured, 1, Span::ZERO), 2);
+    for (counted, measured) in snapshot.flows[0].iter().zip(measured) {
         assert_eq!((counted.counters.sent, measured.delay.count()), (1, 1));
         assert!(counted.active.is_some_and(|at| at <= snapshot.at));
     }

@@ -24,11 +24,16 @@ enum Counts {
 
 /// So many may be the same.
 const FEW: u64 = u32::MAX as u64;
+/// Delays up to a minute have their places from the first on: whoever counts them asks for memory once, and what a program
+/// takes does not depend on how late a packet was.
+const LONG: u64 = (1 << 36) - 1;
 const GROWS: &str = "the histogram grows as it must";
 
 #[cold]
 fn fine<T: Counter>() -> Box<Histogram<T>> {
-    Box::new(Histogram::new(3).expect("three digits are allowed"))
+    let mut fine = Histogram::new_with_bounds(1, LONG, 3).expect("three digits are allowed");
+    fine.auto(true);
+    Box::new(fine)
 }
 
 fn steps<T: Counter>(histogram: &Histogram<T>) -> impl Iterator<Item = (Span, u64)> {
@@ -83,7 +88,7 @@ impl Default for Meter {
 }
 
 impl Meter {
-    /// Nothing measured yet. With the first delay comes memory for all delays of its order, some 60 KiB, and twice that from four thousand million on.
+    /// Nothing measured yet. With the first delay comes memory for all up to a minute, 108 KiB, and twice that from four thousand million on.
     pub const fn new() -> Meter {
         Meter::with(Counts::Few(None))
     }
@@ -136,6 +141,17 @@ impl Meter {
                 *place = place.saturating_add(u32::try_from(times).unwrap_or(u32::MAX));
             }
         }
+    }
+
+    /// Becomes what `other` is, in the memory that it has already.
+    pub fn set_to(&mut self, other: &Meter) {
+        match (&mut self.counts, &other.counts) {
+            (Counts::Few(Some(own)), Counts::Few(Some(few))) => own.set_to(&**few).expect(GROWS),
+            (Counts::Many(own), Counts::Many(many)) => own.set_to(&**many).expect(GROWS),
+            (Counts::Coarse(Some(own)), Counts::Coarse(Some(octaves))) => own.0 = octaves.0,
+            (own, counts) => *own = counts.clone(),
+        }
+        (self.count, self.sum, self.min, self.max) = (other.count, other.sum, other.min, other.max);
     }
 
     /// How many were counted.
@@ -222,6 +238,40 @@ mod tests {
         twice.add(&meter);
         assert_eq!(twice.counts().map(|(_, times)| times).sum::<u64>(), 2000);
         assert_eq!((twice.count(), twice.mean_nanos()), (2000, meter.mean_nanos()));
+    }
+
+    /// Whatever it was before.
+    #[test]
+    fn a_meter_becomes_another() {
+        let of = |mut meter: Meter, delays: &[(u64, u64)]| {
+            delays.iter().for_each(|&(delay, times)| meter.record_n(Span(delay), times));
+            meter
+        };
+        let kinds = || {
+            let delays = [(7_000, 3), (2 * LONG, 1)];
+            let many = [(7_000, 2 * FEW), (90_000, 5)];
+            [
+                Meter::new(),
+                of(Meter::new(), &delays),
+                of(Meter::new(), &[(1, 1)]),
+                of(Meter::new(), &many),
+                Meter::coarse(),
+                of(Meter::coarse(), &delays),
+                of(Meter::coarse(), &many),
+            ]
+        };
+        let known = |meter: &Meter| {
+            let quantiles = [0.0, 0.5, 1.0].map(|share| meter.quantile(share));
+            (meter.counts().collect::<Vec<_>>(), meter.count(), meter.mean_nanos(), meter.min(), meter.max(), quantiles)
+        };
+        for other in kinds() {
+            for mut meter in kinds() {
+                meter.set_to(&other);
+                assert_eq!(known(&meter), known(&other));
+                meter.record(Span(12));
+                assert_eq!(meter.count(), other.count() + 1);
+            }
+        }
     }
 
     /// Counts that had little room know as much as those that had more, and go on where there is too little.

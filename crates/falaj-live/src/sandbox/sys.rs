@@ -11,7 +11,9 @@ use std::{mem, ptr};
 use nix::errno::Errno;
 use nix::libc::{self, c_int, c_long, c_uint, c_ulong};
 use nix::sched::CloneFlags;
-use nix::sys::signal::SigSet;
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::Pid;
 
 /// A cloned process: its number and a descriptor that cannot come to mean another process.
 #[derive(Debug)]
@@ -135,6 +137,20 @@ pub(crate) fn start_unblocked(command: &mut Command) {
     // SAFETY: between fork and exec only sigprocmask runs, which is async-signal-safe.
     unsafe {
         command.pre_exec(|| SigSet::empty().thread_set_mask().map_err(io::Error::from));
+    }
+}
+
+/// Has the command killed as soon as the thread that starts it ends, in whatever way that is.
+pub(crate) fn end_with_this_thread(command: &mut Command) {
+    let parent = Pid::this();
+    let tie = move || match prctl::set_pdeathsig(Signal::SIGKILL) {
+        // Whoever had ended before that is told of to nobody.
+        Ok(()) if Pid::parent() != parent => Err(Errno::ESRCH.into()),
+        done => done.map_err(io::Error::from),
+    };
+    // SAFETY: between fork and exec only prctl and getppid run, which are async-signal-safe.
+    unsafe {
+        command.pre_exec(tie);
     }
 }
 

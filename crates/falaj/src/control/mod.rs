@@ -273,7 +273,10 @@ impl Control {
                 }
                 Ask::Places => Told::Places(forwarder.places()),
                 Ask::Made(pipe, flow) => Told::Made(forwarder.report(pipe, flow, BUSIEST).map(Box::new)),
-                Ask::Measured { from } => Told::Measured(forwarder.measured(from, COPYING)),
+                Ask::Measured { mut to, from } => {
+                    let end = forwarder.measured(&mut to, from, COPYING);
+                    Told::Measured(to, end)
+                }
                 #[cfg(feature = "serve")]
                 Ask::Turns => {
                     forwarder.settle();

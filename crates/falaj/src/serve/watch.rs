@@ -113,9 +113,12 @@ impl Published {
             .collect()
     }
 
-    fn publish(&self, sample: Sample, flows: &Arc<Looked>, late: impl Iterator<Item = Breach>) {
+    /// What flows were until now, unless somebody looks at it still.
+    fn publish(&self, sample: Sample, flows: &Arc<Looked>, late: impl Iterator<Item = Breach>) -> Option<Looked> {
         let sample = Arc::new(sample);
-        *self.flows.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(flows);
+        let mut published = self.flows.write().unwrap_or_else(PoisonError::into_inner);
+        let until_now = std::mem::replace(&mut *published, Arc::clone(flows));
+        drop(published);
         *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
         *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
@@ -124,6 +127,7 @@ impl Published {
         breaches.drain(..beyond);
         // Nobody may be listening.
         let _ = self.news.send(sample);
+        Arc::into_inner(until_now)
     }
 }
 
@@ -146,12 +150,14 @@ impl Watching {
             let mut watchdog = Watchdog::new();
             let step = watchdog.at_most().map_or(STEP, |at_most| STEP.min(at_most));
             let mut next = Instant::now();
+            let mut not_needed = Vec::new();
             loop {
-                let Ok(look) = look(&desk) else { return };
+                let Ok(look) = look(&desk, not_needed) else { return };
                 watchdog.is_alive();
                 let (sample, late) = watch.sample(look);
                 tell(&late);
-                published.publish(sample, &watch.before, late.iter().map(breach));
+                let until_now = published.publish(sample, &watch.before, late.iter().map(breach));
+                not_needed = until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
                 // After a stall no window is too short to say anything.
                 next = (next + step).max(Instant::now() + step / 2);
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {

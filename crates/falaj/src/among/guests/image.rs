@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 /// The machine's emulator, and the package that has it.
 pub(super) const QEMU: &str = "qemu-system-x86_64";
+/// What the kernel unpacks, by name.
+pub(super) const ARCHIVE: &str = "initrd";
 /// In the order in which they are loaded; what is not there is a part of the kernel.
 const MODULES: [&str; 9] = [
     "net/core/failover",
@@ -86,7 +88,7 @@ impl Found {
         let init = base.join("init");
         fs::write(&init, INIT)?;
         fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
-        let archive = work.join("initrd");
+        let archive = work.join(ARCHIVE);
         // Not compressed: an emulated processor copies faster than it unpacks.
         let busybox = fs::canonicalize(&self.busybox)?;
         let packed = Command::new(&busybox)
@@ -99,6 +101,7 @@ impl Found {
         if !packed.success() {
             bail!("{} makes no cpio archives: take Debian's busybox-static", self.busybox.display());
         }
+        fs::remove_dir_all(&base)?;
         Ok(archive)
     }
 

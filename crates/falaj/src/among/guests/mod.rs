@@ -12,7 +12,8 @@ use falaj_live::clock::monotonic;
 use falaj_live::datagrams::EndPlan;
 use falaj_live::interface::Interface;
 use falaj_live::packet::{Monitor, State};
-use image::{Found, QEMU};
+use falaj_live::signals::end_with_this_thread;
+use image::{ARCHIVE, Found, QEMU};
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::unix::net::UnixStream;
@@ -29,7 +30,7 @@ const TURN: Duration = Duration::from_millis(10);
 /// Memory of a guest beside three times its archive: once as it comes, and files may take half of what is left then.
 const MEMORY_MIB: u64 = 160;
 
-/// Machines that run until this is dropped, with their cards unplugged between experiments.
+/// Machines that run until this is dropped or the thread that began them has ended, with their cards unplugged between experiments.
 pub(crate) struct Guests {
     at: Addresses,
     /// Sockets, archive and consoles.
@@ -62,13 +63,11 @@ impl Guests {
         for n in 0..number {
             let console = fs::File::create(guests.path(n, "console"))?;
             let wanted = Wanted { n, kernel: &found.kernel, archive: &archive, memory };
-            let child = Command::new(QEMU)
-                .args(guests.arguments(&wanted))
-                .stdin(Stdio::null())
-                .stdout(console.try_clone()?)
-                .stderr(console)
-                .spawn()
-                .map_err(|error| no_emulator(&error))?;
+            let mut command = Command::new(QEMU);
+            command.args(guests.arguments(&wanted));
+            command.stdin(Stdio::null()).stdout(console.try_clone()?).stderr(console);
+            end_with_this_thread(&mut command);
+            let child = command.spawn().map_err(|error| no_emulator(&error))?;
             guests.machines.push(Machine { child, line: None });
         }
         Ok(guests)
@@ -101,6 +100,8 @@ impl Guests {
                     return Err(self.failed(n, "found no card of its own"));
                 }
             }
+            // It is large, and would stay behind if this process were killed.
+            fs::remove_file(self.work.path().join(ARCHIVE))?;
         }
         let began = Instant::now();
         for (n, (card, _)) in cards.0.iter().enumerate() {

@@ -24,8 +24,9 @@ pub(crate) enum Ask {
     Snapshot,
     /// Where links are, and where others may begin.
     Places,
-    /// What was measured of flows, from this one on.
+    /// What was measured of flows, from this one on, to their places there.
     Measured {
+        to: Vec<Sojourns>,
         from: usize,
     },
     /// What a mask of this pipe made: that of the flow, or of the link.
@@ -46,7 +47,8 @@ pub(crate) enum Ask {
 pub(crate) enum Told {
     Places(Places),
     Snapshot(Box<Snapshot>, Vec<(String, Counts)>),
-    Measured(Vec<Sojourns>),
+    /// It is there, up to this place.
+    Measured(Vec<Sojourns>, usize),
     Made(Option<Box<Made>>),
     #[cfg(feature = "serve")]
     Turns(Vec<Vec<Turn>>),

@@ -31,15 +31,17 @@ pub(crate) struct Look {
 }
 
 /// Links and promises as they are now. Others may change something between two pieces; where flows are others then, it begins anew.
-pub(crate) fn look(desk: &Mutex<Desk>) -> Result<Look, Refusal> {
+/// What was measured goes into the memory of what was `measured` before and is not needed any more: who looks again and
+/// again takes no more.
+pub(crate) fn look(desk: &Mutex<Desk>, mut measured: Vec<Sojourns>) -> Result<Look, Refusal> {
     loop {
-        if let Some(look) = undisturbed(desk)? {
+        if let Some(look) = undisturbed(desk, &mut measured)? {
             return Ok(look);
         }
     }
 }
 
-fn undisturbed(desk: &Mutex<Desk>) -> Result<Option<Look>, Refusal> {
+fn undisturbed(desk: &Mutex<Desk>, measured: &mut Vec<Sojourns>) -> Result<Option<Look>, Refusal> {
     let other = || Refusal::new("another answer than one to statistics");
     let mut look = {
         let mut desk = rested(desk);
@@ -56,23 +58,26 @@ fn undisturbed(desk: &Mutex<Desk>) -> Result<Option<Look>, Refusal> {
         }
     };
     let flows: usize = look.snapshot.flows.iter().map(Vec::len).sum();
-    while look.measured.len() < flows {
+    let mut from = 0;
+    while from < flows {
         let mut desk = rested(desk);
         if desk.others != look.others {
             return Ok(None);
         }
-        match desk.asking.ask(Ask::Measured { from: look.measured.len() })? {
-            Told::Measured(more) if !more.is_empty() => look.measured.extend(more),
+        match desk.asking.ask(Ask::Measured { to: std::mem::take(measured), from })? {
+            Told::Measured(copied, end) if end > from => (*measured, from) = (copied, end),
             _ => return Err(other()),
         }
     }
+    look.measured = std::mem::take(measured);
+    look.measured.truncate(flows);
     Ok(Some(look))
 }
 
 /// What links do, for `falaj show`.
 pub(super) fn show(desk: &Mutex<Desk>, wanted: &ShowRequest) -> Result<Report, Refusal> {
     loop {
-        let look = look(desk)?;
+        let look = look(desk, Vec::new())?;
         if let Some(made) = made(desk, &look)? {
             return Ok(report::report(&look.scenario, &look.snapshot, look.measured, made, wanted.histograms));
         }
