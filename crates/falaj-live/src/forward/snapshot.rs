@@ -21,9 +21,9 @@ pub struct Counted {
 /// How long packets of a flow stayed, and how late they were handed over.
 #[derive(Clone, Debug, Default)]
 pub struct Sojourns {
-    /// See [`LiveFlow::delay`].
+    /// See [`LiveFlow::delay`](super::LiveFlow::delay).
     pub delay: Meter,
-    /// See [`LiveFlow::release_error`].
+    /// See [`LiveFlow::release_error`](super::LiveFlow::release_error).
     pub release_error: Meter,
 }
 
