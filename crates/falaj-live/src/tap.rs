@@ -12,6 +12,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 use nix::unistd;
 
+use crate::packet;
 use crate::sandbox::{Step, sys};
 
 /// The descriptor of one TAP interface.
@@ -49,6 +50,11 @@ impl Tap {
     /// Takes over the descriptor of a TAP interface that `create` made in another process.
     pub(crate) fn adopt(fd: OwnedFd) -> Tap {
         Tap { fd }
+    }
+
+    /// The Ethernet address of the interface.
+    pub(crate) fn mac(&self) -> Result<[u8; 6], Errno> {
+        packet::sys::mac(self.as_fd(), "")
     }
 
     /// Reads one unit and says its length in bytes, header included; `None` if there is none now.

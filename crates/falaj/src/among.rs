@@ -92,7 +92,7 @@ pub(crate) fn measure(plan: &Plan) -> Result<Measured> {
     // Of the adapters, those that are in namespaces: all or none.
     let inside = if guests.is_some() { 0 } else { plan.adapters.len() };
     let places = (0..inside).map(place).chain([Addresses::UPLINK]);
-    let spaces: Vec<Space> = places.map(|place| Space { namespace: None, place, addressed: true }).collect();
+    let spaces: Vec<Space> = places.map(|place| Space::placed(None, at, place)).collect();
     let (mut sides, mut to, mut from) = (Vec::new(), Vec::new(), Vec::new());
     for _ in &spaces {
         let Piped { side, plan, report } = traffic_side(None)?;

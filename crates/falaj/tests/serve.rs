@@ -689,6 +689,26 @@ fn token() {
         assert!(!answer.contains(secret));
     }
     assert!(ask("").starts_with("HTTP/1.1 401"));
+    // Strangers who say nothing, more than there are places: they are sent away, and whoever is known stays.
+    let mut known = std::net::TcpStream::connect(address).unwrap();
+    let mut asks = || {
+        write!(known, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nAuthorization: Bearer {secret}\r\n\r\n").unwrap();
+        let (mut all, mut some) = (String::new(), [0; 4096]);
+        while !all.ends_with('}') {
+            let length = known.read(&mut some).unwrap();
+            assert!(length > 0, "it was sent away: {all}");
+            all += std::str::from_utf8(&some[..length]).unwrap();
+        }
+        assert!(all.starts_with("HTTP/1.1 200"), "{all}");
+    };
+    asks();
+    let strangers: Vec<_> = (0..200).map(|_| std::net::TcpStream::connect(address).unwrap()).collect();
+    assert!(ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"), "after them");
+    for mut stranger in strangers {
+        stranger.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(stranger.read(&mut [0; 100]).unwrap(), 0, "it was not sent away");
+    }
+    asks();
     service.end();
     // Beyond this host all could read the token, so it does not listen there.
     let elsewhere =
@@ -783,6 +803,11 @@ fn late() {
     assert_eq!(made.status, 200, "{}", made.body);
     service.until("it is known", |service| service.get("/v1/adapters/late").status == 200);
     assert_eq!(there.is_running(), Some(true));
+    // Behind the uplink it is known by its addresses before it has said anything: the three that were there have the places before its own.
+    let address = service.uplink().replace(".1:", ".5:");
+    let uplink = service.processes[""].as_i64().unwrap();
+    within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
+    service.until("it is sent to", |service| service.adapter("late")["down"][0]["total"]["sent"].as_u64() >= Some(50));
     service.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
     service.until("its packets pass", |service| up(&service.adapter("late"))["total"]["sent"].as_u64() >= Some(50));
     let wrong = put("nowhere", "tap:no-such-namespace");
@@ -877,7 +902,26 @@ fn open_within() {
     });
     let text = "[link.wire]\nrate = \"100mbit\"\nuplink = \"b1\"\nscheduler = { kind = \"wf2q+\" }\n\
                 [link.wire.flow.only]\nadapter = \"a1\"\n";
-    let service = Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |_| {});
+    // The file of a program that is upgraded while it runs is gone; and a service manager listens.
+    let copy = directory().join("falaj-upgraded");
+    let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let service = Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |command| {
+        std::fs::copy(command.get_program(), &copy).unwrap();
+        let mut upgraded = Command::new(&copy);
+        upgraded.args(command.get_args()).current_dir(directory()).stdin(Stdio::null()).stdout(Stdio::piped());
+        // A manager's watchdog is for the process that it began, which is the supervisor.
+        upgraded.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000").env("WATCHDOG_PID", "1");
+        *command = upgraded;
+    });
+    std::fs::remove_file(&copy).unwrap();
+    let mut told = [0; 100];
+    while manager.recv(&mut told).is_ok_and(|length| !told[..length].starts_with(b"WATCHDOG=1")) {}
+    assert!(told.starts_with(b"WATCHDOG=1"), "nobody says that packets pass");
+    drop(manager);
+    let _ = std::fs::remove_file(&path);
     let pass = |to: usize| {
         let from = i64::from(hosts[1 - to].pid());
         let mut sender = within(from);

@@ -29,7 +29,7 @@ use crate::tap::Tap;
 use falaj_engine::key::{self, Key};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
@@ -42,6 +42,8 @@ pub const MOST_ADDRESSES: u32 = 256;
 const PASSED_OVER: usize = 16;
 /// So many may be told to be readable at once.
 const EVENTS: usize = 64;
+/// The number of one that is gone is another's when so many others are gone since: units of it may be on their way.
+const RESTING: usize = 1024;
 /// The queueing of a unit is charged up to this: it may be followed by a rest.
 const QUEUEING: Duration = Duration::from_micros(20);
 /// Where the adapter is noted in a unit.
@@ -80,8 +82,10 @@ struct Adapter {
 
 #[derive(Default)]
 struct Shared {
-    /// By what is noted in units, less one. A place is never used again: units of who was there may be on their way.
+    /// By what is noted in units, less one.
     adapters: Vec<Option<Adapter>>,
+    /// Whose adapters are gone, the first of them first.
+    free: VecDeque<u16>,
     macs: BTreeMap<Mac, u16>,
     turns: Turns,
     /// Whose unit was read last, and when that was done: what follows until the next is read is its cost.
@@ -175,16 +179,26 @@ impl Adapters {
     /// Adds one, with the address that is known to be its own.
     ///
     /// # Errors
-    /// The kernel does not watch its port, or there were 65535 adapters before it.
+    /// The kernel does not watch its port, or there are 64 thousand others.
     pub fn add(&self, name: &str, port: Box<dyn Port>, mac: Option<Mac>) -> io::Result<()> {
         let mut shared = self.shared.borrow_mut();
-        let n = u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX);
-        let n = n.ok_or_else(|| io::Error::other("there were 65535 adapters: begin anew"))?;
+        let n = match shared.free.front() {
+            Some(&n) if shared.free.len() > RESTING => n,
+            _ => u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX).ok_or_else(|| {
+                io::Error::other(format!("there are at most {} adapters", usize::from(u16::MAX) - RESTING))
+            })?,
+        };
         self.epoll.add(port.readable(), EpollEvent::new(EpollFlags::EPOLLIN, n.into()))?;
         let id = key::Adapter::named(name);
         let counts = Counts::default();
-        shared.adapters.push(Some(Adapter { name: name.to_owned(), id, port, addresses: 0, counts }));
-        shared.turns.add();
+        let adapter = Some(Adapter { name: name.to_owned(), id, port, addresses: 0, counts });
+        if usize::from(n) == shared.adapters.len() {
+            shared.adapters.push(adapter);
+        } else {
+            shared.free.pop_front();
+            shared.adapters[usize::from(n)] = adapter;
+        }
+        shared.turns.add(n);
         if let Some(mac) = mac {
             shared.is_own(n, mac);
         }
@@ -209,6 +223,7 @@ impl Adapters {
                 // A descriptor that is gone is watched no more anyway.
                 let _ = self.epoll.delete(adapter.port.readable());
                 shared.macs.retain(|_, owner| usize::from(*owner) != n);
+                shared.free.push_back(n as u16);
             }
         }
     }

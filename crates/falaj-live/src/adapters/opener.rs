@@ -83,18 +83,22 @@ impl Opener {
         Ok((Interface::Packet(Arc::new(socket)), monitor))
     }
 
-    /// Makes a TAP in a namespace that is there. Its Ethernet address is that of its place.
+    /// Makes a TAP in a namespace that is there, or takes the one that stayed there: that, and its Ethernet address.
     ///
     /// # Errors
     /// As above.
-    pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<Box<dyn Port>, Error> {
+    pub fn tap(&self, wanted: &TapWanted, name: &str) -> Result<(Box<dyn Port>, [u8; 6]), Error> {
         let TapWanted { space, at, mtu, stays } = wanted;
         let namespace = space.namespace.as_deref().unwrap_or_default();
-        let Space { place, addressed, .. } = space;
-        let number = at.number();
-        let mut opened = self.ask(&format!("tap {namespace} {place} {addressed} {number} {mtu} {stays}"))?;
-        let tap = opened.pop().ok_or(Error::new(Step::CreateTap, None, Errno::EPROTO))?;
-        Ok(Box::new(TapPort::new(format!("interface of {name}"), Tap::adopt(tap))))
+        // Nobody else's place is 0.
+        let (place, number) = (space.place.unwrap_or(0), at.number());
+        let mac = u64::from_be_bytes(std::array::from_fn(|n| n.checked_sub(2).map_or(0, |n| space.mac[n])));
+        let mut opened = self.ask(&format!("tap {namespace} {mac} {place} {number} {mtu} {stays}"))?;
+        let failed = |errno| Error::new(Step::CreateTap, None, errno);
+        let tap = Tap::adopt(opened.pop().ok_or_else(|| failed(Errno::EPROTO))?);
+        // One that stayed has what it had.
+        let mac = tap.mac().map_err(failed)?;
+        Ok((Box::new(TapPort::new(format!("interface of {name}"), tap)), mac))
     }
 
     fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
@@ -152,22 +156,20 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             place.namespace.as_deref().map_or(Ok(()), go)?;
             claimed(&place.interface, true)
         }
-        ["tap", namespace, place, addressed, number, mtu, stays] => {
-            let space = Space {
-                namespace: Some(namespace.to_owned()),
-                place: place.parse().map_err(|_| wrong())?,
-                addressed: addressed == "true",
-            };
+        ["tap", namespace, mac, place, number, mtu, stays] => {
+            let [_, _, mac @ ..] = mac.parse::<u64>().map_err(|_| wrong())?.to_be_bytes();
+            let place = Some(place.parse().map_err(|_| wrong())?).filter(|&place| place > 0);
+            let space = Space { namespace: Some(namespace.to_owned()), mac, place };
             let at = Addresses::numbered(number.parse().map_err(|_| wrong())?);
             let mtu = mtu.parse().map_err(|_| wrong())?;
             go(namespace)?;
-            let attachment = spaces::attachment(&space, &[uplink(), space.clone()], at, mtu);
+            let attachment = spaces::attachment(&space, &[uplink(at), space.clone()], at, mtu);
             Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
         }
         _ => Err(wrong()),
     }
 }
 
-fn uplink() -> Space {
-    Space { namespace: None, place: Addresses::UPLINK, addressed: true }
+fn uplink(at: Addresses) -> Space {
+    Space::placed(None, at, Addresses::UPLINK)
 }

@@ -3,6 +3,7 @@
 use crate::sandbox::hosts::All;
 use crate::sandbox::plan::{Attachment, Forwards, Plan};
 use crate::sandbox::{End, Error, Hosts, Join, Side, Subnet, UserNamespace};
+use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A namespace in which there shall be an adapter, or the uplink.
@@ -10,10 +11,25 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub struct Space {
     /// One that is there, by its name or a process in it; `None`: one is made.
     pub namespace: Option<String>,
-    /// Its place in the subnet, from 1 to 254; the uplink's is 1. Its Ethernet address follows from that.
-    pub place: u8,
-    /// Whether it has addresses of the subnet, and the way to the uplink.
-    pub addressed: bool,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Its place in the subnet, from 1 to 254, with the addresses there and the way to the uplink, whose place is 1. `None`:
+    /// what it is called is its user's affair.
+    pub place: Option<u8>,
+}
+
+impl Space {
+    /// One at a place of the subnet; its Ethernet address follows from that.
+    pub fn placed(namespace: Option<String>, at: Addresses, place: u8) -> Space {
+        Space { namespace, mac: at.mac(place), place: Some(place) }
+    }
+
+    /// One without addresses. Its Ethernet address is drawn: behind the uplink may be other hosts that have such interfaces.
+    pub fn bare(namespace: Option<String>) -> Space {
+        // Keys are the kernel's random numbers.
+        let [a, b, c, d, e, ..] = RandomState::new().hash_one(()).to_be_bytes();
+        Space { namespace, mac: [0x02, a, b, c, d, e], place: None }
+    }
 }
 
 /// What is in the subnet of a link between namespaces.
@@ -90,20 +106,31 @@ pub fn start_with(spaces: &[Space], sides: Vec<Side>, at: Addresses, mtu: u16) -
 
 pub(super) fn attachment(space: &Space, all: &[Space], at: Addresses, mtu: u16) -> Attachment {
     let mut own = Attachment::new(0, 0, End::Near, at.0, mtu, false);
-    let place = space.place;
     (own.addresses, own.neighbours) = (Vec::new(), Vec::new());
-    (own.mac, own.peer) = (at.mac(place), at.mac(Addresses::UPLINK));
-    if !space.addressed {
-        return own;
-    }
+    (own.mac, own.peer) = (space.mac, at.mac(Addresses::UPLINK));
+    let Some(place) = space.place else { return own };
     let both = |place: u8| [IpAddr::from(at.address(place)), at.address6(place).into()];
     own.addresses = both(place).into_iter().zip([Subnet::PREFIX, Subnet::PREFIX6]).collect();
     // The uplink knows all of them, and they know it: nothing need be asked for on the link.
     let uplink = |place: u8| place == Addresses::UPLINK;
-    let known = all.iter().map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
+    let known = all.iter().filter_map(|other| other.place).filter(|&other| uplink(other) != uplink(place));
     own.neighbours = known.flat_map(|other| both(other).map(|address| (address, at.mac(other)))).collect();
     if place != Addresses::UPLINK {
         own.routes = both(Addresses::UPLINK).map(|gateway| (None, gateway)).into();
     }
     own
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drawn_addresses_are_nobody_elses() {
+        let drawn: Vec<_> = (0..1_000).map(|_| Space::bare(None).mac).collect();
+        // Of one interface, and given by nobody who sells them.
+        assert!(drawn.iter().all(|mac| mac[0] == 2));
+        let different: std::collections::BTreeSet<_> = drawn.iter().collect();
+        assert_eq!(different.len(), drawn.len());
+    }
 }

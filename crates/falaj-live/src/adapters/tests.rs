@@ -152,3 +152,23 @@ fn a_note_of_nobody_is_not_taken() {
         assert!(!three.near.transmit(&noted).unwrap());
     }
 }
+
+/// As long as a service runs, with one after the other.
+#[test]
+fn numbers_of_those_that_are_gone_are_used_again() {
+    let mut three = three();
+    for n in 0..2 * RESTING {
+        let (port, outside) = port();
+        three.adapters.add("d", port, None).unwrap();
+        if n % 100 == 0 {
+            outside.send(&unit(GATEWAY, mac(9))).unwrap();
+            assert_eq!(read(&mut *three.near, &["d"]), "d");
+        }
+        three.adapters.remove("d");
+        // What is on its way to it is nobody's.
+        let mut noted = unit(mac(9), GATEWAY);
+        note(&mut noted, 3 + n.min(RESTING) as u16);
+        assert!(!three.near.transmit(&noted).unwrap());
+    }
+    assert!(three.adapters.shared.borrow().adapters.len() <= 3 + RESTING + 1);
+}

@@ -31,9 +31,13 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// One more, numbered in order.
-    pub(super) fn add(&mut self) {
-        self.of.push(Turn { weight: 1, credit: 0, served: false, ended: 0 });
+    /// One more of this number: the next one, or that of one that is gone.
+    pub(super) fn add(&mut self, n: u16) {
+        let turn = Turn { weight: 1, credit: 0, served: false, ended: 0 };
+        match self.of.get_mut(usize::from(n)) {
+            Some(gone) => *gone = turn,
+            None => self.of.push(turn),
+        }
     }
 
     pub(super) fn set_weight(&mut self, n: u16, weight: u32) {
@@ -101,7 +105,7 @@ mod tests {
     fn run(costs: &[u64], weights: &[u32], until: u64) -> Vec<(u64, u64)> {
         let mut turns = Turns::default();
         for (n, weight) in weights.iter().enumerate() {
-            turns.add();
+            turns.add(n as u16);
             turns.set_weight(n as u16, *weight);
         }
         turns.ready(0..costs.len() as u16);
@@ -130,8 +134,8 @@ mod tests {
     #[test]
     fn who_rests_saves_no_credit_and_keeps_its_debt() {
         let mut turns = Turns::default();
-        turns.add();
-        turns.add();
+        turns.add(0);
+        turns.add(1);
         turns.ready(0..2);
         let first = turns.next().unwrap();
         turns.is_done(first);

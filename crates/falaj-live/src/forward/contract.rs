@@ -24,7 +24,7 @@ use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many breaches are remembered one by one.
+/// So many breaches of each cause are remembered one by one.
 pub const REMEMBERED: usize = 64;
 
 /// What a flow is promised, and on which condition.
@@ -193,7 +193,8 @@ impl Contract {
 pub(super) struct Contracts {
     /// By pipe and flow; empty where nobody asked.
     of: Vec<Vec<Contract>>,
-    remembered: VecDeque<Late>,
+    /// By [`Cause::ALL`]: whoever sends too much has nobody else's trouble forgotten.
+    remembered: [VecDeque<Late>; 3],
     number: u64,
 }
 
@@ -204,10 +205,11 @@ impl Contracts {
 
     fn remember(&mut self, late: Late) {
         self.number += 1;
-        if self.remembered.len() == REMEMBERED {
-            self.remembered.pop_front();
+        let alike = &mut self.remembered[late.cause as usize];
+        if alike.len() == REMEMBERED {
+            alike.pop_front();
         }
-        self.remembered.push_back(Late { number: self.number, ..late });
+        alike.push_back(Late { number: self.number, ..late });
     }
 
     /// A packet leaves its queue.
@@ -305,9 +307,11 @@ impl Forwarder {
         self.order.iter().map(|pipe| of(pipe).into_iter().flatten().map(|contract| contract.kept).collect()).collect()
     }
 
-    /// Packets that stayed too long, those that are remembered.
+    /// Packets that stayed too long, those that are remembered, in the order in which they were seen.
     pub fn late(&self) -> Vec<Late> {
-        self.contracts.remembered.iter().cloned().collect()
+        let mut all: Vec<Late> = self.contracts.remembered.iter().flatten().cloned().collect();
+        all.sort_unstable_by_key(|late| late.number);
+        all
     }
 
     /// Decides all that there was to decide until now: what is counted is then of one instant.
@@ -411,7 +415,8 @@ mod tests {
         assert_eq!(all.number, 0, "the bound itself is kept");
         (0..REMEMBERED + 3).for_each(|_| all.emitted(&emit(2)));
         assert_eq!(all.of[0][0].kept.late, [0, 0, REMEMBERED as u64 + 3]);
-        assert_eq!((all.remembered.len(), all.remembered[0].number), (REMEMBERED, 4));
+        let promise = &all.remembered[Cause::Promise as usize];
+        assert_eq!((promise.len(), promise[0].number), (REMEMBERED, 4));
         let flow = (PipeId(0), FlowId(0));
         let (half, then) = (Span::from_micros(500), Time(9_000_000));
         all.handed_over(flow, half, half, 5, then);
@@ -419,7 +424,8 @@ mod tests {
         assert_eq!(all.of[0][0].kept.late[1], 0);
         all.handed_over(flow, half, Span::from_micros(501), 5, then);
         assert_eq!(all.of[0][0].kept.late[1], 5);
-        let last = all.remembered.back().unwrap();
+        let last = all.remembered[Cause::Host as usize].back().unwrap();
         assert_eq!((last.cause, last.end, last.handed_over), (Cause::Host, Time(8_499_000), Some(then)));
+        assert_eq!(all.remembered[Cause::Promise as usize].len(), REMEMBERED, "and the others are remembered still");
     }
 }

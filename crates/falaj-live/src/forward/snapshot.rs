@@ -50,7 +50,7 @@ pub struct Snapshot {
     pub losses: Losses,
     /// By pipe and flow, what became of their contracts; none where packets are not held to any.
     pub kept: Vec<Vec<Kept>>,
-    /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED).
+    /// Packets that stayed too long, the last [`REMEMBERED`](super::REMEMBERED) of each cause.
     pub late: Vec<Late>,
 }
 

@@ -100,6 +100,14 @@ pub(crate) fn mtu(socket: BorrowedFd<'_>, name: &str) -> Result<c_int, Errno> {
     Ok(unsafe { answer.ifr_ifru.ifru_mtu })
 }
 
+/// An interface's Ethernet address; a TAP's own descriptor knows its interface, which then needs no name.
+pub(crate) fn mac(socket: BorrowedFd<'_>, name: &str) -> Result<[u8; 6], Errno> {
+    let answer = request(socket, name, libc::SIOCGIFHWADDR as libc::Ioctl)?;
+    // SAFETY: as above.
+    let all = unsafe { answer.ifr_ifru.ifru_hwaddr.sa_data };
+    Ok(std::array::from_fn(|n| all[n] as u8))
+}
+
 /// A tag that the kernel took out of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tag {

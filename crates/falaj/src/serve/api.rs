@@ -1,18 +1,18 @@
 //! The API over HTTP: what the watch published last is read without asking the link; what changes goes by the desk of the
 //! control socket, which reads, checks and admits it as it does any other change.
 
+use super::connections::{Known, answer};
 use super::model::{
     Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
     Turn, Turns, Window,
 };
-use super::tls::Encrypted;
 use super::watch::Published;
 use super::{metrics, page};
 use crate::control::desk::Desk;
 use crate::control::lock;
 use crate::control::protocol::{self, Refusal, SetAnswer, SetRequest};
 use anyhow::{Context, Result, ensure};
-use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::extract::{Extension, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
@@ -131,20 +131,13 @@ impl Serving {
         let serve = async move {
             let router = router(Arc::clone(&app)).merge(page::router()).layer(from_fn(noted));
             if let Ok(unix) = tokio::net::UnixListener::from_std(unix) {
-                tokio::spawn(async { axum::serve(unix, router).await });
+                tokio::spawn(answer(unix, None, router, Known::everybody));
             }
             if let Some(Ok(tcp)) = tcp.map(tokio::net::TcpListener::from_std) {
                 let guarded = self::router(Arc::clone(&app)).layer(from_fn_with_state(app, guard));
                 // The page itself holds nothing that is not known; it asks for the token.
                 let guarded = guarded.merge(page::router()).layer(from_fn(noted));
-                match identity {
-                    None => drop(tokio::spawn(async { axum::serve(tcp, guarded).await })),
-                    Some(identity) => {
-                        if let Ok(encrypted) = Encrypted::new(tcp, identity) {
-                            tokio::spawn(async { axum::serve(encrypted, guarded).await });
-                        }
-                    }
-                }
+                tokio::spawn(answer(tcp, identity, guarded, Known::default));
             }
             let _ = stopped.await;
         };
@@ -164,10 +157,16 @@ impl Serving {
 }
 
 /// Whoever comes over TCP has to bear the token.
-async fn guard(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+async fn guard(
+    State(app): State<Arc<App>>,
+    Extension(known): Extension<Known>,
+    request: Request,
+    next: Next,
+) -> Response {
     let said = request.headers().get(header::AUTHORIZATION).and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     let good = app.token.as_ref().zip(said).is_some_and(|(token, said)| bool::from(token.ct_eq(said)));
     if good {
+        known.greet();
         return next.run(request).await;
     }
     let why = problem("send the header `Authorization: Bearer TOKEN`, with what --token-file holds");

@@ -6,7 +6,8 @@
 //! | [`watch`] | each second: what was promised beside what is |
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
-//! | [`tls`] | the same encrypted, for who comes from elsewhere |
+//! | [`connections`] | who connects to it, and for how long |
+//! | [`tls`] | who the service is to those who come from elsewhere |
 //! | [`mod@bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
 //! | [`metrics`] | the same as OpenMetrics |
 //! | [`rights`] | what the process may no longer do once all is open |
@@ -21,6 +22,7 @@
 
 mod api;
 pub(crate) mod bench;
+mod connections;
 pub(crate) mod log;
 mod manager;
 mod metrics;

@@ -12,7 +12,7 @@ use falaj_live::sandbox::Hosts;
 use falaj_scenario::{Adapter, Scenario};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,15 +64,18 @@ struct Watched {
 /// All interfaces that may change.
 struct Interfaces {
     epoll: Epoll,
-    /// By their numbers, which are not used again.
+    /// By the numbers that they are watched by.
     all: Vec<Option<Watched>>,
 }
 
 impl Interfaces {
     fn add(&mut self, watched: Watched) -> Result<()> {
-        let event = EpollEvent::new(EpollFlags::EPOLLIN, self.all.len() as u64);
-        self.epoll.add(watched.monitor.as_fd(), event)?;
-        self.all.push(Some(watched));
+        let n = self.all.iter().position(Option::is_none).unwrap_or(self.all.len());
+        self.epoll.add(watched.monitor.as_fd(), EpollEvent::new(EpollFlags::EPOLLIN, n as u64))?;
+        match self.all.get_mut(n) {
+            Some(gone) => *gone = Some(watched),
+            None => self.all.push(Some(watched)),
+        }
         Ok(())
     }
 
@@ -116,10 +119,8 @@ fn known(adapter: &Adapter) -> Known<'_> {
 pub(super) struct Opened {
     adapters: Adapters,
     opener: Rc<Opener>,
-    /// Those that come later: where in the subnet, and whether they have addresses.
     at: Addresses,
-    free: u8,
-    addressed: bool,
+    places: Places,
     mtu: u16,
     stays: bool,
     uplink: Option<Box<dyn Port>>,
@@ -147,15 +148,12 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
     let mtu = u16::try_from(mtu).context("the mtu does not fit an interface")?;
 
     let at = Addresses::free();
-    let addressed = places[0].1 == Place::Own;
+    // Who has the uplink to itself gives the others addresses too.
+    let mut free = if places[0].1 == Place::Own { Places::all() } else { Places::default() };
     let mut spaces: Vec<(&str, Space)> = Vec::new();
     for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
         let namespace = if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
-        let others = spaces.iter().filter(|(name, _)| *name != UPLINK).count();
-        let place = if name == UPLINK { Some(Addresses::UPLINK) } else { u8::try_from(others + 2).ok() };
-        let place = place.filter(|place| *place <= Addresses::LAST);
-        let place = place.with_context(|| format!("at most {} adapters may be in namespaces", Addresses::LAST - 1))?;
-        spaces.push((name, Space { namespace, place, addressed }));
+        spaces.push((name, free.space(name, namespace, at)?));
     }
     // What is to stay is no part of a side, which is gone with this process.
     let (kept, spaces): (Vec<_>, Vec<_>) = spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
@@ -183,15 +181,16 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
             }
             Place::Own | Place::Tap(_) => {
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
-                    let port = opener.tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
-                    all.add(name, port.with_context(|| called(name))?, Some(at.mac(space.place)))?;
+                    let opened = opener.tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
+                    let (port, mac) = opened.with_context(|| called(name))?;
+                    all.add(name, port, Some(mac))?;
                     continue;
                 }
                 let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
                 let hosts = hosts.as_mut().context("spaces were made")?;
                 let space = &spaces[side].1;
-                told.push((name.clone(), hosts.pid(side), space.addressed.then(|| at.address(space.place))));
-                (space_port(hosts, side, &called(name))?, Some(at.mac(space.place)))
+                told.push((name.clone(), hosts.pid(side), space.place.map(|place| at.address(place))));
+                (space_port(hosts, side, &called(name))?, Some(space.mac))
             }
         };
         if name == UPLINK {
@@ -202,13 +201,11 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
     }
     give_up.take().map_or(Ok(()), |give_up| give_up())?;
     all.set_weights(&weights(scenario));
-    let used = u8::try_from(kept.len() + spaces.len()).unwrap_or(Addresses::LAST);
     Ok(Opened {
         adapters: all,
         opener,
         at,
-        free: Addresses::UPLINK + 1 + used,
-        addressed,
+        places: free,
         mtu,
         stays,
         uplink,
@@ -301,15 +298,14 @@ impl Opened {
             adapters: self.adapters.clone(),
             interfaces: Rc::clone(&self.interfaces),
             opener: Rc::clone(&self.opener),
-            tap: TapWanted {
-                space: Space { namespace: None, place: self.free, addressed: self.addressed },
-                at: self.at,
-                mtu: self.mtu,
-                stays: self.stays,
-            },
+            at: self.at,
+            places: self.places.clone(),
+            mtu: self.mtu,
+            stays: self.stays,
             known: self.known.clone(),
             uplink: self.uplink_name.clone(),
             coming: Vec::new(),
+            places_before: Places::default(),
             then: None,
         })
     }
@@ -318,20 +314,67 @@ impl Opened {
 /// What changes with a link whose adapters were opened elsewhere.
 pub(super) fn beside(adapters: &Adapters, opener: Opener, scenario: &Scenario) -> Result<Box<dyn Beside>> {
     let interfaces = Interfaces { epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?, all: Vec::new() };
-    let at = Addresses::free();
-    let space = Space { namespace: None, place: Addresses::UPLINK + 1, addressed: false };
     let link = scenario.links.first().context("a service has one link")?;
     let mtu = u16::try_from(link.up.mtu.max(link.down.mtu)).context("the mtu does not fit an interface")?;
     Ok(Box::new(Fleet {
         adapters: adapters.clone(),
         interfaces: Rc::new(RefCell::new(interfaces)),
         opener: Rc::new(opener),
-        tap: TapWanted { space, at, mtu, stays: false },
+        at: Addresses::free(),
+        places: Places::default(),
+        mtu,
+        stays: false,
         known: scenario.adapters().into_iter().cloned().collect(),
         uplink: link.uplink.clone().context("a service has an uplink")?,
         coming: Vec::new(),
+        places_before: Places::default(),
         then: None,
     }))
+}
+
+/// Places in the subnet, and whose they are.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    /// Is there a subnet? Else nobody has a place.
+    addressed: bool,
+    /// Who left last is followed last: there may be packets for it on their way.
+    free: VecDeque<u8>,
+    of: BTreeMap<String, u8>,
+}
+
+impl Places {
+    fn all() -> Places {
+        let free = (Addresses::UPLINK + 1..=Addresses::LAST).collect();
+        Places { addressed: true, free, of: BTreeMap::new() }
+    }
+
+    /// A namespace for this adapter, or the uplink.
+    fn space(&mut self, name: &str, namespace: Option<String>, at: Addresses) -> Result<Space> {
+        if !self.addressed {
+            return Ok(Space::bare(namespace));
+        }
+        if name == UPLINK {
+            return Ok(Space::placed(namespace, at, Addresses::UPLINK));
+        }
+        let most = Addresses::LAST - Addresses::UPLINK;
+        let place = self.free.pop_front();
+        let place = place.with_context(|| {
+            format!(
+                "at most {most} adapters have addresses behind an uplink that is a namespace: take an interface for it"
+            )
+        })?;
+        self.of.insert(name.to_owned(), place);
+        Ok(Space::placed(namespace, at, place))
+    }
+
+    /// Who was there before has left; another one of that name may have come.
+    fn leave(&mut self, name: &str, before: &Places) {
+        let Some(&place) = before.of.get(name) else { return };
+        self.free.push_back(place);
+        if self.of.get(name) == Some(&place) {
+            self.of.remove(name);
+        }
+    }
 }
 
 /// The port of an adapter that comes, opened.
@@ -346,11 +389,16 @@ struct Fleet {
     adapters: Adapters,
     interfaces: Rc<RefCell<Interfaces>>,
     opener: Rc<Opener>,
-    /// The next TAP, but for its namespace.
-    tap: TapWanted,
+    at: Addresses,
+    places: Places,
+    mtu: u16,
+    /// Whether TAPs in namespaces stay when this process ends.
+    stays: bool,
     known: Vec<Adapter>,
     uplink: String,
     coming: Vec<(String, Coming)>,
+    /// As they are if what comes does not.
+    places_before: Places,
     then: Option<Arc<Scenario>>,
 }
 
@@ -362,15 +410,10 @@ impl Fleet {
                 there(&end, &self.opener).map(|(interface, monitor)| Coming::Interface(interface, monitor))
             }
             Place::Tap(namespace) => {
-                let place = self.tap.space.place;
-                if place > Addresses::LAST {
-                    bail!("there were {} adapters in namespaces: start the service anew", Addresses::LAST - 1);
-                }
-                self.tap.space.namespace = Some(namespace);
-                let port = self.opener.tap(&self.tap, &called(&adapter.name))?;
-                // One that is gone again may have packets on their way.
-                self.tap.space.place += 1;
-                Ok(Coming::Tap(port, self.tap.at.mac(place)))
+                let space = self.places.space(&adapter.name, Some(namespace), self.at)?;
+                let wanted = TapWanted { space, at: self.at, mtu: self.mtu, stays: self.stays };
+                let (port, mac) = self.opener.tap(&wanted, &called(&adapter.name))?;
+                Ok(Coming::Tap(port, mac))
             }
             Place::Own => {
                 bail!(
@@ -391,23 +434,34 @@ impl Beside for Fleet {
         let new = then.adapters().into_iter().filter(|adapter| !known.contains(&self::known(adapter))).cloned();
         let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
+        let before = self.places.clone();
         for adapter in &new {
-            let come = self.come(adapter).map_err(|error| format!("{}: {error:#}", called(&adapter.name)))?;
-            coming.push((adapter.name.clone(), come));
+            match self.come(adapter) {
+                Ok(come) => coming.push((adapter.name.clone(), come)),
+                Err(error) => {
+                    self.places = before;
+                    return Err(format!("{}: {error:#}", called(&adapter.name)));
+                }
+            }
         }
-        (self.coming, self.then) = (coming, Some(Arc::clone(then)));
+        (self.coming, self.places_before, self.then) = (coming, before, Some(Arc::clone(then)));
         Ok(())
     }
 
     fn settle(&mut self, made: bool) {
         let (coming, then) = (std::mem::take(&mut self.coming), self.then.take());
-        let Some(then) = then.filter(|_| made) else { return };
+        let before = std::mem::take(&mut self.places_before);
+        let Some(then) = then.filter(|_| made) else {
+            self.places = before;
+            return;
+        };
         let there: Vec<Adapter> = then.adapters().into_iter().cloned().collect();
         let stay: BTreeSet<Known<'_>> = there.iter().map(known).collect();
         let mut interfaces = self.interfaces.borrow_mut();
         for gone in self.known.iter().filter(|before| !stay.contains(&known(before))) {
             self.adapters.remove(&gone.name);
             interfaces.remove(&gone.name);
+            self.places.leave(&gone.name, &before);
             info!(adapter = gone.name.as_str(), "{} is gone", called(&gone.name));
         }
         for (name, coming) in coming {
@@ -442,5 +496,33 @@ impl Beside for Fleet {
 
     fn counts(&self) -> Vec<(String, Counts)> {
         self.adapters.counts()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_free_again_when_its_adapter_has_left() {
+        let at = Addresses::default();
+        let mut places = Places::all();
+        let mut taken = Vec::new();
+        // Four times as many as there are places, one after the other.
+        for n in 0..1_000 {
+            let before = places.clone();
+            let name = format!("a{}", n % 3);
+            taken.push(places.space(&name, None, at).unwrap().place);
+            places.leave(&name, &before);
+        }
+        // Whoever takes a place over does so as late as can be.
+        assert!(taken.windows(250).all(|few| few.iter().collect::<BTreeSet<_>>().len() == 250));
+        let all = 253 - places.of.len();
+        (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, at).unwrap()));
+        let error = places.space("more", None, at).unwrap_err().to_string();
+        assert!(error.contains("at most 253 adapters"), "{error}");
+        // Behind an interface there is no such end.
+        let mut bare = Places::default();
+        assert!((0..1_000).all(|n| bare.space(&n.to_string(), None, at).unwrap().place.is_none()));
     }
 }

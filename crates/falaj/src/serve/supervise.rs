@@ -31,28 +31,46 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
         bail!("--fail-open joins interfaces that are there, such as `eth1`, and this file has none");
     }
     let mut signals = Signals::take()?;
+    // Who cannot be started now has no rights, or no file: that is said, and nothing is joined that was not.
+    let mut service = begin(bridge, &interfaces)?;
     let mut pause = AGAIN;
     loop {
-        plug::unplug(&interfaces).context("cannot take the interfaces out of their bridge")?;
         let began = Instant::now();
-        let mut service = start(bridge)?;
-        let ended = attend(&mut service, &mut signals)?;
-        let Some(status) = ended else {
+        let Some(status) = attend(&mut service, &mut signals)? else {
             // As it was told to.
             let status = service.wait()?;
             return Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)));
         };
-        match plug::plug(bridge, &interfaces) {
-            Ok(()) => note!("warning: the service ended ({status}): bridge {bridge} joins {}", interfaces.join(", ")),
-            Err(error) => {
-                note!("warning: the service ended ({status}), and bridge {bridge} does not join all: {error}")
-            }
-        }
+        join(bridge, &interfaces, &format!("the service ended ({status})"));
         pause = if began.elapsed() >= LASTED { AGAIN } else { pause };
         if rest(pause, &mut signals)? {
             return Ok(ExitCode::FAILURE);
         }
         pause = (pause * 2).min(AT_MOST);
+        service = loop {
+            match begin(bridge, &interfaces) {
+                Ok(service) => break service,
+                Err(error) => join(bridge, &interfaces, &format!("the service does not start ({error:#})")),
+            }
+            if rest(pause, &mut signals)? {
+                return Ok(ExitCode::FAILURE);
+            }
+            pause = (pause * 2).min(AT_MOST);
+        };
+    }
+}
+
+/// Starts the service at interfaces that no bridge joins.
+fn begin(bridge: &str, interfaces: &[String]) -> Result<Child> {
+    plug::unplug(interfaces).context("cannot take the interfaces out of their bridge")?;
+    start(bridge)
+}
+
+/// Has the bridge join the interfaces, and says so.
+fn join(bridge: &str, interfaces: &[String], why: &str) {
+    match plug::plug(bridge, interfaces) {
+        Ok(()) => note!("warning: {why}: bridge {bridge} joins {}", interfaces.join(", ")),
+        Err(error) => note!("warning: {why}, and bridge {bridge} does not join all: {error}"),
     }
 }
 
@@ -67,9 +85,11 @@ fn start(bridge: &str) -> Result<Child> {
             words.push(word);
         }
     }
-    let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut command = Command::new(program);
-    start_unblocked(command.args(words));
+    // After an upgrade its file may be another's, or gone; what this process runs is there as long as it is.
+    let program = std::env::current_exe().ok().filter(|file| file.exists());
+    let mut command = Command::new(program.unwrap_or_else(|| "/proc/self/exe".into()));
+    // The watchdog is whoever tells that packets pass, whose number a service manager cannot have known.
+    start_unblocked(command.args(words).env_remove("WATCHDOG_PID"));
     command.spawn().context("cannot start the service")
 }
 

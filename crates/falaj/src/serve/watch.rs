@@ -25,9 +25,9 @@ use tracing::{error, info, warn};
 
 /// How often.
 const STEP: Duration = Duration::from_secs(1);
-/// So many breaches are kept for whoever asks.
+/// So many breaches of each cause are kept for whoever asks.
 const BREACHES: usize = 256;
-/// And so many of those of one second are told one by one.
+/// And so many of each cause of those of one second are told one by one.
 const TOLD: usize = 3;
 /// Samples that a slow listener may be behind.
 const BEHIND: usize = 4;
@@ -122,9 +122,7 @@ impl Published {
         *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
         *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
-        breaches.extend(late);
-        let beyond = breaches.len().saturating_sub(BREACHES);
-        breaches.drain(..beyond);
+        keep(&mut breaches, late);
         // Nobody may be listening.
         let _ = self.news.send(sample);
         Arc::into_inner(until_now)
@@ -187,8 +185,28 @@ fn breach(late: &Late) -> Breach {
     }
 }
 
+/// These too, and of each cause the last ones.
+fn keep(breaches: &mut VecDeque<Breach>, late: impl Iterator<Item = Breach>) {
+    breaches.extend(late);
+    for cause in Cause::ALL {
+        let of_it = |breach: &&Breach| breach.cause == cause.name();
+        let mut beyond = breaches.iter().filter(of_it).count().saturating_sub(BREACHES);
+        breaches.retain(|breach| {
+            let goes = beyond > 0 && of_it(&breach);
+            beyond -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
 fn tell(late: &[Late]) {
-    for late in late.iter().take(TOLD) {
+    let mut told = [0; Cause::ALL.len()];
+    for late in late {
+        let alike = &mut told[late.cause as usize];
+        *alike += 1;
+        if *alike > TOLD {
+            continue;
+        }
         let stayed = late.handed_over.unwrap_or(late.end).since(late.arrival);
         let why = match late.cause {
             Cause::OwnBurst => "it had sent more than its envelope",
@@ -211,8 +229,8 @@ fn tell(late: &[Late]) {
             Cause::Promise => error!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
         }
     }
-    if late.len() > TOLD {
-        let more = late.len() - TOLD;
+    let more: usize = told.iter().map(|alike| alike.saturating_sub(TOLD)).sum();
+    if more > 0 {
         warn!(more, "and {more} more in this second");
     }
 }
@@ -444,6 +462,7 @@ fn told(name: &str, standing: &Standing, now: &Before, window: Option<Window>, b
 #[cfg(test)]
 mod tests {
     use super::*;
+    use falaj_sched::rate::Rate;
 
     #[test]
     fn a_window_has_what_came_since_the_last() {
@@ -457,5 +476,46 @@ mod tests {
         assert_eq!((window.packets, window.p50_ns, window.p99_ns, window.max_ns), (100, Some(50), Some(99), Some(100)));
         let none = between(&now, &now);
         assert_eq!((none.packets, none.p50_ns, none.max_ns), (0, None, None));
+    }
+
+    #[test]
+    fn breaches_of_one_cause_push_out_none_of_another() {
+        let breach = |number: u64, cause: Cause| Breach {
+            number,
+            flow: "a".into(),
+            cause: cause.name().into(),
+            bound_ns: 1,
+            arrival_ns: 0,
+            end_ns: 2,
+            handed_over_ns: None,
+        };
+        let mut breaches = VecDeque::new();
+        keep(&mut breaches, std::iter::once(breach(1, Cause::Promise)));
+        for second in 0..5 {
+            let from = 2 + 100 * second;
+            keep(&mut breaches, (from..from + 100).map(|number| breach(number, Cause::OwnBurst)));
+        }
+        let numbers: Vec<u64> = breaches.iter().map(|breach| breach.number).collect();
+        let last = 502 - BREACHES as u64;
+        assert_eq!(numbers, std::iter::once(1).chain(last..502).collect::<Vec<_>>());
+    }
+
+    /// One flow of 8 Mbit/s, promised 6 Mbit/s from the second millisecond on.
+    #[test]
+    fn a_rate_is_broken_where_packets_waited_all_the_time_and_not_elsewhere() {
+        let text = "[link.wire]\nrate = \"8mbit\"\nuplink = \"eth1\"\nscheduler = { kind = \"wf2q+\" }\n\
+                    [link.wire.flow.a]\nadapter = \"eth0\"\nneed = { rate = \"6mbit\" }\n";
+        let scenario = crate::file::parse(text, "test.toml").unwrap();
+        let direction = &scenario.links[0].up;
+        let mut standing = crate::plan::standings(&scenario).unwrap()[0][0].clone();
+        standing.rate = Some((Rate(6_000_000), Span::from_millis(2)));
+        // In a second less 2 ms: 748,500 bytes, and a packet may be under way.
+        let least = f64::from(8 * (748_500 - direction.setup.largest));
+        let window = |sent: f64, demanded: bool| Window { over_ns: 1_000_000_000, sent, demanded, ..Window::default() };
+        assert!(is_below(&window(least - 16.0, true), &standing, direction));
+        assert!(!is_below(&window(least, true), &standing, direction), "that much is kept");
+        assert!(!is_below(&window(0.0, false), &standing, direction), "who asks for less gets less");
+        standing.rate = None;
+        assert!(!is_below(&window(0.0, true), &standing, direction), "nothing was promised");
     }
 }

@@ -1,0 +1,84 @@
+//! Connections to the API: taken, encrypted where that was asked for, and answered, each beside the others.
+//!
+//! Whoever connects is a stranger until a request of his bears the token, and a stranger's connection has an end: who says nothing,
+//! or does not listen to what is said, holds a place for a while and no longer.
+
+use axum::Router;
+use axum::extract::Extension;
+use axum::serve::Listener;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+
+/// Until both sides have agreed on keys it may take so long, and as long a stranger's connection lasts from then on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Who is known may be silent so long between two requests.
+const SILENCE: Duration = Duration::from_secs(60);
+/// So many connections at once: whoever holds more of them takes no descriptors from adapters.
+const CONNECTIONS: usize = 128;
+
+/// Whether somebody is known who connected.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<AtomicBool>);
+
+impl Known {
+    /// Everybody is, who may open the socket.
+    pub(super) fn everybody() -> Known {
+        Known(Arc::new(AtomicBool::new(true)))
+    }
+
+    /// By the token.
+    pub(super) fn greet(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn is(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Answers whoever connects. `known` says of a new connection whether it is a stranger's.
+pub(super) async fn answer<L: Listener>(
+    mut listener: L,
+    identity: Option<TlsAcceptor>,
+    router: Router,
+    known: fn() -> Known,
+) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        // Waits a while where no descriptor is left.
+        let (stream, _) = listener.accept().await;
+        let (identity, router) = (identity.clone(), router.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            match identity {
+                None => talk(stream, router, known()).await,
+                Some(identity) => {
+                    // Who speaks something else, or trusts nobody here, has gone.
+                    if let Ok(Ok(stream)) = timeout(PATIENCE, identity.accept(stream)).await {
+                        talk(stream, router, known()).await;
+                    }
+                }
+            }
+        });
+    }
+}
+
+async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, router: Router, known: Known) {
+    let router = TowerToHyperService::new(router.layer(Extension(known.clone())));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
+    let mut connection = pin!(http.serve_connection(TokioIo::new(stream), router));
+    // How it ended is the other side's affair.
+    if timeout(PATIENCE, connection.as_mut()).await.is_err() && known.is() {
+        let _ = connection.await;
+    }
+}
