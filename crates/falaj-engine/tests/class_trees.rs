@@ -418,7 +418,7 @@ impl Model for ByPurses {
             (0..heads.len()).filter(|&f| may(f)).map(|f| leaf_of(&self.classes, f).prio).collect();
         let levels = std::iter::once(None).chain((1..=LEVELS).rev().map(Some));
         let own = levels.flat_map(|level| prios.iter().map(move |&prio| (level, prio)));
-        let found = own.filter_map(|(level, prio)| on_own(&self.classes, heads, prio, level)).next();
+        let found = own.find_map(|(level, prio)| on_own(&self.classes, heads, prio, level));
         let first = found.map(|(_, _, f)| f);
         first.or_else(|| prios.iter().find_map(|&prio| borrower(&self.classes, heads, prio)))
     }
@@ -851,7 +851,7 @@ fn a_reservation_that_nobody_below_may_use_is_lost() {
     // Only the limited part for a long time, then all of them.
     let every = |f: u32, from: u64| (from..400_000).step_by(160).map(move |at| (at, f));
     let mut arrivals: Vec<(u64, u32)> = every(0, 0).chain(every(1, 200_000)).chain(every(2, 0)).collect();
-    arrivals.sort();
+    arrivals.sort_unstable();
     let arrival = |(at, f)| Arrival { at: Time(at), flow: FlowId(f), bytes: 10 };
     let mut spec = spec;
     for n in 0..3 {

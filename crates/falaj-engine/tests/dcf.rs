@@ -72,7 +72,7 @@ fn as_printed(n: i32, channel: &Channel) -> f64 {
     let (w, m) = ((channel.cw_min + 1) as f64, 5);
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
-        let tau: f64 = (low + high) / 2.0;
+        let tau: f64 = f64::midpoint(low, high);
         let p = 1.0 - (1.0 - tau).powi(n - 1);
         let geometric: f64 = (0..m).map(|i| (2.0 * p).powi(i)).sum();
         if 2.0 / (1.0 + w + p * w * geometric) > tau { low = tau } else { high = tau }

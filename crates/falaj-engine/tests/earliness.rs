@@ -155,7 +155,7 @@ fn over_three_links_jitter_is_that_of_one() {
                 let flow = dice.from(1, 2) as u32;
                 let burst = dice.from(1, 6);
                 (0..burst).for_each(|_| {
-                    all.push((other, Some(PipeId(2 * place)), flow, dice.from(1, LARGEST.into()) as u32))
+                    all.push((other, Some(PipeId(2 * place)), flow, dice.from(1, LARGEST.into()) as u32));
                 });
             }
         }

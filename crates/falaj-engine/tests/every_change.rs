@@ -257,7 +257,7 @@ impl Model for Drr {
         self.flows[f].0.pop_front();
     }
     fn change(&mut self, set: &Set, _: u64) {
-        self.quanta = set.parts.clone();
+        self.quanta.clone_from(&set.parts);
         for (&quantum, (_, deficit)) in self.quanta.iter().zip(&mut self.flows) {
             *deficit = (*deficit).min(quantum);
         }
@@ -707,7 +707,7 @@ impl Model for Buckets {
             self.flows[f].start = self.flows[f].start.min(self.time.plus(self.width));
             self.enter(f);
         }
-        self.weights = set.parts.clone();
+        self.weights.clone_from(&set.parts);
     }
 }
 
@@ -796,14 +796,14 @@ impl Model for Slots {
         let time = self.time;
         let width = |slots: &Slots, f: usize| slots.slot(f).2;
         let before: Vec<u64> = (0..self.weights.len()).map(|f| width(self, f)).collect();
-        self.weights = set.parts.clone();
+        self.weights.clone_from(&set.parts);
         let mut heads: Vec<(u128, usize)> = Vec::new();
         for f in (0..before.len()).filter(|&f| self.flows[f].waits) {
             let due = self.flows[f].due;
             let due = if width(self, f) == before[f] { due } else { due.max(time) };
             heads.push((due.min(time + self.cost(f, self.flows[f].queue[0])), f));
         }
-        heads.sort();
+        heads.sort_unstable();
         heads.into_iter().for_each(|(due, f)| self.enter(f, due));
     }
 }

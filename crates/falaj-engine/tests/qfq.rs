@@ -70,7 +70,7 @@ impl<D: Discipline + 'static> Driven for Driver<D> {
     }
     fn halfway(&mut self) {
         let (_, end) = self.sending.expect("begun");
-        self.now = Time((self.now.0 + end.0) / 2);
+        self.now = Time(u64::midpoint(self.now.0, end.0));
     }
     fn end(&mut self) {
         let (queue, end) = self.sending.take().expect("begun");

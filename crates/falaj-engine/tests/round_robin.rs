@@ -633,7 +633,7 @@ fn plain(mut model: Box<dyn Model>, becomes: Becomes, steps: &[Step]) -> Vec<(us
             Step::Change if becomes == Becomes::OneQueue => {
                 let came = |f: usize| since[f].iter().map(move |&at| (at, f));
                 let mut all: Vec<(u64, usize)> = (0..3).flat_map(came).collect();
-                all.sort();
+                all.sort_unstable();
                 // What is on the wire stays there.
                 if let Some(first) = sending.and_then(|(f, _)| all.iter().position(|p| p.1 == f)) {
                     all[..=first].rotate_right(1);

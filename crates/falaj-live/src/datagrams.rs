@@ -298,7 +298,7 @@ fn send(plan: &EndPlan, sockets: &BTreeMap<SocketAddr, UdpSocket>) -> io::Result
         match socket.send_to(&payload[..length], sending.to) {
             Ok(_) => reports[i].datagrams += 1,
             Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused | io::ErrorKind::WouldBlock) => {
-                reports[i].refused += 1
+                reports[i].refused += 1;
             }
             // ENOBUFS: the interface's queue is full.
             Err(e) if e.raw_os_error() == Some(nix::libc::ENOBUFS) => reports[i].refused += 1,

@@ -94,7 +94,7 @@ pub fn plan_of_adapters(scenario: &Scenario, from: &[Ipv4Addr], uplink: Ipv4Addr
     let mut adapters: Vec<Ipv4Addr> = Vec::new();
     from.iter().for_each(|address| {
         if !adapters.contains(address) {
-            adapters.push(*address)
+            adapters.push(*address);
         }
     });
     let mut plans = vec![EndPlan::default(); adapters.len() + 1];
@@ -273,7 +273,9 @@ fn both(one: Ports, other: Ports) -> Option<Ports> {
 fn ports(sport: Ports, dport: Ports, number: u16) -> impl Iterator<Item = (u16, u16)> {
     let within = move |own: u16, range: Ports, step: u16| match range {
         None => own.wrapping_add(step),
-        Some((low, high)) => low + ((number as u32 + step as u32) % (high as u32 - low as u32 + 1)) as u16,
+        Some((low, high)) => {
+            low + ((u32::from(number) + u32::from(step)) % (u32::from(high) - u32::from(low) + 1)) as u16
+        }
     };
     (0..1000).map(move |step| {
         (within(SOURCE + number % 10_000, sport, step), within(DESTINATION + number % 10_000, dport, step))

@@ -55,7 +55,7 @@ impl FromStr for MemifName {
                 None if word == "slave" => name.role = Role::Slave,
                 None if word == "master" => name.role = Role::Master,
                 Some(("id", id)) => {
-                    name.id = id.parse().map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?
+                    name.id = id.parse().map_err(|_| format!("`id={id}` is no number up to {}", u32::MAX))?;
                 }
                 Some(("secret", secret)) if (1..=24).contains(&secret.len()) => name.secret = secret.into(),
                 Some(("secret", _)) => return Err("a secret has 1 to 24 bytes".into()),

@@ -81,5 +81,5 @@ pub fn be_punctual(rank: Rank) -> bool {
     let param = libc::sched_param { sched_priority };
     let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the call reads `param`, which outlives it, and concerns this thread alone.
-    unsafe { libc::sched_setscheduler(0, policy, &param) == 0 }
+    unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
 }

@@ -595,7 +595,7 @@ fn tcp(users: UserNamespace, tso: bool, join: Join, megabytes: &str, finish: boo
         let began = Instant::now();
         last = forward(&mut sandbox, &End::BOTH, |unit| {
             if finish {
-                finish_checksum(unit)
+                finish_checksum(unit);
             }
         });
         assert_eq!(last.exits.values().collect::<Vec<_>>(), [&Exit::Code(0), &Exit::Code(0)]);

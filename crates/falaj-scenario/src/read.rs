@@ -376,7 +376,7 @@ fn rows(
             continue;
         };
         let mut numbers = Vec::new();
-        for item in row.iter() {
+        for item in row {
             match item.get_ref() {
                 DeValue::Integer(_) | DeValue::Float(_) => match number(item.get_ref()) {
                     Ok(n) => numbers.push(n),

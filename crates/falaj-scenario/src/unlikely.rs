@@ -163,7 +163,7 @@ pub(crate) fn marks(table: &DeTable<'_>, rules: &[RuleRead], problems: &mut Vec<
     for (key, value) in table.iter().filter(|(_, value)| below(value)) {
         let Some(inner) = value.get_ref().as_table() else { continue };
         if key.get_ref() == "flow" {
-            for (name, flow) in inner.iter() {
+            for (name, flow) in inner {
                 let rule = flow.get_ref().as_table().and_then(|flow| flow.get("match"));
                 let Some(rule) = rule else { continue };
                 let one = std::slice::from_ref(rule);

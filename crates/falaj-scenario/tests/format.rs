@@ -21,7 +21,7 @@ fn said(value: &DeValue<'_>, out: &mut String) {
         DeValue::Table(table) => said_by_table(table, out),
         DeValue::Array(array) => {
             out.push('[');
-            for value in array.iter() {
+            for value in array {
                 said(value.get_ref(), out);
                 out.push(',');
             }

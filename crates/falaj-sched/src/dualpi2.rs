@@ -96,7 +96,7 @@ struct Controller {
 
 impl Controller {
     fn dualpi2_update(&mut self, of: &Parameters, curq: Span) {
-        let (now, before, target) = (curq.0 as i128, self.prevq.0 as i128, of.target.0 as i128);
+        let (now, before, target) = (i128::from(curq.0), i128::from(self.prevq.0), i128::from(of.target.0));
         self.p = (self.p + of.alpha * (now - target) + of.beta * (now - before)).clamp(0, ONE);
         self.prevq = curq;
     }
@@ -183,11 +183,11 @@ impl DualPi2 {
         }
         // alpha = 0.1 Tupdate / RTT_max^2 and beta = 0.3 / RTT_max.
         let t_update = target.min(Span(rtt_max.0 / 3));
-        let rtt = rtt_max.0 as i128;
+        let rtt = i128::from(rtt_max.0);
         let of = Parameters {
             target,
             t_update: t_update.max(Span(1)),
-            alpha: ONE / 10 * t_update.0 as i128 / (rtt * rtt),
+            alpha: ONE / 10 * i128::from(t_update.0) / (rtt * rtt),
             beta: ONE * 3 / 10 / rtt,
             k: values.count("coupling").unwrap_or(2).into(),
             min_th: span("threshold", Span(800_000))?,

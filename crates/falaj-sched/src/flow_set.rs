@@ -106,13 +106,13 @@ mod tests {
         let (mut a, mut b, mut c) = (FlowSet::new(n), FlowSet::new(n), FlowSet::new(n));
         for f in 0..n {
             if f % 3 == 0 {
-                a.insert(f)
+                a.insert(f);
             }
             if f % 5 == 0 {
-                b.insert(f)
+                b.insert(f);
             }
             if f % 2 == 0 {
-                c.insert(f)
+                c.insert(f);
             }
         }
         for from in 0..n {

@@ -31,7 +31,7 @@ pub fn saturation(channel: &Channel, stations: &[(Rate, u32)]) -> Saturation {
     // An attempt in a slot is the rarer, the more collide: the fixed point is in between.
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..100 {
-        let tau = (low + high) / 2.0;
+        let tau = f64::midpoint(low, high);
         if attempts(channel, collides(tau)) > tau { low = tau } else { high = tau }
     }
     let (tau, p) = (low, collides(low));

@@ -41,7 +41,7 @@ impl Recording {
         match written {
             Err(error) => note!("warning: {} packets are missing in {name}: {error}", recorded.missing),
             Ok(()) if recorded.missing > 0 => {
-                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing)
+                note!("warning: {} packets are missing in {name}: the disk was too slow", recorded.missing);
             }
             Ok(()) => {}
         }

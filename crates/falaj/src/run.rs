@@ -349,15 +349,15 @@ pub(crate) fn forward(
                 (Some(Event::Exited(exit)), true) => return Ok(exit),
                 (Some(Event::Closed), true) => bail!("the command's namespace was killed"),
                 (Some(Event::Closed), false) => {
-                    note!("warning: a side's processes were killed: nobody answers there; the link goes on")
+                    note!("warning: a side's processes were killed: nobody answers there; the link goes on");
                 }
                 _ => {}
             },
             Woken::Overflow(pipe, flow) => {
-                warn_of_overflow(control.as_ref().map_or(links, |control| control.links()), pipe, flow)
+                warn_of_overflow(control.as_ref().map_or(links, |control| control.links()), pipe, flow);
             }
             Woken::Shared(pipe, flow) => {
-                warn_of_sharing(control.as_ref().map_or(links, |control| control.links()), pipe, flow)
+                warn_of_sharing(control.as_ref().map_or(links, |control| control.links()), pipe, flow);
             }
             Woken::Deadline => live.update(forwarder),
         }

@@ -678,7 +678,7 @@ fn token() {
         all
     };
     assert!(ask(&format!("Authorization: Bearer {secret}\r\n")).starts_with("HTTP/1.1 200"));
-    let wrong = ["".to_owned(), secret[..secret.len() - 1].to_owned(), format!("{secret} "), "x".repeat(secret.len())];
+    let wrong = [String::new(), secret[..secret.len() - 1].to_owned(), format!("{secret} "), "x".repeat(secret.len())];
     for token in wrong {
         let answer = ask(&format!("Authorization: Bearer {token}\r\n"));
         let kept = token.trim() == secret;

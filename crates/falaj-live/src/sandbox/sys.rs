@@ -106,7 +106,7 @@ pub(crate) fn close_all_but(keep: &mut [RawFd]) {
 
 fn close_range(first: c_uint, last: c_uint) {
     // SAFETY: the process is a fresh copy in which nothing uses these descriptors any more.
-    let done = unsafe { libc::syscall(libc::SYS_close_range, first as c_long, last as c_long, 0 as c_long) };
+    let done = unsafe { libc::syscall(libc::SYS_close_range, c_long::from(first), c_long::from(last), 0 as c_long) };
     if done == 0 {
         return;
     }
@@ -209,7 +209,7 @@ pub(crate) fn tap_configure(
     // outlive their calls.
     unsafe {
         tun_set_iff(fd, &raw mut request as c_ulong)?;
-        tun_set_vnet_header_size(fd, &header)?;
+        tun_set_vnet_header_size(fd, &raw const header)?;
         tun_set_vnet_le(fd, &1)?;
         let set = |&offload: &c_uint| tun_set_offload(fd, c_ulong::from(offload));
         if stays {

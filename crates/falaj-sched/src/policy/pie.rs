@@ -143,7 +143,8 @@ impl Pie {
     }
 
     fn calculate_drop_prob(&mut self) {
-        let (now, old, target) = (self.qdelay.0 as i128, self.qdelay_old.0 as i128, self.of.target.0 as i128);
+        let (now, old, target) =
+            (i128::from(self.qdelay.0), i128::from(self.qdelay_old.0), i128::from(self.of.target.0));
         let mut p = ALPHA.0 * (now - target) / ALPHA.1 + BETA.0 * (now - old) / BETA.1;
         if let Some((_, by)) = SCALES.iter().find(|(below, _)| self.drop_prob * below < ONE) {
             p /= by;
@@ -236,8 +237,8 @@ mod tests {
             }
         }
         // Gaps: 17 and a geometric one of mean 20, deviation sqrt(380); that they are cut changes little.
-        let mean = n as f64 / 37.0;
-        let deviation = (380.0 * n as f64 / 37.0f64.powi(3)).sqrt();
+        let mean = f64::from(n) / 37.0;
+        let deviation = (380.0 * f64::from(n) / 37.0f64.powi(3)).sqrt();
         assert!((f64::from(drops) - mean).abs() < 4.0 * deviation + 0.01 * mean, "{drops}, not {mean}");
     }
 

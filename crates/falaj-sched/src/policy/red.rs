@@ -223,7 +223,7 @@ mod tests {
         for (length, gentle, inverse) in [(6, false, 100), (7, false, 50), (10, false, 20), (14, true, 0)] {
             let p_b = match length {
                 14 => 0.09,
-                _ => 1.0 / inverse as f64,
+                _ => 1.0 / f64::from(inverse),
             };
             // Gaps: P(gap > k) = 1 - k p_b, as long as that is above zero.
             let mut gap = 0.0;

@@ -245,7 +245,7 @@ fn paced(sender: &mut Sender, packer: &mut Packer, load: &Load, rate: f64) -> Re
     };
     let mut sent = 0;
     for (i, rate) in pieces.iter().enumerate() {
-        let at = |i: usize| began + Span((load.long.0 as u128 * i as u128 / pieces.len() as u128) as u64);
+        let at = |i: usize| began + Span((u128::from(load.long.0) * i as u128 / pieces.len() as u128) as u64);
         let stream = |(number, part): (usize, &f64)| {
             let bits = load.size as f64 * 8.0 * rate * part;
             let spec = SourceSpec {

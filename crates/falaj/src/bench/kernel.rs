@@ -80,7 +80,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     for (case, measured) in cases.iter().zip(measured) {
         match measured.and_then(|measured| rows(case, measured)) {
             Ok(rows) if args.json => {
-                all.push(json!({ "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>() }))
+                all.push(json!({ "case": case.name, "flows": rows.iter().map(to_json).collect::<Vec<_>>() }));
             }
             Ok(rows) => print(case, &rows),
             Err(error) if args.json => all.push(json!({ "case": case.name, "error": format!("{error:#}") })),

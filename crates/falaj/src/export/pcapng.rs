@@ -66,7 +66,7 @@ fn headers_of(runs: &Runs<'_>, packet: &Packet, length: u32, frame: &mut Vec<u8>
     let source = sources.iter().position(feeds).or_else(|| sources.iter().position(alike));
     let number = source.context("a packet that no source sends")?;
     let ip = usize::try_from(length)?;
-    ensure!(ip <= usize::from(u16::MAX), "a packet of {ip} B is longer than IPv4 allows: no capture has it");
+    ensure!(u16::try_from(ip).is_ok(), "a packet of {ip} B is longer than IPv4 allows: no capture has it");
     let header = headers::frame(&sources[number], number, 0);
     frame.clear();
     frame.extend_from_slice(&header);

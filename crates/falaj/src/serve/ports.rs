@@ -100,7 +100,7 @@ impl Interfaces {
             match watched.interface.look() {
                 Some(State::Up) => info!(adapter = watched.name.as_str(), "{} is up", called(&watched.name)),
                 Some(state) => {
-                    warn!(adapter = watched.name.as_str(), "{} {state}: waiting for it", called(&watched.name))
+                    warn!(adapter = watched.name.as_str(), "{} {state}: waiting for it", called(&watched.name));
                 }
                 None => {}
             }

@@ -79,7 +79,7 @@ impl<'a> Place<'a> {
                 "protocol" => place.protocol = Some(args.value("a protocol")?),
                 // Of a discipline it is the kind.
                 "prio" | "pref" | "priority" if filter => {
-                    place.prio = Some(super::super::amounts::whole(args.value("a number")?)?)
+                    place.prio = Some(super::super::amounts::whole(args.value("a number")?)?);
                 }
                 _ => return Ok((place, Some(word))),
             }

@@ -164,7 +164,7 @@ impl Tree {
         match device.classes.iter().find(is).map(|c| &c.what) {
             Some(Class::Htb(Htb { ceil, ceil_burst, .. })) => self.rate = Some((*ceil, *ceil_burst)),
             Some(Class::Hfsc(Hfsc { limit: Some(limit), .. })) if limit.span == 0 => {
-                self.rate = Some((limit.then, None))
+                self.rate = Some((limit.then, None));
             }
             Some(Class::Hfsc(Hfsc { limit: Some(_), .. })) => {
                 let why = "the rate of a link is one: `ul rate R`, or `ul m2 R`";

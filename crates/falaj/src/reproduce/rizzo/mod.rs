@@ -165,6 +165,6 @@ fn of(label: &str, effort: Effort) -> Result<Figure> {
         "Figure 12" => cost::mixes(effort)?,
         _ => bail!("the talk has no {label} among what is reproduced"),
     };
-    figure.label = label.to_owned();
+    label.clone_into(&mut figure.label);
     Ok(figure)
 }

@@ -50,7 +50,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
         "9" => priorities(lab, ours)?,
         _ => bail!("the paper has no {label}"),
     };
-    figure.label = label.to_owned();
+    label.clone_into(&mut figure.label);
     Ok(figure)
 }
 

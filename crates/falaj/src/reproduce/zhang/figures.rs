@@ -132,7 +132,7 @@ pub(super) fn of(lab: &Lab, label: &str) -> Result<Figure> {
         "Finite buffers" => finite(lab)?,
         _ => bail!("the thesis has no {label} among what is reproduced"),
     };
-    figure.label = label.to_owned();
+    label.clone_into(&mut figure.label);
     Ok(figure)
 }
 

@@ -77,7 +77,7 @@ pub(super) fn figure() -> Result<Figure> {
         let most = points.last().map_or(0.0, |p| p.y);
         match kind {
             "virtual-clock" => {
-                found.push(("Virtual Clock: packets of connection 2 before the 901st of connection 1", most))
+                found.push(("Virtual Clock: packets of connection 2 before the 901st of connection 1", most));
             }
             "scfq" => found.push(("SCFQ: the same", most)),
             "wfq" => found.push(("WFQ: the same", most)),
