@@ -417,7 +417,7 @@ impl Model for ByPurses {
         let prios: BTreeSet<u64> =
             (0..heads.len()).filter(|&f| may(f)).map(|f| leaf_of(&self.classes, f).prio).collect();
         let levels = std::iter::once(None).chain((1..=LEVELS).rev().map(Some));
-        let own = levels.flat_map(|level| prios.iter().map(move |&prio| (level, prio)));
+        let mut own = levels.flat_map(|level| prios.iter().map(move |&prio| (level, prio)));
         let found = own.find_map(|(level, prio)| on_own(&self.classes, heads, prio, level));
         let first = found.map(|(_, _, f)| f);
         first.or_else(|| prios.iter().find_map(|&prio| borrower(&self.classes, heads, prio)))
