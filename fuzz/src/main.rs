@@ -34,6 +34,7 @@ mod xdp {
     }
 }
 tests!(queues, "../../crates/falaj-live/src/nfqueue/message.rs");
+tests!(keys, "../../crates/falaj/src/serve/keys.rs");
 
 fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
     let name = std::env::var("FALAJ_FUZZ_TARGET").expect("FALAJ_FUZZ_TARGET names a target");
@@ -51,9 +52,15 @@ fn target() -> Box<dyn Fn(&[u8]) + Send + Sync> {
         "unit" => Box::new(ports::unit),
         "adapters" => Box::new(ports::adapters),
         "guest" => Box::new(guests::rings),
+        "monitor" => Box::new(guests::monitor),
         "xdp" => Box::new(xdp::hostile),
         "relay" => Box::new(relays::relay),
         "nfqueue" => Box::new(queues::hostile),
+        "body" => Box::new(|bytes| {
+            if let Ok(text) = std::str::from_utf8(bytes) {
+                keys::hostile(text);
+            }
+        }),
         name => {
             let (_, target, _) = parsers::TARGETS.into_iter().find(|known| known.0 == name).expect("a target");
             Box::new(move |bytes| {

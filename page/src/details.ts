@@ -51,11 +51,11 @@ export class Details {
   );
   private readonly tail = new Tail(time);
   private readonly breaches = h("table", { class: "small breaches" });
-  private readonly noBreach = h("p", { class: "quiet" }, "No packet stayed longer than promised.");
+  private readonly noBreach = h("p", { class: "quiet" }, "Nothing so far.");
 
   constructor(api: Api) {
     this.change = new Change(api);
-    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Packets that stayed longer than promised"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
+    const breaches = h("section", { class: "figure whole" }, h("h3", {}, "Not as promised"), this.noBreach, h("div", { class: "scrolled", tabindex: "0", role: "region", "aria-label": "Breaches" }, this.breaches));
     this.element = h(
       "section",
       { "aria-labelledby": "chosen", class: "details" },
@@ -104,13 +104,13 @@ export class Details {
   showBreaches(all: Breach[], name: string, began: number): void {
     const own = all.filter((breach) => breach.flow === name).slice(-SHOWN).reverse();
     this.noBreach.hidden = own.length > 0;
-    const rows = own.map((breach) => [
-      new Date((began + breach.arrival_ns / 1e9) * 1000).toLocaleTimeString("en-GB"),
-      time((breach.handed_over_ns ?? breach.end_ns) - breach.arrival_ns),
-      time(breach.bound_ns),
-      CAUSES[breach.cause] ?? breach.cause,
-    ]);
+    const clock = (nanos: number) => new Date((began + nanos / 1e9) * 1000).toLocaleTimeString("en-GB");
+    const rows = own.map((breach) =>
+      breach.kind === "rate"
+        ? [clock(breach.begin_ns), `${rate(breach.sent)} while packets waited`, rate(breach.promised), `${CAUSES.promise}, for ${time(breach.end_ns - breach.begin_ns)}`]
+        : [clock(breach.arrival_ns), `stayed ${time((breach.handed_over_ns ?? breach.end_ns) - breach.arrival_ns)}`, time(breach.bound_ns), CAUSES[breach.cause] ?? breach.cause],
+    );
     if (own.length === 0) this.breaches.replaceChildren();
-    else fill(this.breaches, ["Came at", "stayed", "promised", "because"], rows);
+    else fill(this.breaches, ["At", "what it was", "promised", "because"], rows);
   }
 }

@@ -81,7 +81,20 @@ export interface Breaches {
   rate: number;
 }
 
-export interface Breach {
+/** What was not as promised: of a packet's delay, or of a window's rate. */
+export type Breach = TooLong | TooSlow;
+
+export interface TooSlow {
+  kind: "rate";
+  flow: string;
+  begin_ns: number;
+  end_ns: number;
+  sent: number;
+  promised: number;
+}
+
+export interface TooLong {
+  kind: "delay";
   number: number;
   flow: string;
   cause: string;

@@ -3,7 +3,7 @@
 import type { ChildProcess } from "node:child_process";
 import type { Browser, BrowserContextOptions, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import type { Sample } from "../src/model";
+import type { Breach, Sample } from "../src/model";
 import { launch, obstacles, picture, watched } from "./browser";
 import { Service, TOKEN, possible } from "./service";
 
@@ -208,9 +208,17 @@ describe.skipIf(!possible)("a service with real packets", () => {
       return sample;
     };
     const events = Array.from({ length: 40 }, () => `event: sample\ndata: ${JSON.stringify(broken())}\n\n`).join("");
+    const flow = `${real.adapters[0]!.link} up ${real.adapters[0]!.up[0]!.flow}`;
+    const breaches: Breach[] = [
+      { kind: "rate", flow, begin_ns: 4e9, end_ns: 5e9, sent: 9e6, promised: 10e6 },
+      { kind: "delay", number: 1, flow, cause: "promise", bound_ns: 5e6, arrival_ns: 4.2e9, end_ns: 4.207e9, handed_over_ns: null },
+    ];
     await page.route("**/v1/adapters", (route) => route.fulfill({ json: real }));
+    await page.route("**/v1/breaches", (route) => route.fulfill({ json: breaches }));
     await page.route("**/v1/events", (route) => route.fulfill({ contentType: "text/event-stream", body: events }));
     await page.goto(`${service.address}#token=${encodeURIComponent(TOKEN)}`);
+    await page.getByRole("row").getByText("stayed 7.00 ms").waitFor();
+    await page.getByRole("row").getByText("9.00 Mbit/s while packets waited").waitFor();
     await page.getByRole("alert").getByText("✖ PROMISE BROKEN — calm (sends): packets stayed longer than promised, 16 times").waitFor();
     await page.getByRole("row", { name: /^calm/ }).getByText("✖ BROKEN ×16").waitFor();
     await picture(page, "broken");

@@ -166,6 +166,14 @@ fn a_small_world_is_sorted_as_one_by_one() {
     }
 }
 
+#[test]
+fn frames_that_fuzzers_begin_with() {
+    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/packet")).expect("it is there");
+    for file in all {
+        packet(&std::fs::read(file.expect("a file").path()).expect("bytes"));
+    }
+}
+
 /// Whatever a frame holds, it has a key, and rules sort it as one by one. A plain function, for any fuzzer: the first
 /// byte chooses the rules, the rest is the frame.
 pub fn packet(bytes: &[u8]) {

@@ -445,6 +445,28 @@ fn what_a_link_does_to_packets_is_as_simulated() -> io::Result<()> {
     Ok(())
 }
 
+/// While the thread is kept from its processor, nothing that is due is counted; and no time passes for what was counted.
+#[test]
+fn what_was_counted_is_of_one_instant() -> io::Result<()> {
+    const PACKET: Span = Span::from_millis(8);
+    let (mut forwarder, [near, _]) = link(Rate::from_mbit(1), Span::ZERO, MEMORY)?;
+    let pushed = near.push(ask::NOTHING, 0, 1000)?;
+    (1..20).try_for_each(|number| near.push(ask::NOTHING, number, 1000).map(drop))?;
+    forwarder.run(forwarder.clock().now() + Span::from_millis(20), &[])?;
+    let away = forwarder.clock().now();
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    let snapshot = forwarder.snapshot();
+    let counters = snapshot.flows[0][0].counters;
+    assert!(counters.backlog > 0 && snapshot.at < away + PACKET, "{counters:?} at {:?}", snapshot.at);
+    let passed = snapshot.at.since(pushed).0 / PACKET.0;
+    assert!(counters.sent + 2 >= passed, "{counters:?} after {passed} packets' time");
+    run_dry(&mut forwarder)?;
+    let idle = forwarder.clock().now();
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(forwarder.snapshot().at >= idle + Span::from_millis(5), "nothing is due");
+    Ok(())
+}
+
 /// What has left its queue keeps its time, and counts for its flow, whichever index that has now; what flows that are
 /// gone have counted stays.
 #[test]

@@ -150,6 +150,14 @@ pub fn adapters(bytes: &[u8]) {
     assert_eq!(got[Tap::VNET_HEADER..length], down[Tap::VNET_HEADER..]);
 }
 
+#[test]
+fn units_that_fuzzers_begin_with() {
+    let all = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/unit")).expect("it is there");
+    for file in all {
+        unit(&std::fs::read(file.expect("a file").path()).expect("bytes"));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 

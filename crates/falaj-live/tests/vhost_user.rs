@@ -1,4 +1,4 @@
-//! A guest's card with the guest in this process, whose rings are right ones and wrong ones. [`rings`] is a plain function, for any fuzzer; here it runs over random bytes.
+//! A guest's card with the guest in this process, whose rings are right ones and wrong ones. [`rings`] and [`monitor`] are plain functions, for any fuzzer; here they run over random bytes.
 
 mod guest;
 
@@ -6,18 +6,24 @@ use falaj_live::packet::{Monitor, State};
 use falaj_live::port::Port;
 use falaj_live::vhost_user::{VhostUser, VhostUserPort};
 use guest::{
-    CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MRG_RXBUF, NEXT, SIZE, TO_GUEST, TSO4, WRITE, parts,
+    CSUM, EVENT_IDX, FROM_GUEST, Guest, HEADER, LEAST, MEMORY, MONITOR, MRG_RXBUF, NEXT, SIZE, TO_GUEST, TSO4, WRITE,
+    parts,
 };
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::memfd::{MFdFlags, memfd_create};
 use proptest::prelude::*;
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 use vhost::VhostBackend;
 use vm_memory::{Bytes, GuestAddress};
+use vmm_sys_util::eventfd::{EFD_NONBLOCK, EventFd};
+use vmm_sys_util::sock_ctrl_msg::ScmSocket;
 
 const INDIRECT: u16 = 4;
 
@@ -235,6 +241,22 @@ fn a_monitor_that_talks_nonsense_is_left() {
     assert_eq!(card.receives(), Some(unit(60)));
 }
 
+/// Memory that its monitor cut off would end us when touched.
+#[test]
+fn memory_that_can_be_sealed_stays_as_long_as_it_is() {
+    let mut card = Card::new();
+    let mut guest = Guest::connect(&card.path, LEAST);
+    guest.file = File::from(memfd_create("guest", MFdFlags::MFD_ALLOW_SEALING).expect("memory"));
+    guest.file.set_len(MEMORY as u64).expect("so much");
+    guest.share(MEMORY as u64).expect("it takes the memory");
+    guest.run([0; 2]);
+    card.becomes(State::Up);
+    guest.file.set_len(0x1000).expect_err("it is sealed");
+    assert_eq!(card.receives(), None);
+    // Whoever wants less has other memory.
+    guest.file.set_len(2 * MEMORY as u64).expect("it may become longer");
+}
+
 /// Rings that bytes have written: descriptors that lie outside, follow each other in a circle, stand in tables; indices
 /// that say too much. Units are read and handed over meanwhile; in the end a right one passes.
 pub fn rings(bytes: &[u8]) {
@@ -278,10 +300,100 @@ pub fn rings(bytes: &[u8]) {
     assert_eq!(card.receives(), Some(unit(60)));
 }
 
+/// What a monitor says, of any kind: right words in the wrong order, words that are wrong in one place, descriptors that are others
+/// than they should be, memory that lies elsewhere. It is answered or hung up on, and in the end another monitor's guest is served.
+pub fn monitor(bytes: &[u8]) {
+    const RIGHT: [u8; 11] = [18, 3, 1, 2, 5, 8, 10, 9, 13, 12, 17];
+    const STRANGE: [u32; 8] = [0, 1, 2, 7, 0x100, 0x7fff_ffff, 0xffff_fff0, u32::MAX];
+    let mut card = Card::new();
+    let mut buffer = vec![0; card.port.longest()];
+    let connect = || {
+        let stream = UnixStream::connect(&card.path).expect("somebody listens");
+        stream.set_nonblocking(true).expect("it is a socket");
+        stream
+    };
+    let mut stream = connect();
+    let memory = File::from(memfd_create("guest", MFdFlags::empty()).expect("memory"));
+    memory.set_len(MEMORY as u64).expect("so much");
+    let event = EventFd::new(EFD_NONBLOCK).expect("a descriptor");
+    let null = File::open("/dev/null").expect("it is there");
+    let mut bytes = bytes.iter().copied();
+    while let Some(what) = bytes.next() {
+        let mut byte = || bytes.next().unwrap_or(0);
+        // All that a right one says, for one ring, or one word of any kind.
+        let one = [if what & 1 == 0 { RIGHT[usize::from(what / 2) % RIGHT.len()] } else { what % 50 }];
+        let words = if what >= 0xc0 { &RIGHT[..] } else { &one };
+        let (ring, wrong) = (u32::from(what >> 1 & 1), byte());
+        for &word in words {
+            let longs = |longs: &[u64]| longs.iter().flat_map(|long| [*long as u32, (*long >> 32) as u32]).collect();
+            let [descriptors, available, used] = parts(ring as usize).map(|at| MONITOR + at);
+            let mut said: Vec<u32> = match word {
+                2 | 16 => longs(&[LEAST | (u64::from(wrong & 3) * EVENT_IDX)]),
+                5 => [vec![1, 0], longs(&[0, MEMORY as u64, MONITOR, 0])].concat(),
+                8 => vec![ring, SIZE.into()],
+                9 => [vec![ring, 0], longs(&[descriptors, used, available, 0])].concat(),
+                10 | 11 => vec![ring, u32::from(wrong >> 6)],
+                12..=14 => longs(&[ring.into()]),
+                18 => vec![ring, 1],
+                1 | 3 | 4 | 15 | 17 | 34 | 36 => Vec::new(),
+                _ => longs(&[byte().into(), byte().into()]),
+            };
+            let mut passed = match word {
+                5 => vec![memory.as_raw_fd()],
+                12..=14 => vec![event.as_raw_fd()],
+                _ => Vec::new(),
+            };
+            let (mut flags, mut beyond) = (1, 0);
+            match wrong & 7 {
+                1 if !said.is_empty() => {
+                    let at = usize::from(byte()) % said.len();
+                    said[at] = STRANGE[usize::from(byte()) % STRANGE.len()];
+                }
+                2 => {
+                    let all = [memory.as_raw_fd(), event.as_raw_fd(), null.as_raw_fd()];
+                    passed = vec![all[usize::from(byte()) % all.len()]];
+                }
+                3 => passed.clear(),
+                4 => passed.extend(passed.clone()),
+                5 => flags = u32::from(byte()),
+                6 => beyond = STRANGE[usize::from(byte()) % STRANGE.len()],
+                _ => {}
+            }
+            let size = (4 * said.len() as u32).wrapping_add(beyond);
+            let message: Vec<u8> =
+                [u32::from(word), flags, size].iter().chain(&said).flat_map(|w| w.to_le_bytes()).collect();
+            if stream.send_with_fds(&[&message[..]], &passed).is_err() {
+                stream = connect();
+            }
+            let _ = stream.read(&mut [0; 4096]);
+        }
+        let _ = event.write(1);
+        let _ = card.port.receive(&mut buffer);
+        let _ = card.port.transmit(&train(2));
+        // Whoever is hung up on, or says half a word, comes again.
+        if what == 0xbf {
+            stream = connect();
+        }
+    }
+    drop(stream);
+    let mut guest = Guest::start(&card.path, LEAST);
+    guest.sends(&unit(60), &[]);
+    let began = Instant::now();
+    while card.receives() != Some(unit(60)) {
+        assert!(began.elapsed() < Duration::from_secs(10), "a right guest is not served");
+        let _ = is_readable(&card.port.readable(), 10);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(128) })]
     #[test]
     fn whatever_a_guest_writes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         rings(&bytes);
+    }
+
+    #[test]
+    fn whatever_a_monitor_says(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        monitor(&bytes);
     }
 }

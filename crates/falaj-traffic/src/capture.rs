@@ -84,6 +84,16 @@ mod tests {
     }
 
     #[test]
+    fn files_that_fuzzers_begin_with() {
+        let all =
+            std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/capture")).expect("it is there");
+        for file in all {
+            let file = std::fs::File::open(file.expect("a file").path()).expect("it can be read");
+            assert!(read(file).is_ok_and(|all| !all.packets.is_empty()));
+        }
+    }
+
+    #[test]
     fn what_is_written_is_read() {
         let long = "# a comment\n".repeat(20_000);
         for scenario in ["", "[link.l]\nrate = \"1mbit\"\n", &long] {

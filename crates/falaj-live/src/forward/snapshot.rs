@@ -30,7 +30,7 @@ pub struct Sojourns {
 /// What was counted, all at one instant.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// When.
+    /// When: now, or, if the host was away, when the first thing was due that is still to be done.
     pub at: Time,
     /// By pipe and flow.
     pub flows: Vec<Vec<Counted>>,
@@ -64,7 +64,8 @@ impl Forwarder {
         let pipe =
             |&pipe: &PipeId| self.active[pipe.0 as usize].iter().enumerate().map(|of| counted(pipe, of)).collect();
         Snapshot {
-            at: self.clock.now(),
+            // Where the host was away, what is due since then is not counted yet: until that time all is.
+            at: self.clock.now().min(self.network.next_event()),
             flows: self.order.iter().map(pipe).collect(),
             gone: self.order.iter().map(|&pipe| self.network.of_the_gone(pipe)).collect(),
             breaches: self.order.iter().map(|&pipe| self.network.breaches(pipe)).collect(),

@@ -2,9 +2,11 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use vhost::VhostUserMemoryRegionBase;
 use vhost::vhost_user::message::{
@@ -213,6 +215,8 @@ impl Device {
 fn map(region: &VhostUserMemoryRegion, file: File) -> io::Result<GuestRegionMmap> {
     use nix::libc::{MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
     let size = usize::try_from(region.memory_size).map_err(io::Error::other)?;
+    // Before its length is asked. What cannot be sealed, such as a file on a disk, is its monitor's to keep as it is.
+    let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
     let about = file.metadata()?;
     if !about.is_file() || region.mmap_offset.checked_add(region.memory_size).is_none_or(|end| end > about.len()) {
         return Err(io::Error::other("it is not within its file"));
@@ -313,6 +317,8 @@ impl VhostUserBackendReqHandlerMut for Device {
         self.ring(index)?;
         let index = usize::from(index);
         self.forget_kick(index);
+        let event_index = self.has(feature::EVENT_IDX);
+        let memory = self.memory.as_ref().ok_or(Error::InvalidOperation("there is no memory yet"))?;
         if index == FROM_GUEST
             && let Some(kick) = &kick
         {
@@ -320,8 +326,6 @@ impl VhostUserBackendReqHandlerMut for Device {
             let edge = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, 0);
             self.kicks.add(kick, edge).map_err(|errno| Error::ReqHandlerError(errno.into()))?;
         }
-        let event_index = self.has(feature::EVENT_IDX);
-        let memory = self.memory.as_ref().ok_or(Error::InvalidOperation("there is no memory yet"))?;
         self.rings[index].kick = kick;
         self.rings[index].start(memory, event_index).map_err(|()| Error::InvalidParam)
     }

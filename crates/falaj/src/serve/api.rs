@@ -3,11 +3,11 @@
 
 use super::connections::{Known, answer};
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service, Total,
-    Turn, Turns, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
+    TooLong, TooSlow, Total, Turn, Turns, Window,
 };
 use super::watch::Published;
-use super::{metrics, page};
+use super::{keys, metrics, page};
 use crate::control::desk::Desk;
 use crate::control::lock;
 use crate::control::protocol::{self, Refusal, SetAnswer, SetRequest};
@@ -181,7 +181,7 @@ async fn guard(
     ),
     components(schemas(
         Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
-        Total, Turn, Turns, Window
+        TooLong, TooSlow, Total, Turn, Turns, Window
     ))
 )]
 struct Described;
@@ -417,7 +417,7 @@ async fn turns(
     Ok(Json(ways.zip(turns).map(of).collect()))
 }
 
-/// The last packets that stayed longer than promised, the oldest first.
+/// What was not as promised: the last packets that stayed longer, and windows with less than the promised rate, as they were seen.
 #[utoipa::path(get, path = "/v1/breaches", responses((status = 200, body = Vec<Breach>)))]
 async fn breaches(State(app): State<Arc<App>>) -> Json<Vec<Breach>> {
     Json(app.published.breaches())
@@ -489,57 +489,14 @@ fn link_of(app: &App, name: &str) -> Result<String, No> {
     Ok(found.ok_or_else(|| unknown(&sample, name))?.link.clone())
 }
 
-/// Words of a key, as names are.
-fn is_fit(word: &str) -> bool {
-    !word.is_empty() && word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
-}
-
-/// Where the flow of an adapter stands in the scenario.
+/// Where the flow of an adapter stands.
 fn place(link: &str, name: &str) -> Result<String, No> {
-    let parts: Vec<&str> = name.split('/').collect();
-    if !parts.iter().all(|part| is_fit(part)) {
-        let why = "a name has letters, digits, `-` and `_`; that of a part stands behind its flow's and a `/`";
-        return Err(No(StatusCode::BAD_REQUEST, problem(why)));
-    }
-    Ok(format!("link.{}.flow.{}", quoted(link), parts.join(".flow.")))
+    keys::place(link, name).map_err(|why| unread(&why))
 }
 
-fn quoted(text: &str) -> String {
-    Value::from(text).to_string()
-}
-
-/// The keys of an adapter as values to be set.
+/// Keys of an adapter as values to be set.
 fn sets(link: &str, name: &str, keys: &Map<String, Value>) -> Result<Vec<String>, No> {
-    let place = place(link, name)?;
-    let one = |(key, value): (&String, &Value)| {
-        let why = |what: String| No(StatusCode::BAD_REQUEST, problem(what));
-        if !key.split('.').all(is_fit) {
-            return Err(why(format!("{} is no key of a flow", quoted(key))));
-        }
-        let value = if value.is_null() { Some(String::new()) } else { toml(value) };
-        Ok(format!(
-            "{place}.{key}={}",
-            value.ok_or_else(|| why(format!("{key}: a null, or a key that is none, within a value")))?
-        ))
-    };
-    if keys.is_empty() {
-        return Err(No(StatusCode::BAD_REQUEST, problem("no key is given: {\"weight\": 3}, for instance")));
-    }
-    keys.iter().map(one).collect()
-}
-
-/// A value as TOML writes it.
-fn toml(value: &Value) -> Option<String> {
-    Some(match value {
-        Value::Null => return None,
-        Value::Array(all) => format!("[{}]", all.iter().map(toml).collect::<Option<Vec<_>>>()?.join(", ")),
-        Value::Object(all) => {
-            let one =
-                |(key, value): (&String, &Value)| Some(format!("{key} = {}", toml(value).filter(|_| is_fit(key))?));
-            format!("{{ {} }}", all.iter().map(one).collect::<Option<Vec<_>>>()?.join(", "))
-        }
-        other => other.to_string(),
-    })
+    keys::sets(link, name, keys).map_err(|why| unread(&why))
 }
 
 async fn set(app: Arc<App>, set: Vec<String>, meant: Meant) -> Result<Json<Made>, No> {

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`ports`] | adapters and the uplink, opened, and those that come and go |
 //! | [`watch`] | each second: what was promised beside what is |
+//! | [`breaches`] | what was not as promised, told and remembered |
 //! | [`model`] | what is said of that, as JSON |
 //! | [`api`] | over HTTP |
+//! | [`keys`] | what the body of a request sets |
 //! | [`connections`] | who connects to it, and for how long |
 //! | [`tls`] | who the service is to those who come from elsewhere |
 //! | [`mod@bench`] | `falaj bench serve`: the same with thousands of adapters in memory |
@@ -22,7 +24,9 @@
 
 mod api;
 pub(crate) mod bench;
+mod breaches;
 mod connections;
+mod keys;
 pub(crate) mod log;
 mod manager;
 mod metrics;

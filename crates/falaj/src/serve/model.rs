@@ -154,9 +154,31 @@ pub(super) struct Breaches {
     pub(super) rate: u64,
 }
 
+/// What was not as promised.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub(super) enum Breach {
+    /// Of a delay.
+    Delay(TooLong),
+    /// Of a rate.
+    Rate(TooSlow),
+}
+
+/// A window of about a second in which packets waited all the time, and less than the promised rate was sent.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub(super) struct TooSlow {
+    /// Link, direction and flow.
+    pub(super) flow: String,
+    /// Since the service began.
+    pub(super) begin_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) sent: u64,
+    pub(super) promised: u64,
+}
+
 /// A packet that stayed longer than promised.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
-pub(super) struct Breach {
+pub(super) struct TooLong {
     pub(super) number: u64,
     /// Link, direction and flow.
     pub(super) flow: String,

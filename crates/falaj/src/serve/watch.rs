@@ -1,19 +1,21 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
+use super::breaches::{keep, tell};
 use super::manager::Watchdog;
 use super::metrics;
-use super::model::{Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, Total, Window};
+use super::model::{
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total, Window,
+};
 use crate::control::desk::Desk;
 use crate::control::desk::look::{Look, look};
 use crate::plan::Standing;
-use crate::show;
 use anyhow::Result;
 use axum::body::Bytes;
 use falaj_live::adapters::Counts;
-use falaj_live::forward::{Cause, Counted, Kept, Late, Sojourns};
+use falaj_live::forward::{Counted, Kept, Sojourns};
 use falaj_scenario::{Direction, Towards};
-use falaj_sched::rate::BIT_NANOS;
-use falaj_sched::time::{Span, Time};
+use falaj_sched::rate::{BIT_NANOS, Rate};
+use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -21,14 +23,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
-use tracing::{error, info, warn};
+use tracing::error;
 
 /// How often.
 const STEP: Duration = Duration::from_secs(1);
-/// So many breaches of each cause are kept for whoever asks.
-const BREACHES: usize = 256;
-/// And so many of each cause of those of one second are told one by one.
-const TOLD: usize = 3;
 /// Samples that a slow listener may be behind.
 const BEHIND: usize = 4;
 
@@ -114,7 +112,7 @@ impl Published {
     }
 
     /// What flows were until now, unless somebody looks at it still.
-    fn publish(&self, sample: Sample, flows: &Arc<Looked>, late: impl Iterator<Item = Breach>) -> Option<Looked> {
+    fn publish(&self, sample: Sample, flows: &Arc<Looked>, new: Vec<Breach>) -> Option<Looked> {
         let sample = Arc::new(sample);
         let mut published = self.flows.write().unwrap_or_else(PoisonError::into_inner);
         let until_now = std::mem::replace(&mut *published, Arc::clone(flows));
@@ -122,7 +120,7 @@ impl Published {
         *self.json.write().unwrap_or_else(PoisonError::into_inner) = json(&sample);
         *self.sample.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&sample);
         let mut breaches = self.breaches.write().unwrap_or_else(PoisonError::into_inner);
-        keep(&mut breaches, late);
+        keep(&mut breaches, new);
         // Nobody may be listening.
         let _ = self.news.send(sample);
         Arc::into_inner(until_now)
@@ -152,9 +150,9 @@ impl Watching {
             loop {
                 let Ok(look) = look(&desk, not_needed) else { return };
                 watchdog.is_alive();
-                let (sample, late) = watch.sample(look);
-                tell(&late);
-                let until_now = published.publish(sample, &watch.before, late.iter().map(breach));
+                let (sample, new) = watch.sample(look);
+                tell(&new);
+                let until_now = published.publish(sample, &watch.before, new);
                 not_needed = until_now.into_iter().flatten().map(|(_, before)| before.measured).collect();
                 // After a stall no window is too short to say anything.
                 next = (next + step).max(Instant::now() + step / 2);
@@ -170,68 +168,6 @@ impl Watching {
     pub(super) fn end(self) {
         drop(self.stop);
         let _ = self.thread.join();
-    }
-}
-
-fn breach(late: &Late) -> Breach {
-    Breach {
-        number: late.number,
-        flow: late.flow.clone(),
-        cause: late.cause.name().into(),
-        bound_ns: late.bound.0,
-        arrival_ns: late.arrival.0,
-        end_ns: late.end.0,
-        handed_over_ns: late.handed_over.map(|then| then.0),
-    }
-}
-
-/// These too, and of each cause the last ones.
-fn keep(breaches: &mut VecDeque<Breach>, late: impl Iterator<Item = Breach>) {
-    breaches.extend(late);
-    for cause in Cause::ALL {
-        let of_it = |breach: &&Breach| breach.cause == cause.name();
-        let mut beyond = breaches.iter().filter(of_it).count().saturating_sub(BREACHES);
-        breaches.retain(|breach| {
-            let goes = beyond > 0 && of_it(&breach);
-            beyond -= usize::from(goes);
-            !goes
-        });
-    }
-}
-
-fn tell(late: &[Late]) {
-    let mut told = [0; Cause::ALL.len()];
-    for late in late {
-        let alike = &mut told[late.cause as usize];
-        *alike += 1;
-        if *alike > TOLD {
-            continue;
-        }
-        let stayed = late.handed_over.unwrap_or(late.end).since(late.arrival);
-        let why = match late.cause {
-            Cause::OwnBurst => "it had sent more than its envelope",
-            Cause::Host => "it left in time, and this host handed it over late",
-            Cause::Promise => "the promise was not kept",
-        };
-        let nanos = |span: Span| show::nanos(span.0 as f64);
-        let words = format!(
-            "{}: a packet stayed {}, promised {}: {why} (it came {} after the start)",
-            late.flow,
-            nanos(stayed),
-            nanos(late.bound),
-            nanos(late.arrival.since(Time::ZERO))
-        );
-        let (flow, cause) = (late.flow.as_str(), late.cause.name());
-        let (stayed_ns, promised_ns, arrival_ns) = (stayed.0, late.bound.0, late.arrival.0);
-        match late.cause {
-            Cause::OwnBurst => info!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
-            Cause::Host => warn!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
-            Cause::Promise => error!(flow, cause, stayed_ns, promised_ns, arrival_ns, "{words}"),
-        }
-    }
-    let more: usize = told.iter().map(|alike| alike.saturating_sub(TOLD)).sum();
-    if more > 0 {
-        warn!(more, "and {more} more in this second");
     }
 }
 
@@ -266,7 +202,7 @@ struct Watch {
 
 impl Watch {
     /// The sample of a look, and the breaches since the one before.
-    fn sample(&mut self, look: Look) -> (Sample, Vec<Late>) {
+    fn sample(&mut self, look: Look) -> (Sample, Vec<Breach>) {
         let Look { scenario, standings, snapshot, measured, adapters, .. } = look;
         let over = snapshot.at.0.saturating_sub(self.at);
         let (before, mut slow) = (std::mem::take(&mut self.before), std::mem::take(&mut self.slow));
@@ -274,7 +210,7 @@ impl Watch {
         let mut measured = measured.into_iter();
         let mut spent = BTreeMap::new();
         let gone_before = std::mem::take(&mut self.gone);
-        let mut all: Vec<Adapter> = Vec::new();
+        let (mut all, mut breaches): (Vec<Adapter>, Vec<Breach>) = (Vec::new(), Vec::new());
         let adapters: BTreeMap<String, Counts> = adapters.into_iter().collect();
         let mut places = BTreeMap::new();
         for adapter in scenario.adapters() {
@@ -322,17 +258,17 @@ impl Watch {
                 let now = Before { counted: *counted, kept, measured };
                 let mut windows_below = slow.remove(&name).unwrap_or(0);
                 let window = before.get(&name).map(|before| window(before, &now, over));
-                if window.as_ref().is_some_and(|window| is_below(window, standing, direction)) {
+                if let Some(window) = &window
+                    && let Some(promised) = below(window, standing, direction)
+                {
                     windows_below += 1;
-                    let sent = window.as_ref().map_or(0.0, |window| window.sent);
-                    let promised = standing.rate.map_or(0, |(rate, _)| rate.0);
-                    let words = "less than the promised rate was sent in the last second";
-                    error!(
-                        flow = name.as_str(),
-                        sent_bits_per_s = sent.round(),
-                        promised_bits_per_s = promised,
-                        "{name}: {words}"
-                    );
+                    breaches.push(Breach::Rate(TooSlow {
+                        flow: name.clone(),
+                        begin_ns: self.at,
+                        end_ns: snapshot.at.0,
+                        sent: window.sent.round() as u64,
+                        promised: promised.0,
+                    }));
                 }
                 let told = told(&flow.name, standing, &now, window, windows_below);
                 let place = flow.adapter.as_ref().and_then(|at| places.get(&at.name));
@@ -346,11 +282,12 @@ impl Watch {
             }
         }
         self.gone = all.iter().filter(|adapter| adapter.gone).map(|adapter| adapter.name.clone()).collect();
-        let late: Vec<Late> = snapshot.late.into_iter().filter(|late| late.number > self.seen).collect();
-        self.seen = late.last().map_or(self.seen, |late| late.number);
+        let late = || snapshot.late.iter().filter(|late| late.number > self.seen);
+        breaches.extend(late().map(Breach::from));
+        self.seen = late().next_back().map_or(self.seen, |late| late.number);
         (self.at, self.spent, self.before) = (snapshot.at.0, spent, Arc::new(looked));
         let losses = snapshot.losses.by_reason().into_iter().map(|(count, why)| (why.to_owned(), count)).collect();
-        (Sample { at_ns: snapshot.at.0, adapters: all, losses }, late)
+        (Sample { at_ns: snapshot.at.0, adapters: all, losses }, breaches)
     }
 }
 
@@ -403,17 +340,15 @@ fn since_start(meter: &Meter) -> Quantiles {
     }
 }
 
-/// Was less sent than promised, in a window in which packets waited all the time?
-fn is_below(window: &Window, standing: &Standing, direction: &Direction) -> bool {
+/// The rate that was promised and not sent, in a window in which packets waited all the time.
+fn below(window: &Window, standing: &Standing, direction: &Direction) -> Option<Rate> {
     // Where packets cost more than is counted, what was sent says less; and nobody counts how many bytes waited.
     let comparable = window.demanded && direction.framing.is_none() && !standing.needs_queue;
-    let Some((rate, latency)) = standing.rate.filter(|_| comparable) else {
-        return false;
-    };
+    let (rate, latency) = standing.rate.filter(|_| comparable)?;
     let time = u128::from(window.over_ns.saturating_sub(latency.0));
     let promised = (u128::from(rate.0) * time / u128::from(BIT_NANOS)).saturating_sub(direction.setup.largest.into());
     let sent = window.sent * window.over_ns as f64 / BIT_NANOS as f64;
-    sent + 1.0 < promised as f64
+    (sent + 1.0 < promised as f64).then_some(rate)
 }
 
 fn told(name: &str, standing: &Standing, now: &Before, window: Option<Window>, below: u64) -> Flow {
@@ -462,7 +397,6 @@ fn told(name: &str, standing: &Standing, now: &Before, window: Option<Window>, b
 #[cfg(test)]
 mod tests {
     use super::*;
-    use falaj_sched::rate::Rate;
 
     #[test]
     fn a_window_has_what_came_since_the_last() {
@@ -478,28 +412,6 @@ mod tests {
         assert_eq!((none.packets, none.p50_ns, none.max_ns), (0, None, None));
     }
 
-    #[test]
-    fn breaches_of_one_cause_push_out_none_of_another() {
-        let breach = |number: u64, cause: Cause| Breach {
-            number,
-            flow: "a".into(),
-            cause: cause.name().into(),
-            bound_ns: 1,
-            arrival_ns: 0,
-            end_ns: 2,
-            handed_over_ns: None,
-        };
-        let mut breaches = VecDeque::new();
-        keep(&mut breaches, std::iter::once(breach(1, Cause::Promise)));
-        for second in 0..5 {
-            let from = 2 + 100 * second;
-            keep(&mut breaches, (from..from + 100).map(|number| breach(number, Cause::OwnBurst)));
-        }
-        let numbers: Vec<u64> = breaches.iter().map(|breach| breach.number).collect();
-        let last = 502 - BREACHES as u64;
-        assert_eq!(numbers, std::iter::once(1).chain(last..502).collect::<Vec<_>>());
-    }
-
     /// One flow of 8 Mbit/s, promised 6 Mbit/s from the second millisecond on.
     #[test]
     fn a_rate_is_broken_where_packets_waited_all_the_time_and_not_elsewhere() {
@@ -512,10 +424,10 @@ mod tests {
         // In a second less 2 ms: 748,500 bytes, and a packet may be under way.
         let least = f64::from(8 * (748_500 - direction.setup.largest));
         let window = |sent: f64, demanded: bool| Window { over_ns: 1_000_000_000, sent, demanded, ..Window::default() };
-        assert!(is_below(&window(least - 16.0, true), &standing, direction));
-        assert!(!is_below(&window(least, true), &standing, direction), "that much is kept");
-        assert!(!is_below(&window(0.0, false), &standing, direction), "who asks for less gets less");
+        assert_eq!(below(&window(least - 16.0, true), &standing, direction), Some(Rate(6_000_000)));
+        assert_eq!(below(&window(least, true), &standing, direction), None, "that much is kept");
+        assert_eq!(below(&window(0.0, false), &standing, direction), None, "who asks for less gets less");
         standing.rate = None;
-        assert!(!is_below(&window(0.0, true), &standing, direction), "nothing was promised");
+        assert_eq!(below(&window(0.0, true), &standing, direction), None, "nothing was promised");
     }
 }
