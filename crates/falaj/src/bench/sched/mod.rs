@@ -260,6 +260,11 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         return against::main(args, program);
     }
     let cases = args.cases()?;
+    #[cfg(feature = "plots")]
+    if args.plot.is_some() {
+        // Before the time that measuring takes.
+        plot::swings(&cases)?;
+    }
     let rows = measure(args, &cases)?;
     if let Some(file) = &args.record {
         record::write(file, &cases, &rows, args.repeat.max(1))?;

@@ -5,7 +5,11 @@ use super::{Case, Row};
 use crate::pictures::chart::{Axis, Chart, Line, STROKE, Scale, Sheet, svg as drawn};
 use anyhow::{Result, ensure};
 
-pub(crate) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
+/// The swings that have a panel each.
+///
+/// # Errors
+/// There is none: nothing could stand on the axis of flows.
+pub(super) fn swings(cases: &[Case]) -> Result<Vec<String>> {
     let mut swings: Vec<String> = Vec::new();
     for case in cases.iter().filter(|case| case.equal_flows().is_some()) {
         if !swings.contains(&case.swing()) {
@@ -16,6 +20,11 @@ pub(crate) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
         !swings.is_empty(),
         "the plot is of equal flows, their number on one axis: give `--flows` or a load of such"
     );
+    Ok(swings)
+}
+
+pub(super) fn svg(cases: &[Case], rows: &[Row]) -> Result<String> {
+    let swings = swings(cases)?;
     let charts = swings.iter().map(|swing| chart(swing, cases, rows)).collect();
     drawn(&Sheet { panel: (560, 400), columns: swings.len(), charts })
 }
