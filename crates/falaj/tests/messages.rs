@@ -138,12 +138,12 @@ fn place(name: &str, mode: u32) -> PathBuf {
     place
 }
 
-fn ran_at(place: &PathBuf, args: &[&str]) -> Ran {
+fn ran_at(place: &std::path::Path, args: &[&str]) -> Ran {
     program(args).env("XDG_RUNTIME_DIR", place).env_remove("FALAJ_CONTROL").output().expect("it starts").into()
 }
 
 /// Says hello as whoever it is, to so many that connect.
-fn listens(place: &PathBuf, name: &str, hello: &'static str, times: usize) -> std::thread::JoinHandle<()> {
+fn listens(place: &std::path::Path, name: &str, hello: &'static str, times: usize) -> std::thread::JoinHandle<()> {
     let listener = UnixListener::bind(place.join("falaj").join(name)).expect("a socket");
     std::thread::spawn(move || {
         for _ in 0..times {

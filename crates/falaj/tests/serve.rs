@@ -855,6 +855,21 @@ fn closed() {
     again.send_from(there.process(), 1_000, 100, 50).wait().unwrap();
     again.until("packets pass again", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(50));
     again.end();
+    // Others stand before it now: it keeps the addresses that it has, and they have others.
+    let before = "[link.uplink.flow.first]\nadapter = \"namespace\"\n[link.uplink.flow.calm]";
+    let text = text.replacen("[link.uplink.flow.calm]", before, 1).replace("9mbit", "7mbit").replace("8ms", "20ms");
+    let third = Service::start_with("serve-closed-third.toml", &text, &["--keep"], |_| {});
+    for adapter in ["calm", "first"] {
+        let process = if adapter == "calm" { there.process() } else { third.processes[adapter].as_i64().unwrap() };
+        third.send_from(process, 1_000, 100, 50).wait().unwrap();
+        third.until("its packets pass", |service| up(&service.adapter(adapter))["total"]["sent"].as_u64() >= Some(50));
+        let address = third.uplink().replace(".1:", if adapter == "calm" { ".2:" } else { ".3:" });
+        let uplink = third.processes[""].as_i64().unwrap();
+        within(uplink).args(["--send", &address, "1000", "100", "50"]).spawn().unwrap().wait().unwrap();
+        let down = |service: &Service| service.adapter(adapter)["down"][0]["total"]["sent"].as_u64();
+        third.until("it is sent to", |service| down(service) >= Some(50));
+    }
+    third.end();
 }
 
 fn open() {
@@ -907,21 +922,36 @@ fn open_within() {
     let path = std::env::temp_dir().join(format!("falaj-notify-open-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
-    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let service = Service::start_with("serve-open.toml", text, &["--fail-open", "spare"], |command| {
         std::fs::copy(command.get_program(), &copy).unwrap();
-        let mut upgraded = Command::new(&copy);
-        upgraded.args(command.get_args()).current_dir(directory()).stdin(Stdio::null()).stdout(Stdio::piped());
         // A manager's watchdog is for the process that it began, which is the supervisor.
-        upgraded.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "2000000").env("WATCHDOG_PID", "1");
+        let mut upgraded = Command::new("sh");
+        upgraded.args(["-c", "WATCHDOG_PID=$$ exec \"$0\" \"$@\""]).arg(&copy).args(command.get_args());
+        upgraded.current_dir(directory()).stdin(Stdio::null()).stdout(Stdio::piped());
+        upgraded.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "3000000");
         *command = upgraded;
     });
     std::fs::remove_file(&copy).unwrap();
-    let mut told = [0; 100];
-    while manager.recv(&mut told).is_ok_and(|length| !told[..length].starts_with(b"WATCHDOG=1")) {}
-    assert!(told.starts_with(b"WATCHDOG=1"), "nobody says that packets pass");
-    drop(manager);
-    let _ = std::fs::remove_file(&path);
+    manager.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let alive = move || {
+        let mut told = [0; 100];
+        while manager.recv(&mut told).is_ok_and(|length| !told[..length].starts_with(b"WATCHDOG=1")) {}
+        assert!(told.starts_with(b"WATCHDOG=1"), "nobody says that packets pass");
+        Instant::now()
+    };
+    let mut last = alive();
+    let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let silence = std::thread::spawn({
+        let over = Arc::clone(&over);
+        move || {
+            let mut longest = Duration::ZERO;
+            while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                let next = alive();
+                (longest, last) = (longest.max(next - last), next);
+            }
+            longest
+        }
+    });
     let pass = |to: usize| {
         let from = i64::from(hosts[1 - to].pid());
         let mut sender = within(from);
@@ -979,5 +1009,10 @@ fn open_within() {
         service.get("/v1/adapters/only").status == 200
             && up(&service.adapter("only"))["total"]["sent"].as_u64() > Some(0)
     });
+    over.store(true, std::sync::atomic::Ordering::Relaxed);
+    // The pause before the third start is of four seconds.
+    let silence = silence.join().unwrap();
+    assert!(silence < Duration::from_secs(3), "a service manager would have ended it: silent for {silence:?}");
+    let _ = std::fs::remove_file(&path);
     service.end();
 }

@@ -42,8 +42,10 @@ pub const MOST_ADDRESSES: u32 = 256;
 const PASSED_OVER: usize = 16;
 /// So many may be told to be readable at once.
 const EVENTS: usize = 64;
-/// The number of one that is gone is another's when so many others are gone since: units of it may be on their way.
+/// The number of one that is gone is another's when so many others are gone since, and so much time has passed: units of it may be on
+/// their way.
 const RESTING: usize = 1024;
+const REST: Duration = Duration::from_secs(60);
 /// The queueing of a unit is charged up to this: it may be followed by a rest.
 const QUEUEING: Duration = Duration::from_micros(20);
 /// Where the adapter is noted in a unit.
@@ -85,7 +87,7 @@ struct Shared {
     /// By what is noted in units, less one.
     adapters: Vec<Option<Adapter>>,
     /// Whose adapters are gone, the first of them first.
-    free: VecDeque<u16>,
+    free: VecDeque<(u16, Instant)>,
     macs: BTreeMap<Mac, u16>,
     turns: Turns,
     /// Whose unit was read last, and when that was done: what follows until the next is read is its cost.
@@ -183,7 +185,7 @@ impl Adapters {
     pub fn add(&self, name: &str, port: Box<dyn Port>, mac: Option<Mac>) -> io::Result<()> {
         let mut shared = self.shared.borrow_mut();
         let n = match shared.free.front() {
-            Some(&n) if shared.free.len() > RESTING => n,
+            Some(&(n, left)) if shared.free.len() > RESTING && left.elapsed() >= REST => n,
             _ => u16::try_from(shared.adapters.len()).ok().filter(|n| *n < u16::MAX).ok_or_else(|| {
                 io::Error::other(format!("there are at most {} adapters", usize::from(u16::MAX) - RESTING))
             })?,
@@ -223,7 +225,7 @@ impl Adapters {
                 // A descriptor that is gone is watched no more anyway.
                 let _ = self.epoll.delete(adapter.port.readable());
                 shared.macs.retain(|_, owner| usize::from(*owner) != n);
-                shared.free.push_back(n as u16);
+                shared.free.push_back((n as u16, Instant::now()));
             }
         }
     }

@@ -7,15 +7,15 @@
 use super::spaces::{self, Addresses, Space};
 use crate::interface::Interface;
 use crate::packet::place::{claimed, take_over};
-use crate::packet::{Monitor, Place, enter};
+use crate::packet::{self, Monitor, Place, enter};
 use crate::port::{Port, TapPort};
 use crate::sandbox::control::{self, Message, Received};
 use crate::sandbox::sys::{self, Cloned};
-use crate::sandbox::{Error, Step, run_apart, tap_in_place, wait};
+use crate::sandbox::{Error, INTERFACE, Step, run_apart, tap_in_place, wait};
 use crate::tap::Tap;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
-use nix::sys::socket::{MsgFlags, recv, send};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socket};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
@@ -101,6 +101,21 @@ impl Opener {
         Ok((Box::new(TapPort::new(format!("interface of {name}"), tap)), mac))
     }
 
+    /// The Ethernet address of the TAP that is in a namespace since earlier, if one stayed there.
+    ///
+    /// # Errors
+    /// There is no such namespace, or it is not ours to enter.
+    pub fn stayed(&self, namespace: &str) -> Result<Option<[u8; 6]>, Error> {
+        let socket = self.ask(&format!("socket {namespace}"))?.pop();
+        let failed = |errno| Error::new(Step::HandOver, None, errno);
+        let socket = socket.ok_or_else(|| failed(Errno::EPROTO))?;
+        match packet::sys::mac(socket.as_fd(), INTERFACE) {
+            Ok(mac) => Ok(Some(mac)),
+            Err(Errno::ENODEV) => Ok(None),
+            Err(errno) => Err(failed(errno)),
+        }
+    }
+
     fn ask(&self, line: &str) -> Result<Vec<OwnedFd>, Error> {
         let failed = |errno| Error::new(Step::HandOver, None, errno);
         if line.len() > LINE {
@@ -165,6 +180,12 @@ fn open(line: &str) -> Result<Vec<OwnedFd>, Failure> {
             go(namespace)?;
             let attachment = spaces::attachment(&space, &[uplink(at), space.clone()], at, mtu);
             Ok(vec![tap_in_place(&attachment, stays == "true")?.into()])
+        }
+        // Asked there, wherever it is used, about interfaces of the namespace that it was made in.
+        ["socket", namespace] => {
+            go(namespace)?;
+            let made = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
+            Ok(vec![made.map_err(|errno| (Step::Interface, errno))?])
         }
         _ => Err(wrong()),
     }

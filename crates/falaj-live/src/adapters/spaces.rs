@@ -70,6 +70,11 @@ impl Addresses {
     pub fn mac(self, place: u8) -> [u8; 6] {
         [0x02, 0xfa, 0x1a, self.0.number(), 2, place]
     }
+
+    /// The place whose Ethernet address this is, if it is one's that is not the uplink.
+    pub fn place(self, mac: [u8; 6]) -> Option<u8> {
+        (Addresses::UPLINK + 1..=Addresses::LAST).find(|&place| self.mac(place) == mac)
+    }
 }
 
 /// Makes them, each with its interface, whose mtu is this. Their number is that of the side.

@@ -20,8 +20,8 @@ use tokio_rustls::TlsAcceptor;
 
 /// Until both sides have agreed on keys it may take so long, and as long a stranger's connection lasts from then on.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Who is known may be silent so long between two requests.
-const SILENCE: Duration = Duration::from_secs(60);
+/// Who is known may be silent so long between two requests: longer than those are who ask once a minute.
+const SILENCE: Duration = Duration::from_secs(90);
 /// So many connections at once: whoever holds more of them takes no descriptors from adapters.
 const CONNECTIONS: usize = 128;
 
@@ -78,7 +78,13 @@ async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, rout
     http.timer(TokioTimer::new()).header_read_timeout(SILENCE);
     let mut connection = pin!(http.serve_connection(TokioIo::new(stream), router));
     // How it ended is the other side's affair.
-    if timeout(PATIENCE, connection.as_mut()).await.is_err() && known.is() {
-        let _ = connection.await;
+    if timeout(PATIENCE, connection.as_mut()).await.is_err() && !known.is() {
+        // What is being asked or answered may still end: whoever has the token shows it by then.
+        connection.as_mut().graceful_shutdown();
+        let ended = timeout(PATIENCE, connection.as_mut()).await.is_ok();
+        if ended || !known.is() {
+            return;
+        }
     }
+    let _ = connection.await;
 }

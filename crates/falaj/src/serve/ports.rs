@@ -150,10 +150,17 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
     let at = Addresses::free();
     // Who has the uplink to itself gives the others addresses too.
     let mut free = if places[0].1 == Place::Own { Places::all() } else { Places::default() };
-    let mut spaces: Vec<(&str, Space)> = Vec::new();
+    let mut wanted = Vec::new();
     for (name, place) in places.iter().filter(|(_, place)| place.is_space()) {
         let namespace = if let Place::Tap(namespace) = place { Some(namespace.clone()) } else { None };
-        spaces.push((name, free.space(name, namespace, at)?));
+        let stayed = namespace.as_deref().filter(|_| stays).map_or(Ok(None), |there| opener.stayed(there));
+        wanted.push((name, namespace, stayed.with_context(|| called(name))?));
+    }
+    // What stayed has a place; the others take what is left.
+    wanted.sort_by_key(|(.., stayed)| stayed.is_none());
+    let mut spaces: Vec<(&str, Space)> = Vec::new();
+    for (name, namespace, stayed) in wanted {
+        spaces.push((name, free.space(name, namespace, stayed, at).with_context(|| called(name))?));
     }
     // What is to stay is no part of a side, which is gone with this process.
     let (kept, spaces): (Vec<_>, Vec<_>) = spaces.into_iter().partition(|(_, s)| stays && s.namespace.is_some());
@@ -183,14 +190,14 @@ pub(super) fn open(scenario: &Scenario, stays: bool, give_up: impl FnOnce() -> R
                 if let Some((_, space)) = kept.iter().find(|(known, _)| known == name) {
                     let opened = opener.tap(&TapWanted { space: space.clone(), at, mtu, stays }, &called(name));
                     let (port, mac) = opened.with_context(|| called(name))?;
-                    all.add(name, port, Some(mac))?;
-                    continue;
+                    (port, Some(mac))
+                } else {
+                    let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
+                    let hosts = hosts.as_mut().context("spaces were made")?;
+                    let space = &spaces[side].1;
+                    told.push((name.clone(), hosts.pid(side), space.place.map(|place| at.address(place))));
+                    (space_port(hosts, side, &called(name))?, Some(space.mac))
                 }
-                let side = spaces.iter().position(|(known, _)| known == name).context("a space for each")?;
-                let hosts = hosts.as_mut().context("spaces were made")?;
-                let space = &spaces[side].1;
-                told.push((name.clone(), hosts.pid(side), space.place.map(|place| at.address(place))));
-                (space_port(hosts, side, &called(name))?, Some(space.mac))
             }
         };
         if name == UPLINK {
@@ -348,8 +355,14 @@ impl Places {
         Places { addressed: true, free, of: BTreeMap::new() }
     }
 
-    /// A namespace for this adapter, or the uplink.
-    fn space(&mut self, name: &str, namespace: Option<String>, at: Addresses) -> Result<Space> {
+    /// A namespace for this adapter, or the uplink; there may be an interface of it that has stayed, with its Ethernet address.
+    fn space(
+        &mut self,
+        name: &str,
+        namespace: Option<String>,
+        stayed: Option<[u8; 6]>,
+        at: Addresses,
+    ) -> Result<Space> {
         if !self.addressed {
             return Ok(Space::bare(namespace));
         }
@@ -357,12 +370,19 @@ impl Places {
             return Ok(Space::placed(namespace, at, Addresses::UPLINK));
         }
         let most = Addresses::LAST - Addresses::UPLINK;
-        let place = self.free.pop_front();
-        let place = place.with_context(|| {
-            format!(
-                "at most {most} adapters have addresses behind an uplink that is a namespace: take an interface for it"
-            )
-        })?;
+        let place = match stayed.and_then(|mac| at.place(mac)) {
+            Some(had) => {
+                let free = self.free.iter().position(|&place| place == had).and_then(|n| self.free.remove(n));
+                free.with_context(|| {
+                    format!("the interface that stayed there has {}, which is another's now: delete it", at.address(had))
+                })?
+            }
+            None => self.free.pop_front().with_context(|| {
+                format!(
+                    "at most {most} adapters have addresses behind an uplink that is a namespace: take an interface for it"
+                )
+            })?,
+        };
         self.of.insert(name.to_owned(), place);
         Ok(Space::placed(namespace, at, place))
     }
@@ -410,7 +430,8 @@ impl Fleet {
                 there(&end, &self.opener).map(|(interface, monitor)| Coming::Interface(interface, monitor))
             }
             Place::Tap(namespace) => {
-                let space = self.places.space(&adapter.name, Some(namespace), self.at)?;
+                let stayed = if self.stays { self.opener.stayed(&namespace)? } else { None };
+                let space = self.places.space(&adapter.name, Some(namespace), stayed, self.at)?;
                 let wanted = TapWanted { space, at: self.at, mtu: self.mtu, stays: self.stays };
                 let (port, mac) = self.opener.tap(&wanted, &called(&adapter.name))?;
                 Ok(Coming::Tap(port, mac))
@@ -504,6 +525,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_interface_that_stayed_has_the_place_that_it_had() {
+        let at = Addresses::default();
+        let mut places = Places::all();
+        assert_eq!(places.space("late", None, Some(at.mac(7)), at).unwrap().place, Some(7));
+        let others: Vec<_> = (0..8).map(|n| places.space(&n.to_string(), None, None, at).unwrap().place).collect();
+        assert_eq!(others, [2, 3, 4, 5, 6, 8, 9, 10].map(Some));
+        let error = places.space("again", None, Some(at.mac(3)), at).unwrap_err().to_string();
+        assert!(error.contains("10.77.0.3, which is another's now"), "{error}");
+        // Somebody gave it another one.
+        assert_eq!(places.space("own", None, Some([2, 0, 0, 0, 0, 1]), at).unwrap().place, Some(11));
+    }
+
+    #[test]
     fn a_place_is_free_again_when_its_adapter_has_left() {
         let at = Addresses::default();
         let mut places = Places::all();
@@ -512,17 +546,17 @@ mod tests {
         for n in 0..1_000 {
             let before = places.clone();
             let name = format!("a{}", n % 3);
-            taken.push(places.space(&name, None, at).unwrap().place);
+            taken.push(places.space(&name, None, None, at).unwrap().place);
             places.leave(&name, &before);
         }
         // Whoever takes a place over does so as late as can be.
         assert!(taken.windows(250).all(|few| few.iter().collect::<BTreeSet<_>>().len() == 250));
         let all = 253 - places.of.len();
-        (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, at).unwrap()));
-        let error = places.space("more", None, at).unwrap_err().to_string();
+        (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
+        let error = places.space("more", None, None, at).unwrap_err().to_string();
         assert!(error.contains("at most 253 adapters"), "{error}");
         // Behind an interface there is no such end.
         let mut bare = Places::default();
-        assert!((0..1_000).all(|n| bare.space(&n.to_string(), None, at).unwrap().place.is_none()));
+        assert!((0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none()));
     }
 }

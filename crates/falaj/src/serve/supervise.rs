@@ -4,6 +4,7 @@
 //! It reads no packet, no request and, apart from the file at its start, nothing: there is little in it that could fail too.
 
 use super::Args;
+use super::manager::Watchdog;
 use super::ports;
 use crate::file;
 use crate::show::note;
@@ -33,6 +34,7 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
     let mut signals = Signals::take()?;
     // Who cannot be started now has no rights, or no file: that is said, and nothing is joined that was not.
     let mut service = begin(bridge, &interfaces)?;
+    let mut watchdog = Watchdog::new();
     let mut pause = AGAIN;
     loop {
         let began = Instant::now();
@@ -43,16 +45,17 @@ pub(super) fn main(args: &Args, bridge: &str) -> Result<ExitCode> {
         };
         join(bridge, &interfaces, &format!("the service ended ({status})"));
         pause = if began.elapsed() >= LASTED { AGAIN } else { pause };
-        if rest(pause, &mut signals)? {
+        if rest(pause, &mut signals, &mut watchdog)? {
             return Ok(ExitCode::FAILURE);
         }
         pause = (pause * 2).min(AT_MOST);
         service = loop {
+            watchdog.is_alive();
             match begin(bridge, &interfaces) {
                 Ok(service) => break service,
                 Err(error) => join(bridge, &interfaces, &format!("the service does not start ({error:#})")),
             }
-            if rest(pause, &mut signals)? {
+            if rest(pause, &mut signals, &mut watchdog)? {
                 return Ok(ExitCode::FAILURE);
             }
             pause = (pause * 2).min(AT_MOST);
@@ -113,12 +116,14 @@ fn attend(service: &mut Child, signals: &mut Signals) -> Result<Option<std::proc
     }
 }
 
-/// Waits; says whether it was told to end.
-fn rest(pause: Duration, signals: &mut Signals) -> Result<bool> {
+/// Waits; says whether it was told to end. While the bridge joins them, nobody else tells a service manager that all is well.
+fn rest(pause: Duration, signals: &mut Signals, watchdog: &mut Watchdog) -> Result<bool> {
     let until = Instant::now() + pause;
     while Instant::now() < until {
+        watchdog.is_alive();
+        let left = until.saturating_duration_since(Instant::now()).min(watchdog.at_most().unwrap_or(pause));
         // Rounded up, so that the last part of a millisecond is not spun away.
-        let left = until.saturating_duration_since(Instant::now()) + Duration::from_millis(1);
+        let left = left + Duration::from_millis(1);
         let left = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         wait(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], left)?;
         while let Some(number) = signals.next_of_any()? {
