@@ -19,7 +19,7 @@ mod storm;
 use common::{directory, file, program, signal};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use serde_json::{Value, json};
-use service::{Service, THREE, send, up, within};
+use service::{Service, THREE, up, within};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -50,7 +50,11 @@ const TESTS: &[(&str, fn())] = &[
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if service::sends(&words) {
+        return ExitCode::SUCCESS;
+    }
+    match words.as_slice() {
         ["--probe", "host"] => {
             host::live();
             return ExitCode::SUCCESS;
@@ -64,12 +68,6 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         _ => {}
-    }
-    if let [first, to, gap, size, packets] = &words[..]
-        && first == "--send"
-    {
-        send(to, gap.parse().unwrap(), size.parse().unwrap(), packets.parse().unwrap());
-        return ExitCode::SUCCESS;
     }
     let mut arguments = Arguments::from_args();
     arguments.test_threads = Some(1);

@@ -1,9 +1,9 @@
-//! A service that runs, asked over HTTP. Who uses this calls [`send`] for `--send`.
+//! A service that runs, asked over HTTP. Who uses this calls [`sends`] first.
 
 use crate::common::{directory, file, program, signal};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -194,13 +194,42 @@ pub(crate) fn up(adapter: &Value) -> &Value {
     &adapter["up"][0]
 }
 
-/// Sends datagrams, one in so many microseconds or, with none, as fast as they go.
-pub(crate) fn send(to: &str, gap: u64, size: usize, packets: u64) {
-    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
-    let (began, payload) = (Instant::now(), vec![0; size]);
-    for n in 0..packets {
+/// What this program does in the namespace of a process, if that is asked for by these words: says whether it was.
+pub(crate) fn sends(words: &[&str]) -> bool {
+    let number = |text: &str| text.parse().expect("a number");
+    match words {
+        ["--send", to, gap, size, packets] => {
+            let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+            each(number(gap), number(packets), number(size), |payload| drop(socket.send_to(payload, to)));
+        }
+        // Each from another port.
+        ["--flows", to, gap, size, packets] => each(number(gap), number(packets), number(size), |payload| {
+            let _ = UdpSocket::bind("0.0.0.0:0").and_then(|socket| socket.send_to(payload, to));
+        }),
+        // As fast as TCP goes, in one connection after the other, until it is killed.
+        ["--stream", to] => loop {
+            if let Ok(mut stream) = TcpStream::connect(to) {
+                while stream.write_all(&[0; 1 << 16]).is_ok() {}
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        },
+        // Reads what comes so.
+        ["--sink", at] => {
+            for stream in TcpListener::bind(at).expect("the port is free").incoming() {
+                std::thread::spawn(|| std::io::copy(&mut stream.expect("somebody calls"), &mut std::io::sink()));
+            }
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// So many times, once in so many microseconds or, with none, as fast as it goes.
+fn each(gap: u64, times: u64, size: u64, mut send: impl FnMut(&[u8])) {
+    let (began, payload) = (Instant::now(), vec![0; size as usize]);
+    for n in 0..times {
         let then = Duration::from_micros(n * gap);
         std::thread::sleep(then.saturating_sub(began.elapsed()));
-        let _ = socket.send_to(&payload, to);
+        send(&payload);
     }
 }

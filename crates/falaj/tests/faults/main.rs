@@ -10,6 +10,7 @@
 //! | [`descriptors`] | no file descriptor is left |
 //! | [`namespaces`] | no namespaces are allowed any more |
 //! | [`overload`] | ten times what the link carries |
+//! | [`neighbour`] | an adapter's owner means harm, or hangs |
 //! | [`twice`] | two for one interface |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
 //!
@@ -36,9 +37,11 @@ mod storm;
 mod clocks;
 mod descriptors;
 mod disk;
+mod hosts;
 mod killed;
 mod memory;
 mod namespaces;
+mod neighbour;
 mod overload;
 mod ports;
 mod scene;
@@ -67,6 +70,8 @@ const CASES: &[(&str, fn())] = &[
     ("without_a_descriptor_packets_pass", descriptors::used_up),
     ("user_namespaces_are_off", namespaces::off),
     ("ten_times_the_links_rate", overload::tenfold),
+    ("who_misbehaves_takes_its_own_share", neighbour::misbehaves),
+    ("a_ring_that_hangs_is_its_owners_affair", neighbour::hangs),
     ("two_for_one_interface", twice::interface),
     ("two_for_one_socket_and_one_namespace", twice::socket_and_namespace),
     ("everything_at_random", soak::everything),
@@ -74,18 +79,17 @@ const CASES: &[(&str, fn())] = &[
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    if service::sends(&words) {
+        return ExitCode::SUCCESS;
+    }
+    match words.as_slice() {
         ["--probe", "host"] => {
             host::live();
             return ExitCode::SUCCESS;
         }
         ["--probe", words @ ..] => {
             scene::probe(words);
-            return ExitCode::SUCCESS;
-        }
-        ["--send", to, gap, size, packets] => {
-            let number = |text: &str| text.parse().expect("a number");
-            service::send(to, number(gap), number(size) as usize, number(packets));
             return ExitCode::SUCCESS;
         }
         ["--case", name] => {

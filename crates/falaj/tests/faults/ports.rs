@@ -1,43 +1,9 @@
 //! Interfaces that are removed.
 
-use crate::host::Host;
+use crate::hosts::Hosts;
 use crate::netlink;
 use crate::scene::{Footprint, Sender, Told, until};
 use crate::service::{THREE, within};
-
-const UPLINK: &str = "10.9.0.1";
-
-/// Three hosts behind veth pairs: two adapters, and what is behind the uplink.
-struct Hosts(Vec<Host>);
-
-const PAIRS: [[&str; 3]; 3] = [["a1", "a0", "10.9.0.2"], ["b1", "b0", "10.9.0.3"], ["u1", "u0", UPLINK]];
-
-impl Hosts {
-    fn new() -> Hosts {
-        let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
-        let mut hosts = Hosts(PAIRS.iter().map(|_| Host::start()).collect());
-        (0..PAIRS.len()).for_each(|n| hosts.join(n));
-        hosts
-    }
-
-    fn join(&mut self, n: usize) {
-        let [here, there, address] = PAIRS[n];
-        netlink::veth(here, there, self.0[n].pid());
-        netlink::set_up(here, true);
-        self.0[n].does(&format!("up {there} {address}"));
-    }
-
-    fn send(&self, n: usize) -> Sender {
-        Sender::from(self.0[n].pid(), &format!("{UPLINK}:9"))
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        // Each end takes the other along, and its namespace is gone when the kernel comes to it.
-        PAIRS.iter().for_each(|[here, ..]| netlink::delete(here));
-    }
-}
 
 /// An adapter's, then the uplink's: told of, taken again, and nobody else's affair.
 pub(crate) fn comes_back() {

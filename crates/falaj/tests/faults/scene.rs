@@ -232,34 +232,69 @@ pub(crate) fn number(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("{value} is no count"))
 }
 
-/// Processes that send until they are let go.
-pub(crate) struct Sender(Vec<Child>);
+/// A process that sends until it is let go.
+pub(crate) struct Sender(Child);
 
 impl Sender {
-    /// A packet of 1000 B each 4 ms, from an adapter's namespace.
-    pub(crate) fn calm(told: &Told, name: &str) -> Sender {
-        Sender(vec![told.service.send(name, 4_000, 1_000, u64::MAX)])
+    /// A packet of 1000 B each 4 ms, from the namespace of a process.
+    pub(crate) fn from(process: u32, to: &str) -> Sender {
+        Sender::words(process, &["--send", to, "4000", "1000", &u64::MAX.to_string()])
     }
 
-    /// The same from the namespace of a process.
-    pub(crate) fn from(process: u32, to: &str) -> Sender {
-        let mut command = within(process.into());
-        command.args(["--send", to, "4000", "1000", &u64::MAX.to_string()]);
-        Sender(vec![command.spawn().expect("nsenter")])
+    /// What [`crate::service::sends`], in the namespace of a process.
+    pub(crate) fn words(process: u32, words: &[&str]) -> Sender {
+        Sender::spawn(within(process.into()).args(words))
+    }
+
+    /// Whatever command.
+    pub(crate) fn spawn(command: &mut Command) -> Sender {
+        Sender(command.spawn().expect("it starts"))
+    }
+
+    pub(crate) fn process(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+/// Towards the uplink, from an adapter's namespace.
+impl Sender {
+    /// A packet of 1000 B each 4 ms.
+    pub(crate) fn calm(told: &Told, name: &str) -> Sender {
+        Sender(told.service.send(name, 4_000, 1_000, u64::MAX))
     }
 
     /// Packets of 1400 B, one in so many microseconds.
     pub(crate) fn each(told: &Told, name: &str, gap: u64) -> Sender {
-        Sender(vec![told.service.send(name, gap, 1_400, u64::MAX)])
+        Sender(told.service.send(name, gap, 1_400, u64::MAX))
+    }
+
+    /// Each from another port.
+    pub(crate) fn flows(told: &Told, name: &str, gap: u64, size: u64) -> Sender {
+        let numbers = [gap, size, u64::MAX].map(|number| number.to_string());
+        Sender::behind(told, name, "--flows", &numbers)
+    }
+
+    /// By TCP, which a [`Sender::sink`] takes.
+    pub(crate) fn stream(told: &Told, name: &str) -> Sender {
+        Sender::behind(told, name, "--stream", &[])
+    }
+
+    /// Takes what comes so, behind the uplink.
+    pub(crate) fn sink(told: &Told) -> Sender {
+        Sender::behind(told, "", "--sink", &[])
+    }
+
+    fn behind(told: &Told, name: &str, how: &str, numbers: &[String]) -> Sender {
+        let process = told.service.processes[name].as_i64().expect("it is in a namespace");
+        let uplink = told.service.uplink();
+        Sender::spawn(within(process).args([how, &uplink]).args(numbers))
     }
 }
 
 impl Drop for Sender {
     fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

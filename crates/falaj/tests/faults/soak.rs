@@ -34,7 +34,7 @@ fn look(told: &Told) -> (u64, Vec<Value>) {
 
 pub(crate) fn everything() {
     let told = Told::start("soak", THREE, &[]);
-    let _calm = Sender::calm(&told, "calm");
+    let (_calm, _sink) = (Sender::calm(&told, "calm"), Sender::sink(&told));
     told.passes("calm");
     let held = Footprint::of(told.id());
     let mut random = Random(88_172_645_463_325_252);
@@ -51,7 +51,12 @@ pub(crate) fn everything() {
         match random.below(6) {
             0 | 1 if senders.len() < 3 => {
                 let name = ["greedy", "wild"][random.below(2) as usize];
-                senders.push(Sender::each(&told, name, 100 + 400 * random.below(8)));
+                let gap = 100 + 400 * random.below(8);
+                senders.push(match random.below(4) {
+                    0 => Sender::stream(&told, name),
+                    1 => Sender::flows(&told, name, gap, 18 + random.below(1_400)),
+                    _ => Sender::each(&told, name, gap),
+                });
             }
             0..=2 if !senders.is_empty() => drop(senders.swap_remove(random.below(senders.len() as u64) as usize)),
             3 => {
