@@ -83,3 +83,33 @@ pub fn be_punctual(rank: Rank) -> bool {
     // SAFETY: the call reads `param`, which outlives it, and concerns this thread alone.
     unsafe { libc::sched_setscheduler(0, policy, &raw const param) == 0 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The class of this thread and its rank in it, as the kernel writes them.
+    fn class() -> (i32, i32) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        // Behind the name, which may hold anything, begins the third field; the rank is the fortieth.
+        let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+        (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
+    }
+
+    #[test]
+    fn a_thread_has_the_class_that_it_is_said_to_have() {
+        assert!(!is_before_others());
+        for (rank, number) in [(Rank::Sender, 4), (Rank::Receiver, 5)] {
+            let (allowed, before, class) = std::thread::spawn(move || {
+                let allowed = be_punctual(rank);
+                (allowed, is_before_others(), class())
+            })
+            .join()
+            .unwrap();
+            assert_eq!(before, allowed);
+            assert_eq!(class, if allowed { (libc::SCHED_FIFO, number) } else { (libc::SCHED_OTHER, 0) });
+        }
+        // Nobody else has it.
+        assert_eq!(class(), (libc::SCHED_OTHER, 0));
+    }
+}

@@ -122,6 +122,15 @@ fn a_service_that_does_not_begin() {
         &[&serve, &beyond[..]].concat(),
         "--tcp 0.0.0.0:0: beyond this host the token would be there for all to read",
     );
+    let open = directory().join("long-token");
+    for (mode, told) in [(0o604, true), (0o640, false)] {
+        set_permissions(&open, Permissions::from_mode(mode)).expect("it is ours");
+        let ran: Ran = program(&[&serve, &beyond[..]].concat()).output().expect("it starts").into();
+        let warned = ran.err.contains(
+            "falaj: warning: --token-file long-token: everybody on this host may read it: chmod o= long-token\n",
+        );
+        assert_eq!(warned, told, "{ran:?}");
+    }
     refused(
         &[&serve, &["--fail-open", "br0"][..]].concat(),
         "--fail-open joins interfaces that are there, such as `eth1`, and this file has none",

@@ -6,6 +6,7 @@ use super::model::{
     Adapter, Breach, Breaches, Bucket, Delays, Flow, Made, Problem, Promise, Quantiles, Remark, Sample, Service,
     TooLong, TooSlow, Total, Turn, Turns, Window,
 };
+use super::secret::warn_of_readers;
 use super::watch::Published;
 use super::{keys, metrics, page};
 use crate::control::desk::Desk;
@@ -68,6 +69,7 @@ impl App {
 /// The token in that file.
 pub(super) fn token(file: &std::path::Path) -> Result<Vec<u8>> {
     let text = std::fs::read_to_string(file).with_context(|| format!("--token-file {}", file.display()))?;
+    warn_of_readers("--token-file", file);
     let token = text.trim().as_bytes().to_vec();
     ensure!(token.len() >= TOKEN, "--token-file {}: a token has {TOKEN} bytes at least", file.display());
     Ok(token)

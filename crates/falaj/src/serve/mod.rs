@@ -34,6 +34,7 @@ mod model;
 mod page;
 mod ports;
 mod rights;
+mod secret;
 mod supervise;
 mod tls;
 pub(crate) mod top;

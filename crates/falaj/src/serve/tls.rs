@@ -1,5 +1,6 @@
 //! TLS for the API over TCP: who the service is.
 
+use super::secret::warn_of_readers;
 use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ pub(super) fn identity(certificate: &Path, key: &Path) -> Result<TlsAcceptor> {
     let chain: Vec<CertificateDer<'_>> =
         CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect).with_context(of_certificate)?;
     ensure!(!chain.is_empty(), "{}: no certificate is in it; it has to be PEM (BEGIN CERTIFICATE)", of_certificate());
+    warn_of_readers("--tls-key", key);
     let key = PrivateKeyDer::from_pem_file(key)
         .with_context(|| format!("{}: it has to be a private key in PEM, without a password", of_key()))?;
     let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
