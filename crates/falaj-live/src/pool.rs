@@ -11,14 +11,22 @@ pub(crate) struct Pool {
     free: Vec<u32>,
     /// Buffers that were used before, so that their pages are there.
     spare: Vec<Box<[u8]>>,
+    /// What is left.
     memory: usize,
+    /// What each owner's units take.
+    held: Vec<usize>,
 }
 
 #[derive(Default)]
 struct Kept {
     memory: Box<[u8]>,
     length: u32,
+    owner: Option<u16>,
 }
+
+/// Whoever shares the memory may hold so many times what is left of it (dynamic thresholds, Choudhury and Hahne 1998). One has eight
+/// ninths at most, and however many there are, something is left for whoever comes.
+const OF_WHAT_IS_LEFT: usize = 8;
 
 /// What is shorter is worth copying if buffers are longer than this.
 const SHORT: usize = 16 << 10;
@@ -30,7 +38,15 @@ const SPARE: usize = 256;
 impl Pool {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
     pub(crate) fn new(size: usize, memory: usize) -> Pool {
-        Pool { size, reading: Box::default(), units: Vec::new(), free: Vec::new(), spare: Vec::new(), memory }
+        Pool {
+            size,
+            reading: Box::default(),
+            units: Vec::new(),
+            free: Vec::new(),
+            spare: Vec::new(),
+            memory,
+            held: Vec::new(),
+        }
     }
 
     /// Where to read a unit to: the buffer freed last, as it is still in the cache.
@@ -42,15 +58,27 @@ impl Pool {
         &mut self.reading
     }
 
-    /// Keeps the unit that was just read; `None` if there is no memory for it.
+    /// Keeps the unit that was just read; `None` if there is no memory for it, or none of its owner's. What has no owner may
+    /// take all.
     #[inline]
-    pub(crate) fn keep(&mut self, length: usize) -> Option<u32> {
+    pub(crate) fn keep(&mut self, length: usize, owner: Option<u16>) -> Option<u32> {
         let size = self.size;
         let copied = length <= SHORT && size > SHORT;
         let needed = BESIDE + if copied { length } else { size };
-        self.memory = self.memory.checked_sub(needed)?;
+        let left = self.memory.checked_sub(needed)?;
+        if let Some(owner) = owner.map(usize::from) {
+            if self.held.len() <= owner {
+                self.held.resize(owner + 1, 0);
+            }
+            let held = self.held[owner] + needed;
+            if held > left.saturating_mul(OF_WHAT_IS_LEFT) {
+                return None;
+            }
+            self.held[owner] = held;
+        }
+        self.memory = left;
         let memory = if copied { self.reading[..length].into() } else { std::mem::take(&mut self.reading) };
-        let kept = Kept { memory, length: length as u32 };
+        let kept = Kept { memory, length: length as u32, owner };
         match self.free.pop() {
             Some(handle) => {
                 self.units[handle as usize] = kept;
@@ -76,11 +104,20 @@ impl Pool {
         &mut kept.memory[..kept.length as usize]
     }
 
+    /// Whose it is.
+    pub(crate) fn owner(&self, handle: u32) -> Option<u16> {
+        self.units[handle as usize].owner
+    }
+
     /// Gives its memory back.
     #[inline]
     pub(crate) fn release(&mut self, handle: u32) {
-        let Kept { memory, .. } = std::mem::take(&mut self.units[handle as usize]);
-        self.memory += BESIDE + memory.len();
+        let Kept { memory, owner, .. } = std::mem::take(&mut self.units[handle as usize]);
+        let needed = BESIDE + memory.len();
+        self.memory += needed;
+        if let Some(owner) = owner {
+            self.held[usize::from(owner)] -= needed;
+        }
         self.free.push(handle);
         if memory.len() == self.size && self.spare.len() < SPARE {
             self.spare.push(memory);
@@ -94,7 +131,7 @@ mod tests {
 
     fn kept(pool: &mut Pool, byte: u8, length: usize) -> Option<u32> {
         pool.buffer()[..length].fill(byte);
-        pool.keep(length)
+        pool.keep(length, None)
     }
 
     #[test]
@@ -123,5 +160,28 @@ mod tests {
         for (i, &handle) in handles.iter().enumerate() {
             assert_eq!(pool.unit(handle), [i as u8; 60]);
         }
+    }
+    #[test]
+    fn whoever_takes_all_that_it_may_leaves_something_for_others() {
+        const UNIT: usize = 1_000;
+        let memory = 9_000 * (BESIDE + UNIT);
+        let mut pool = Pool::new(UNIT, memory);
+        let taken = |pool: &mut Pool, owner: u16| -> Vec<u32> {
+            std::iter::from_fn(|| {
+                pool.buffer();
+                pool.keep(UNIT, Some(owner))
+            })
+            .collect()
+        };
+        // One owner after the other takes all that it may: eight of nine parts of what those before it left.
+        let all: Vec<_> = [3, 0, 7].map(|owner| taken(&mut pool, owner)).into();
+        assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [8_000, 888, 99]);
+        assert!(taken(&mut pool, 3).is_empty());
+        // When the first has nothing left, there is as much for the others as it had.
+        all[0].iter().for_each(|&handle| pool.release(handle));
+        assert_eq!(taken(&mut pool, 0).len(), 7_024);
+        // What is nobody's may take the rest.
+        let rest = std::iter::from_fn(|| kept(&mut pool, 1, UNIT)).count();
+        assert!(rest > 900 && pool.memory < BESIDE + UNIT, "{rest}");
     }
 }

@@ -59,6 +59,11 @@ pub trait Port {
     fn dropped(&mut self, unit: &[u8]) {
         let _ = unit;
     }
+    /// Which of several that share the port, and the memory for units on their way, has read this one or gets it.
+    fn owner(&self, unit: &[u8]) -> Option<u16> {
+        let _ = unit;
+        None
+    }
     /// What rules, masks and policies look at of a unit that this port has read and that is not of a flow that it knows.
     fn key(&self, unit: &[u8]) -> Key {
         key(unit)

@@ -59,10 +59,15 @@ impl Units {
         self.pool.buffer()
     }
 
-    /// Keeps the unit that was just read at this port; `None` if there is no memory for it.
+    /// Keeps the unit that was just read at this port; `None` if there is no memory for it, or none of its owner's.
     #[inline]
-    pub(crate) fn keep(&mut self, length: usize, port: usize, train: Option<Train>) -> Option<u32> {
-        let unit = self.pool.keep(length)?;
+    pub(crate) fn keep(
+        &mut self,
+        length: usize,
+        (port, owner): (usize, Option<u16>),
+        train: Option<Train>,
+    ) -> Option<u32> {
+        let unit = self.pool.keep(length, owner)?;
         let packets = train.map_or(1, |t| t.packets()) as u32;
         let about = About { port: port as u32, train, undecided: packets, left: packets };
         match self.about.get_mut(unit as usize) {
@@ -164,10 +169,10 @@ impl Units {
     fn alone(&mut self, packet: Packet, cut: &mut Vec<u8>) -> Option<u32> {
         let Packet { unit, index, .. } = packet;
         let bytes = self.part(unit, index, index + 1, cut);
-        let (length, port) = (bytes.len(), self.port(unit));
+        let (length, from) = (bytes.len(), (self.port(unit), self.pool.owner(unit)));
         let bytes = bytes.to_vec();
         self.pool.buffer()[..length].copy_from_slice(&bytes);
-        self.keep(length, port, None)
+        self.keep(length, from, None)
     }
 
     /// The bytes of a packet that is a unit of its own, and the port that it came in at.
@@ -212,7 +217,7 @@ pub(crate) mod tests {
         units.buffer()[..unit.len()].copy_from_slice(&unit);
         let train = Train::of(&unit);
         assert_eq!(train.map_or(1, |t| t.packets()), packets as usize);
-        units.keep(unit.len(), 0, train).expect("memory")
+        units.keep(unit.len(), (0, None), train).expect("memory")
     }
 
     fn handles(units: &mut Units, unit: u32, packets: u32) -> Vec<u32> {

@@ -25,6 +25,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
+/// The standard library's own panics where standard error was read by somebody who has gone (`falaj bridge … 2>&1 | head -1`), and a
+/// link would end by what was only to be said.
+macro_rules! eprintln {
+    ($($words:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($words)*);
+    }};
+}
+
 mod aggregate;
 mod among;
 mod asked;

@@ -368,6 +368,10 @@ impl Port for Near {
         Ok(taken)
     }
 
+    fn owner(&self, unit: &[u8]) -> Option<u16> {
+        self.shared.borrow().noted(unit)
+    }
+
     fn key(&self, unit: &[u8]) -> Key {
         self.shared.borrow().key(unit)
     }
@@ -434,6 +438,10 @@ impl Port for Far {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.uplink.transmit(unit)
+    }
+
+    fn owner(&self, unit: &[u8]) -> Option<u16> {
+        self.shared.borrow().noted(unit)
     }
 
     fn key(&self, unit: &[u8]) -> Key {

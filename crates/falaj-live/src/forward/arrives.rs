@@ -92,7 +92,8 @@ impl Forwarder {
         let packets = received.packets();
         let wanted = received.flow.is_none() && self.network.wants_key(self.ports[i].pipe.0 as usize);
         let key = if wanted { self.ports[i].port.key(&self.units.buffer()[..received.length]) } else { Key::default() };
-        let Some(unit) = self.units.keep(received.length, i, received.train) else {
+        let owner = self.ports[i].port.owner(&self.units.buffer()[..received.length]);
+        let Some(unit) = self.units.keep(received.length, (i, owner), received.train) else {
             self.losses.no_memory += u64::from(packets);
             self.ports[i].port.dropped(&self.units.buffer()[..received.length]);
             return Ok(Some(now));

@@ -5,6 +5,7 @@ use super::consumer::middle;
 use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
 use super::{Cost, cost};
 use crate::bench::median;
+use crate::file::parse_duration;
 use crate::show::{self, say};
 use anyhow::{Result, ensure};
 use falaj_engine::container::{ADDRESS, LENGTH, Policy};
@@ -60,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
     cost: Cost,
     /// How long each way is measured at a time.
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
     /// How often each has its turn.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1000))]

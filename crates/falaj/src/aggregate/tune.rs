@@ -4,6 +4,7 @@ use super::bench::per_second;
 use super::consumer::{PIECE, Piece, middle};
 use super::producer::{Load, ONE, Outcome, RING, Way, apart, run};
 use super::{Cost, LONGEST, cost, percentile};
+use crate::file::parse_duration;
 use crate::show::{self, say};
 use anyhow::{Context, Result, ensure};
 use falaj_engine::container::Policy;
@@ -51,7 +52,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "TIME,TIME", default_value = "0s,0s", value_parser = cost)]
     cost: Cost,
     /// How long each is measured at a time.
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_span)]
+    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = parse_duration)]
     each: Span,
     /// Print JSON.
     #[arg(long)]

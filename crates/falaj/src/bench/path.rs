@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Packets for each figure, in thousands.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
     thousands: u64,
     /// Runs for each figure; the median counts.
     #[arg(long, default_value_t = 5)]

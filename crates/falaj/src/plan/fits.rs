@@ -55,8 +55,8 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
             print(&link.name, towards, link.direction(towards), flows);
         }
         if let (Some(flow), Some(more)) = (&args.more, more) {
-            let so_many = if more == MOST { format!("{MOST} or more") } else { more.to_string() };
-            say!("room for {so_many} more like {flow}");
+            let so_many = if more == MOST { format!("{MOST} and more") } else { format!("{more} more") };
+            say!("room for {so_many} like {flow}");
         }
     }
     Ok(if refused { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -114,12 +114,11 @@ fn room_for(text: &str, name: &str, scenario: &Scenario, flow: &str) -> Result<u
     let link = scenario.links.iter().find(|link| link.up.flows.iter().any(|known| known.name == flow));
     let link = link.with_context(|| format!("--more: no link has a flow {flow} of its own"))?.name.clone();
     let file: DocumentMut = text.parse().context("the scenario is no TOML")?;
+    let nowhere = || format!("--more: there is no [link.{link}.flow.{flow}], of which more could be made");
     let with = |copies: usize| -> Result<bool> {
         let mut file = file.clone();
-        let flows = file["link"][&link]["flow"]
-            .as_table_like_mut()
-            .context("--more: the link's own flows are not one table")?;
-        let like = flows.get(flow).cloned().context("--more: the flow is not in the link's own table")?;
+        let flows = file["link"][&link]["flow"].as_table_like_mut().with_context(nowhere)?;
+        let like = flows.get(flow).cloned().with_context(nowhere)?;
         // In the place of the flow: those behind it may take what it leaves.
         let before: Vec<(String, Item)> = flows.iter().map(|(name, item)| (name.to_owned(), item.clone())).collect();
         let mut all = Table::new();

@@ -39,7 +39,9 @@ impl Place {
             (_, Some("")) => bail!("write the namespace behind `tap:`: a name under /run/netns, or a process"),
             (_, Some(namespace)) => Place::Tap(namespace.to_owned()),
             _ => match text.parse::<EndName>().map_err(|why| anyhow!(why))? {
-                EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
+                EndName::Queue(_) => {
+                    bail!("a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink")
+                }
                 there => Place::There(there),
             },
         })
@@ -246,7 +248,9 @@ fn there(end: &EndName, opener: &Opener) -> Result<(Interface, Monitor)> {
         EndName::VhostUser(path) => guest(path),
         EndName::Memif(name) => Interface::memif(name, None)
             .context("cannot make that socket; take a name that is free, in a directory that you may write to"),
-        EndName::Queue(_) => bail!("a queue of the firewall is not for one adapter"),
+        EndName::Queue(_) => {
+            bail!("a queue of the firewall is for `falaj bridge`: it is neither an adapter nor an uplink")
+        }
     }
 }
 

@@ -67,6 +67,7 @@ const CASES: &[(&str, fn())] = &[
     ("a_full_disk_keeps_the_state_as_it_was", disk::state),
     ("no_memory_for_a_new_flow", memory::flows),
     ("no_memory_for_packets", memory::packets),
+    ("no_memory_for_an_adapter_is_its_own_affair", memory::neighbours),
     ("without_a_descriptor_packets_pass", descriptors::used_up),
     ("user_namespaces_are_off", namespaces::off),
     ("ten_times_the_links_rate", overload::tenfold),

@@ -1,7 +1,8 @@
 //! No memory: where flows are many there are so many and no more, and packets have a part of what the process may take.
 
 use crate::common::program;
-use crate::scene::{Footprint, Link, asking, me, number, scenario, until};
+use crate::scene::{Footprint, Link, Sender, Told, asking, me, number, scenario, until};
+use crate::service::THREE;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -58,4 +59,39 @@ pub(crate) fn packets() {
     let ran = link.end();
     assert_eq!(ran.status, Some(0), "{ran:?}");
     assert!(ran.err.contains("packets found no memory"), "{ran:?}");
+}
+
+/// An adapter whose queue has no end in sight takes what it may of the memory, and its neighbour loses nothing by that.
+pub(crate) fn neighbours() {
+    let text = THREE.replace("weight = 1\nqueue = \"50p\"\n", "weight = 1\nqueue = \"1000000p\"\n");
+    let told = Told::start_by("neighbours", &text, |command| {
+        let mut by = Command::new("prlimit");
+        // A quarter of that is for packets.
+        by.arg("--as=800000000").arg(command.get_program()).args(command.get_args());
+        by.current_dir(command.get_current_dir().expect("it has one")).stdin(std::process::Stdio::null());
+        *command = by;
+    });
+    let _calm = Sender::calm(&told, "calm");
+    told.passes("calm");
+    let held = Footprint::of(told.id());
+    let flood = Sender::each(&told, "wild", 0);
+    let backlog = || number(&told.up("wild")["backlog"]);
+    let mut before = backlog();
+    until("it has all that it may", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        let now = backlog();
+        std::mem::replace(&mut before, now) + 100 > now && now > 50_000
+    });
+    told.read_again(&text.replace("20mbit", "40mbit"));
+    until("the file as it is now", || told.rate("calm") == 20_000_000);
+    let calm = || number(&told.up("calm")["total"]["sent"]);
+    let (began, first) = (std::time::Instant::now(), calm());
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let (passed, took) = (calm() - first, began.elapsed().as_secs_f64());
+    // One in four milliseconds; what is counted is up to a second old.
+    assert!(passed as f64 > 250.0 * (took - 1.2), "{passed} in {took} s");
+    drop(flood);
+    told.adds_up();
+    held.is_that_of(told.id());
+    told.end();
 }

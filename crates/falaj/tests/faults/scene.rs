@@ -154,9 +154,19 @@ pub(crate) struct Told {
 
 impl Told {
     pub(crate) fn start(name: &str, text: &str, more: &[&str]) -> Told {
+        Told::start_with(name, text, more, |_| {})
+    }
+
+    /// The same by another command.
+    pub(crate) fn start_by(name: &str, text: &str, by: impl FnOnce(&mut Command)) -> Told {
+        Told::start_with(name, text, &[], by)
+    }
+
+    fn start_with(name: &str, text: &str, more: &[&str], by: impl FnOnce(&mut Command)) -> Told {
         let said = directory().join(format!("{name}.said"));
         let to = File::create(&said).expect("a file can be made");
         let service = Service::start_with(&format!("{name}.toml"), text, more, |command| {
+            by(command);
             // A watch that is to tell a service manager each 100 ms that all is well looks as often.
             command.stderr(to).env("WATCHDOG_USEC", "200000");
         });

@@ -250,6 +250,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         list();
         return Ok(ExitCode::SUCCESS);
     }
+    ensure!(args.n.0 > 0, "-n: one pair at least");
     if args.counted {
         return instructions::counted(args);
     }

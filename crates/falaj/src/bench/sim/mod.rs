@@ -7,7 +7,7 @@ use super::{cpu_nanos, exit, median};
 use crate::practice::{Plan, Simulation};
 use crate::show::{self, say};
 use crate::sim::interruptible;
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, ensure};
 use cases::{CASES, Case};
 use falaj_live::clock::process_cpu;
 use falaj_scenario::Scenario;
@@ -97,6 +97,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             all.push((Found { case, flows, rates: Vec::new() }, experiment(&simulated, simulated.run.duration)));
         }
     }
+    ensure!(!all.is_empty(), "--only: no case has that in its name; there are {}", names());
     let bar = show::progress(all.len() as u64 * args.repeat, "simulating");
     let (cores, mut interrupted) = interruptible(|stop| {
         for seed in 0..args.repeat {
@@ -155,10 +156,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
 }
 
 fn named(name: &str) -> Result<&'static Case> {
-    CASES.iter().find(|case| case.name == name).ok_or_else(|| {
-        let all: Vec<&str> = CASES.iter().map(|case| case.name).collect();
-        anyhow!("there is no case `{name}`; there are `{}`", all.join("`, `"))
-    })
+    let found = CASES.iter().find(|case| case.name == name);
+    found.ok_or_else(|| anyhow!("there is no case `{name}`; there are {}", names()))
+}
+
+fn names() -> String {
+    let all: Vec<String> = CASES.iter().map(|case| format!("`{}`", case.name)).collect();
+    all.join(", ")
 }
 
 fn read(text: &str) -> Result<Scenario> {

@@ -1,8 +1,12 @@
 //! What people are told who asked for what cannot be: each message once, by the words that bring it about. What scenarios and other
 //! tools' files are told stands beside their parsers.
 
+mod captures;
 #[allow(dead_code, reason = "other tests use the rest")]
+#[path = "../common/mod.rs"]
 mod common;
+mod options;
+mod running;
 
 use common::{Ran, directory, falaj, file, program};
 use std::fs::{DirBuilder, Permissions, set_permissions};
@@ -135,6 +139,12 @@ fn a_service_that_does_not_begin() {
         &[&serve, &["--fail-open", "br0"][..]].concat(),
         "--fail-open joins interfaces that are there, such as `eth1`, and this file has none",
     );
+}
+
+/// The same where something was said on standard output before that was found.
+fn ends(args: &[&str], said: &str) {
+    let ran = falaj(args);
+    assert!(ran.status == Some(2) && ran.err.contains(said), "{args:?}: {said}\n{ran:#?}");
 }
 
 /// A place for sockets of this test's own.

@@ -1,0 +1,107 @@
+//! Captures that say what cannot have been: written as a link writes them, and not by one.
+
+use crate::common::{Ran, directory, falaj, file};
+use falaj_engine::Why;
+use falaj_sched::time::Time;
+use falaj_traffic::capture::{Change, Taken, Verdict, Wanted, Writer};
+use std::time::Duration;
+
+const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
+
+/// A packet at so many nanoseconds.
+fn packet(number: u64, at: u64) -> Taken {
+    let (way, flow, bytes, arrival) = (0, 0, 1514, Time(at));
+    Taken { number, way, flow, bytes, length: Some(1500), part: None, arrival, verdict: Verdict::Waiting }
+}
+
+/// A change behind so many packets.
+fn change(at: u64, behind: u64, scenario: &str, vacant: &[u32]) -> Change {
+    let wanted = Wanted { what: "x=1".into(), scenario: scenario.into(), drop: false, vacant: vacant.to_vec() };
+    Change { number: 0, at: Time(at), behind, wanted }
+}
+
+fn capture(name: &str, scenario: &str, packets: &[Taken], changes: &[Change]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes, scenario, &["near", "far"], Duration::from_secs(1)).expect("memory");
+    packets.iter().for_each(|taken| writer.write(taken, &[0; 1514]).expect("memory"));
+    changes.iter().for_each(|change| writer.change(change).expect("memory"));
+    std::fs::write(directory().join(name), &bytes).expect("a file can be written");
+    bytes
+}
+
+fn replayed(name: &str) -> Ran {
+    falaj(&["sim", "--replay", name])
+}
+
+#[test]
+fn captures_of_what_cannot_have_been() {
+    let two = [packet(0, 1_000), packet(1, 2_000)];
+    let refused = |name: &str, scenario: &str, packets: &[Taken], changes: &[Change], said: &str| {
+        capture(name, scenario, packets, changes);
+        let ran = replayed(name);
+        let said = format!("falaj: {name}{said}");
+        assert!(ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said), "{said}\n{ran:#?}");
+    };
+    let early = [packet(0, 2_000), packet(1, 1_000)];
+    refused("early.pcapng", LINK, &early, &[], ": packets that arrived before those that came first");
+    let flow = [Taken { flow: 7, ..packet(0, 1_000) }];
+    refused("flow.pcapng", LINK, &flow, &[], ": a packet of a flow that its scenario does not have");
+    let way = [Taken { part: Some(0), way: 0, ..packet(0, 1_000) }, Taken { way: 1, flow: 1, ..packet(1, 2_000) }];
+    refused("way.pcapng", LINK, &way, &[], ": a packet of a flow that its scenario does not have");
+    let unknown = [Taken { length: None, ..packet(0, 1_000) }];
+    let rules = format!("{LINK}[[rule]]\nto = \"a\"\n");
+    refused(
+        "older.pcapng",
+        &rules,
+        &unknown,
+        &[],
+        " was written by an older falaj, which did not write down what rules",
+    );
+
+    let other = LINK.replace("1mbit", "2mbit");
+    for (name, at, behind) in [("soon.pcapng", 500, 1), ("late.pcapng", 3_000, 1)] {
+        let said = ": change 0 is not between the packets that it is said to be between";
+        refused(name, LINK, &two, &[change(at, behind, &other, &[])], said);
+    }
+    let two_links = "[link.a]\nrate = \"1mbit\"\n[link.b]\nrate = \"1mbit\"\n[[rule]]\nto = \"a\"\n";
+    refused(
+        "places.pcapng",
+        LINK,
+        &two,
+        &[change(1_500, 1, two_links, &[0])],
+        ": change 0 (x=1): links begin where others have not ended",
+    );
+    let small = format!("{LINK}mtu = \"500B\"\n");
+    let small = [change(1_500, 1, &small, &[])];
+    refused(
+        "small.pcapng",
+        LINK,
+        &[packet(0, 1_000), packet(1, 1_000)],
+        &small,
+        ": change 0 is not between the packets",
+    );
+    let small = [Change { behind: 2, ..small[0].clone() }];
+    let waits = [packet(0, 1_000), packet(1, 1_100)];
+    refused("small.pcapng", LINK, &waits, &small, ": change 0 (x=1): a packet of 1514 B waits, and would be too large");
+    capture("wrong.pcapng", LINK, &two, &[change(1_500, 1, "rate = 1", &[])]);
+    let ran = replayed("wrong.pcapng");
+    assert!(ran.status == Some(2) && ran.err.contains("wrong.pcapng (its scenario from change 0 on):1:1"), "{ran:#?}");
+}
+
+#[test]
+fn captures_that_say_less_than_they_might() {
+    let two = [packet(0, 1_000), packet(1, 2_000)];
+    let whole = capture("whole.pcapng", LINK, &two, &[change(1_500, 1, &LINK.replace("1mbit", "2mbit"), &[])]);
+    std::fs::write(directory().join("broken.pcapng"), &whole[..whole.len() - 1]).expect("a file can be written");
+    let ran = replayed("broken.pcapng");
+    assert!(ran.err.starts_with("falaj: warning: broken.pcapng breaks off: "), "{ran:#?}");
+    assert!(ran.err.contains(". Replayed is what stands before: a capture is whole when its link has ended\n"));
+    let ran = falaj(&["sim", file("captures.toml", LINK), "--replay", "whole.pcapng"]);
+    assert_eq!(ran.err, "falaj: 1 changes in whole.pcapng are left out: they are of its own scenario\n");
+    assert_eq!(ran.status, Some(0), "{ran:#?}");
+    // Of a packet that found room, that it found none.
+    let dropped = [packet(0, 1_000), Taken { verdict: Verdict::Dropped(Why::QueueFull), ..packet(1, 2_000) }];
+    capture("differs.pcapng", LINK, &dropped, &[]);
+    let ran = replayed("differs.pcapng");
+    assert!(ran.status == Some(1) && ran.out.contains("first difference: number=1 "), "{ran:#?}");
+}
