@@ -29,8 +29,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
     thousands: u64,
     /// Runs for each figure; the median counts.
-    #[arg(long, default_value_t = 5)]
-    repeat: usize,
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    repeat: u64,
     /// Numbers of rules; 0 is one link without rules.
     #[arg(long, value_delimiter = ',', default_value = "0,10,10000")]
     rules: Vec<u32>,
@@ -124,11 +124,11 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let mut results: Vec<(u32, f64, f64)> = Vec::new();
-    let bar = show::progress((args.rules.len() * args.repeat.max(1)) as u64, "classifying");
+    let bar = show::progress(args.rules.len() as u64 * args.repeat, "classifying");
     let ((), interrupted) = interruptible(|stop| {
         for &rules in &args.rules {
             let mut turns = Vec::new();
-            for _ in 0..args.repeat.max(1) {
+            for _ in 0..args.repeat {
                 if stop.load(Ordering::Relaxed) {
                     return Ok(());
                 }

@@ -285,6 +285,7 @@ fn unread(why: &str) -> No {
 
 /// How a change is meant.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Meant {
     /// Only say whether it could be: the question of admission.
     #[serde(default)]
@@ -296,6 +297,7 @@ struct Meant {
 
 /// How much of it.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Newest {
     /// So many turns of each direction at most, the newest; else all that are remembered.
     last: Option<usize>,
@@ -462,6 +464,7 @@ async fn replace(
 
 /// How finely.
 #[derive(Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Finely {
     /// A series for each flow of an adapter, instead of one for all of them.
     #[serde(default)]

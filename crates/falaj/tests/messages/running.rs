@@ -175,7 +175,7 @@ fn lines_that_are_no_requests() {
         (r#"{"do":"show","x":1}"#, "unknown field `x`, expected `histograms`"),
         (r#"{"do":"scenario","x":1}"#, "unknown field `x`, there are no fields"),
         (r#"{"do":"set","set":5}"#, "invalid type: integer `5`, expected a sequence"),
-        (r#"{"do":"set","toml":"x"}"#, "the scenario is no TOML"),
+        (r#"{"do":"set","toml":"x","set":["rate=1mbit"]}"#, "the scenario is no TOML"),
         (
             r#"{"do":"set","set":["rate"]}"#,
             "rate: there is no `=`; write a key of the scenario and its value, as in `voice.phase=60us`",
@@ -298,7 +298,17 @@ fn what_a_service_refuses() {
     refused("PUT /v1/adapters/late", queue, 409, "adapter late: a queue of the firewall is for `falaj bridge`");
     let moved = served(service.at.path()).replace("/uplink", "/elsewhere");
     refused("PUT /v1/scenario", &moved, 409, "the uplink stays `vhost:");
-    refused("PUT /v1/scenario", "x", 409, "the scenario is no TOML");
+    let (status, answer) = service.ask("PUT /v1/scenario", "\nrate\n");
+    assert!(
+        status == 409 && answer["remarks"][0]["title"].as_str().unwrap_or_default().starts_with("line 2: "),
+        "{answer}"
+    );
+    refused(
+        "PATCH /v1/adapters/calm?chekc=true",
+        "{\"weight\":1}",
+        400,
+        "unknown field `chekc`, expected `check` or `drop`",
+    );
     let api = service.at("api");
     crate::refused(&["top", "--api", &api], "standard output is no terminal; --once prints one screen as text");
 }

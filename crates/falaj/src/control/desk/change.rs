@@ -211,6 +211,7 @@ impl Desk {
 
     fn whole(&mut self, wanted: &SetRequest, file: &Path) -> Result<(Read, String), Refusal> {
         let text = match &wanted.toml {
+            Some(toml) if wanted.set.is_empty() => toml.clone(),
             Some(toml) => edited(toml, &wanted.set)?,
             None => edited(self.text(), &wanted.set)?,
         };
@@ -222,7 +223,12 @@ impl Desk {
     fn read(&self, text: &str, file: &Path, sets: &[String]) -> Result<(Scenario, Vec<Remark>), Refusal> {
         let new = |problems: &[Problem]| -> Vec<Remark> {
             let mut remarks: Vec<Remark> = Vec::new();
-            for remark in problems.iter().filter(|p| !self.said.contains(&p.title)).map(remark) {
+            for problem in problems.iter().filter(|p| !self.said.contains(&p.title)) {
+                let mut remark = remark(problem);
+                // A text that was edited here has lines that nobody has seen.
+                if sets.is_empty() {
+                    remark.title = format!("line {}: {}", problem.line, remark.title);
+                }
                 // What both directions have alike is said once.
                 if !remarks.contains(&remark) {
                     remarks.push(remark);
