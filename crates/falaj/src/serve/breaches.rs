@@ -39,6 +39,11 @@ impl From<&Late> for Breach {
     }
 }
 
+/// None yet, with room for as many as are ever kept and some more.
+pub(super) fn none() -> VecDeque<Breach> {
+    VecDeque::with_capacity((KINDS + 1) * KEPT)
+}
+
 /// These too, and of each kind the last ones.
 pub(super) fn keep(breaches: &mut VecDeque<Breach>, new: Vec<Breach>) {
     breaches.extend(new);

@@ -1,6 +1,7 @@
 //! What the API says, as JSON. Times are nanoseconds, rates bits per second, both as numbers.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::Path;
 use utoipa::ToSchema;
@@ -183,7 +184,8 @@ pub(super) struct TooLong {
     /// Link, direction and flow.
     pub(super) flow: String,
     /// `own-burst`, `host` or `promise`.
-    pub(super) cause: String,
+    #[schema(value_type = String)]
+    pub(super) cause: Cow<'static, str>,
     pub(super) bound_ns: u64,
     /// Last bit in, last bit out, and handed over; since the service began.
     pub(super) arrival_ns: u64,

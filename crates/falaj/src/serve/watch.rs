@@ -1,6 +1,6 @@
 //! The watch: once a second, what each adapter was promised beside what it got.
 
-use super::breaches::{keep, tell};
+use super::breaches::{self, keep, tell};
 use super::manager::Watchdog;
 use super::metrics;
 use super::model::{
@@ -52,7 +52,7 @@ impl Published {
             sample: RwLock::default(),
             json: RwLock::new(json(&Sample::default())),
             openmetrics: Default::default(),
-            breaches: RwLock::default(),
+            breaches: RwLock::new(breaches::none()),
             flows: RwLock::default(),
             news: broadcast::channel(BEHIND).0,
         })
