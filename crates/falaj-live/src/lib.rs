@@ -10,6 +10,7 @@
 //! | `vhost_user` (feature `vhost-user`) | guests' network cards |
 //! | [`interface`] | an end of a bridge, by any of them |
 //! | [`port`], [`relay`] | where units enter and leave: TAP; loopback sockets where there are no namespaces |
+//! | [`plug`] | interfaces joined by the kernel's own bridge while nobody forwards between them |
 //! | [`adapters`] | many virtual adapters at one end of a link, and what they share at the other one |
 //! | [`aggregate`] | a port whose packets cross to another process in containers |
 //! | [`gso`] | units of many packets: how many, how long, and how to cut them |

@@ -25,11 +25,13 @@
 //! falaj_plugin_api::export!(Longest);
 //! # assert_eq!(falaj_discipline.abi, falaj_plugin_api::abi::ABI);
 //! ```
-#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::unwrap_used)]
 
+#[allow(unsafe_code)]
 pub mod abi;
 #[doc(hidden)]
+#[allow(unsafe_code)]
 pub mod glue;
 
 pub use abi::{Promise, Queue, Sent};

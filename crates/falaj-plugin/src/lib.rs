@@ -6,10 +6,12 @@
 //!
 //! This crate and what the library itself does is all that is unsafe about it: a library is code, and may do whatever the
 //! program may. It stays loaded until the program ends, since a thread may be within it at any time.
-#![deny(unsafe_op_in_unsafe_fn)]
+#![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 #![warn(clippy::unwrap_used)]
 
+#[allow(unsafe_code)]
 mod instance;
+#[allow(unsafe_code)]
 mod library;
 
 use falaj_sched::plugin::Loaded;

@@ -12,7 +12,8 @@
 //! | [`managed`] | queues that have such a policy, in front of any station |
 //! | [`draws`] | random numbers by a key and an index |
 //! | [`station`] | queues and the discipline that serves them |
-//! | [`tree`] | a discipline below each flow of another |
+//! | [`tree`], [`classes`] | a discipline below each flow of another; a tree that one discipline is handed whole |
+//! | [`fits`] | rates that flows are given out of a link's, and what becomes of those that are more together |
 //! | [`probability`] | probabilities as integers |
 //! | [`params`] | what people may set, described once |
 //! | [`promise`] | what a discipline guarantees, by which formula, under which condition |
@@ -20,10 +21,10 @@
 //! | [`fifo`], [`priority`], [`wrr`], [`hrr`], [`corr`], [`drr`], [`drr_plus`], [`drr_plus_plus`], [`mw00`], [`ets`], [`virtual_links`], [`phase_wise`], [`packet_wise`] | one discipline, one file |
 //! | [`gps`] | fluid sharing, which packet disciplines imitate and are measured by |
 //! | [`virtual_clock`], [`scfq`], [`sfq`], [`wfq`], [`wf2q`], [`spfq`] | those that stamp packets with shares of a link |
-//! | [`qfq`], [`wf2q_plus`], [`ffs`] | those that share by virtual time in little time |
+//! | [`qfq`], [`qfq_plus`], [`wf2q_plus`], [`ffs`], [`timer_wheels`] | those that share by virtual time in little time |
 //! | [`shaper`], [`cbs`], [`tas`], [`ats`], [`rcsp`], [`mgfq`], [`netback`] | those that hold packets on purpose |
 //! | [`xen_wrr`] | turns, and a minimum rate for those that have one |
-//! | [`mclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
+//! | [`mclock`], [`hclock`], [`hfsc`], [`htb`] | a minimum and a cap for each flow, the rest in proportion |
 //! | [`fq_codel`], [`dualpi2`] | those that manage queues of their own |
 //! | [`dcf`] | stations that contend for a channel |
 //! | [`plugin`] | one that comes from elsewhere, and the guard in front of it |

@@ -1,4 +1,4 @@
-//! The disciplines by name. A new one is a new file and one line here.
+//! The disciplines by name. A new one is a new file, and an entry and an arm here.
 
 use crate::dcf::Dcf;
 use crate::discipline::Discipline;

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`source`] | sources as iterators of packets: Poisson, CBR, bursts, Markovian arrivals, video, envelopes' worst, recordings; shaped and policed |
-//! | [`tcp`] | sources that hear what becomes of their packets: Reno, CUBIC, BBR-like |
+//! | [`tcp`] | sources that hear what becomes of their packets: Reno, CUBIC, DCTCP, BBR-like |
 //! | [`meter`] | delays: exact mean and maximum, percentiles from a histogram |
 //! | [`capture`] | what entered a live link and what became of it, as pcapng; written and read |
 //! | [`interval`] | confidence intervals over replications |

@@ -18,7 +18,10 @@
 //! | [`show`], [`mod@file`] | numbers as people read them, tables, notes; scenario files |
 //! | [`control`] | `show`, `set`, `netconfig`: a link that is running, asked and changed |
 //! | [`link`], [`flags`], [`asked`] | a link as the command line tells it; what was asked for, said before a run |
-//! | [`live`], [`summary`] | what a link does, while it runs and told at the end, and judged |
+//! | [`pace`], [`honest`] | how the live loop waits, as it was asked for; what this host can honestly emulate |
+//! | [`recording`], [`replay`] | what passes a live link, written down; the same once more in simulated time |
+//! | [`live`], [`summary`], [`each`] | what a link does, while it runs and told at the end, and judged; what its masks made |
+//! | [`practice`], [`pairs`], [`connections`] | a simulation as it was asked for, of two scenarios, and what TCP did in it |
 //! | [`impairments`] | what a link does to packets, in words |
 //! | [`export`] | what was simulated, in files for other programs |
 //! | `pictures` (feature `plots`) | what was simulated, drawn; what all pictures share |
@@ -98,7 +101,7 @@ Exit status:
   1    the answer is no: a promise broken, a plan refused, a number missed, a file to be formatted
   2    no answer: the input is wrong, or this machine cannot do it
   3    inconclusive: this machine was too busy to tell (compare), replications ended before --until (sim, compare)
-  4    a condition of --fail-if holds (run, relay, traffic)
+  4    a condition of --fail-if holds (run, bridge, relay, traffic)
   130  interrupted by Ctrl-C; what was known until then is printed
   141  whoever read the output went away
 `falaj run` has its command's. Results are on standard output, all else on standard error;

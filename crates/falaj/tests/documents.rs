@@ -165,3 +165,36 @@ fn the_table_of_unsafe_code_is_whole() {
         .collect();
     assert_eq!(there, said, "in the code, and in docs/reference/unsafe.md");
 }
+
+/// The modules that a front page has in its table stand there in brackets or in backquotes.
+#[test]
+fn front_pages_name_each_module() {
+    let mut pages = 0;
+    for entry in fs::read_dir(root().join("crates")).expect("crates") {
+        let at = entry.expect("one").path().join("src/lib.rs");
+        let text = fs::read_to_string(&at).unwrap_or_default();
+        let page: String = text.lines().filter(|line| line.starts_with("//!")).collect();
+        if !page.contains("| module |") {
+            continue;
+        }
+        pages += 1;
+        for module in text.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')) {
+            let named = [format!("`{module}`"), format!("`mod@{module}`")].iter().any(|name| page.contains(name));
+            assert!(named, "{}: {module} is not in the table", at.display());
+        }
+    }
+    assert!(pages > 3, "{pages} have a table");
+}
+
+#[test]
+fn the_unit_for_systemd_starts_what_there_is() {
+    let unit = read("examples/systemd/falaj.service");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/falaj ")).expect("it starts falaj");
+    let help = Command::new(env!("CARGO_BIN_EXE_falaj")).args(["serve", "--help"]).output().expect("it starts");
+    let help = String::from_utf8(help.stdout).expect("text");
+    let flags: Vec<&str> = start.split(' ').filter(|word| word.starts_with("--")).collect();
+    assert!(start.starts_with("serve ") && flags.len() > 3, "{start}");
+    for flag in flags {
+        assert!(help.split_whitespace().any(|word| word.trim_end_matches(',') == flag), "{flag} is none of serve's");
+    }
+}
