@@ -10,7 +10,7 @@
 //! | [`descriptors`] | no file descriptor is left |
 //! | [`namespaces`] | no namespaces are allowed any more |
 //! | [`overload`] | ten times what the link carries |
-//! | [`neighbour`] | an adapter's owner means harm, or hangs |
+//! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
 //! | [`twice`] | two for one interface |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
 //!
@@ -72,6 +72,7 @@ const CASES: &[(&str, fn())] = &[
     ("user_namespaces_are_off", namespaces::off),
     ("ten_times_the_links_rate", overload::tenfold),
     ("who_misbehaves_takes_its_own_share", neighbour::misbehaves),
+    ("a_storm_at_one_port_takes_nothing_from_others", neighbour::storms),
     ("a_ring_that_hangs_is_its_owners_affair", neighbour::hangs),
     ("two_for_one_interface", twice::interface),
     ("two_for_one_socket_and_one_namespace", twice::socket_and_namespace),

@@ -396,7 +396,7 @@ pub(crate) fn probe(words: &[&str]) {
     match words {
         // Sends back what comes, for ever.
         ["echo"] => {
-            let socket = UdpSocket::bind(far).expect("a socket");
+            let socket = UdpSocket::bind(("0.0.0.0", far.1)).expect("a socket");
             let mut datagram = [0; 2000];
             loop {
                 let (length, from) = socket.recv_from(&mut datagram).expect("a datagram");
@@ -419,6 +419,31 @@ pub(crate) fn probe(words: &[&str]) {
                     }
                 }
             }
+        }
+        // Sends so many datagrams of 1000 B, one in so many microseconds; what each took that came back, in milliseconds, as JSON.
+        ["steady", to, gap, times] => {
+            let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+            socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time");
+            // Refused while nobody listens there.
+            until("somebody is there", || socket.send_to(b"?", to).is_ok() && socket.recv(&mut [0; 8]).is_ok());
+            let (reader, began) = (socket.try_clone().expect("a descriptor"), Instant::now());
+            let came = std::thread::spawn(move || {
+                let (mut datagram, mut took) = ([0; 2000], Vec::new());
+                while let Ok(length) = reader.recv(&mut datagram) {
+                    if length == 1_000 {
+                        let sent = u64::from_be_bytes(datagram[..8].try_into().expect("eight bytes"));
+                        took.push((began.elapsed() - Duration::from_nanos(sent)).as_secs_f64() * 1e3);
+                    }
+                }
+                took
+            });
+            let (gap, mut datagram) = (Duration::from_micros(gap.parse().expect("a number")), [0; 1_000]);
+            for n in 0..times.parse().expect("a number") {
+                std::thread::sleep((gap * n).saturating_sub(began.elapsed()));
+                datagram[..8].copy_from_slice(&(began.elapsed().as_nanos() as u64).to_be_bytes());
+                socket.send_to(&datagram, to).expect("sent");
+            }
+            println!("{:?}", came.join().expect("it reads"));
         }
         // Takes an interface away.
         ["remove", interface] => crate::netlink::delete(interface),
