@@ -4,9 +4,9 @@
 use crate::aggregate::by_timeout;
 use crate::asked::Asked;
 use crate::control::{Control, ControlArgs, Running};
+use crate::fit::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::honest;
 use crate::link::LinkArgs;
-use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;

@@ -1,7 +1,7 @@
 //! `falaj run` with a scenario that has hosts: several links, a namespace for each host, and a command in one of them.
 
+use crate::fit::warn_of_spinning;
 use crate::honest;
-use crate::measure::warn_of_spinning;
 use crate::run::{Args, Within, forward, helper, status, tell};
 use crate::summary::of_forwarder;
 use anyhow::{Result, bail};

@@ -52,6 +52,7 @@ mod each;
 mod explain;
 mod export;
 mod file;
+mod fit;
 mod flags;
 mod fmt;
 mod honest;

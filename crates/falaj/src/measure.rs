@@ -3,11 +3,11 @@
 
 use crate::asked::Asked;
 use crate::file;
+use crate::fit::{between_two_ends, no_adapters, no_masks, warn_of_spinning};
 use crate::pace::Pace;
 use crate::show::{self, note};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
-use falaj_engine::PipeId;
 use falaj_engine::rules::Taken;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -17,7 +17,6 @@ use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_scenario::{Link, Scenario};
-use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
@@ -70,54 +69,6 @@ impl Measuring {
         self.asked.tell(&scenario);
         Ok(scenario)
     }
-}
-
-/// The one link of a scenario, without rules.
-pub(crate) fn only_link(scenario: &Scenario) -> Result<usize> {
-    match scenario.links.len() {
-        1 if scenario.rules.is_empty() => Ok(0),
-        1 => bail!("this scenario has rules, and here all packets pass one link: leave [[rule]] out"),
-        n => bail!("this scenario has {n} links, and here all packets pass one: leave one [link.NAME]"),
-    }
-}
-
-/// Its links, where they stand between two ends.
-pub(crate) fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
-    if !scenario.hosts.is_empty() {
-        bail!("this scenario has hosts, and here links stand between two ends: leave [host.NAME] out, or use `run`");
-    }
-    live_links(scenario)
-}
-
-/// Its links live, of which rules say which ones packets pass.
-pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
-    match scenario.links.len() {
-        n if n > 1 && scenario.rules.is_empty() => {
-            bail!(
-                "this scenario has {n} links, and nothing says which packets pass which: add [[rule]], or leave one [link.NAME]"
-            )
-        }
-        _ => Ok(&scenario.links),
-    }
-}
-
-/// Refuses a scenario with more ends than are here.
-pub(crate) fn no_adapters(scenario: &Scenario) -> Result<()> {
-    match scenario.adapters().first() {
-        None => Ok(()),
-        Some(adapter) => bail!(
-            "flow {} has an adapter, and here a link has two ends: `falaj serve` gives each adapter its own; `plan` and `sim` know it too",
-            adapter.name
-        ),
-    }
-}
-
-/// Refuses a link with masks where packets do not come from whom they would tell apart.
-pub(crate) fn no_masks(link: &Link, why: &str) -> Result<()> {
-    if [&link.up, &link.down].iter().all(|direction| direction.masks.is_none()) {
-        return Ok(());
-    }
-    bail!("link {} has `each`, and here {why}: `falaj sim`, `run` and `bridge` know it", link.name)
 }
 
 /// A scenario as it was measured.
@@ -219,67 +170,6 @@ pub(crate) fn measure_beside(
                 note!("no network namespaces here: packets go over loopback sockets instead");
             });
             over_loopback(scenario, plans, (options, begins), what)
-        }
-    }
-}
-
-/// That a queue was full for the first time: packets are lost, and whoever did not mean that is told how to have it
-/// otherwise.
-pub(crate) fn warn_of_overflow(links: &[Link], pipe: PipeId, flow: FlowId) {
-    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
-    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
-    let leaves = direction.setup.leaves();
-    let Some((flow, setup)) = direction.flows.get(flow.index()).zip(leaves.get(flow.index())) else { return };
-    let whose =
-        if links.len() > 1 { format!("{} {way} {}", link.name, flow.name) } else { format!("{way} {}", flow.name) };
-    note!(
-        "warning: the queue of `{whose}` was full, and a packet lost; it holds {}, `queue` sets another length. Others are \
-         counted, and not told",
-        setup.limit
-    );
-}
-
-/// That there were more ids than a mask makes queues or links for, for the first time.
-pub(crate) fn warn_of_sharing(links: &[Link], pipe: PipeId, flow: Option<FlowId>) {
-    let Some(link) = links.get(pipe.0 as usize / 2) else { return };
-    let (way, direction) = [("up", &link.up), ("down", &link.down)][pipe.0 as usize % 2];
-    let (each, name) = match flow {
-        None => (direction.masks.link, Some("")),
-        Some(flow) => (
-            direction.masks.of(flow.index()).copied(),
-            direction.flows.get(flow.index()).map(|flow| flow.name.as_str()),
-        ),
-    };
-    let Some((each, name)) = each.zip(name) else { return };
-    let whose = [if links.len() > 1 { link.name.as_str() } else { "" }, way, name];
-    let whose: Vec<&str> = whose.into_iter().filter(|word| !word.is_empty()).collect();
-    note!(
-        "warning: of `{}`, each {}, there are more than {}, and those beyond share {} more; `max-flows` sets another number. \
-         They are counted, and not told again",
-        whose.join(" "),
-        each.mask,
-        each.most,
-        each.shared()
-    );
-}
-
-/// Phases shorter than this are waited for by spinning.
-const SPINS: Span = Span::from_micros(60);
-
-/// A short phase keeps the processor busy: said before it surprises anybody.
-pub(crate) fn warn_of_spinning(link: &Link) {
-    let mut told = Vec::new();
-    for direction in [&link.up, &link.down] {
-        for (flow, setup) in direction.flows.iter().zip(direction.setup.leaves()) {
-            if let Some(phase) = setup.values.span("phase").filter(|&phase| phase < SPINS)
-                && !told.contains(&(&flow.name, phase))
-            {
-                told.push((&flow.name, phase));
-                note!(
-                    "warning: flow `{}` has a phase of {phase}; below {SPINS} a processor spins to keep it",
-                    flow.name
-                );
-            }
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `falaj relay`: an emulated link between sockets, on any system.
 
 use crate::asked::Asked;
+use crate::fit::{between_two_ends, no_adapters, no_masks};
 use crate::link::LinkArgs;
-use crate::measure::{between_two_ends, no_adapters, no_masks};
 use crate::show::note;
 use crate::sim::{interruptible, interrupts};
 use crate::summary::{FailIf, JsonFile, Summary};

@@ -1,7 +1,7 @@
 //! `falaj sim --replay`: what entered a live link, once more, in simulated time.
 
 use crate::control::difference::difference;
-use crate::measure::live_links;
+use crate::fit::live_links;
 use crate::show::{note, say};
 use crate::sim::name_of_flow;
 use crate::summary::{RULE_HEADER, rule_json, rule_row};

@@ -3,11 +3,11 @@
 use crate::aggregate;
 use crate::asked::Asked;
 use crate::control::{self, Control, ControlArgs, Running};
+use crate::fit::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::honest;
 use crate::hosts;
 use crate::link::LinkArgs;
 use crate::live::Live;
-use crate::measure::{live_links, no_adapters, warn_of_overflow, warn_of_sharing, warn_of_spinning};
 use crate::pace::Pace;
 use crate::recording::Recording;
 use crate::show::note;

@@ -5,7 +5,8 @@
 //! datagrams through all three.
 
 use crate::file;
-use crate::measure::{self, measure_kernel, only_link};
+use crate::fit::only_link;
+use crate::measure::{self, measure_kernel};
 use crate::pace::Pace;
 use crate::show::{self, note, say};
 use crate::sim::Replications;

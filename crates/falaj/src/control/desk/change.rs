@@ -5,7 +5,7 @@ use super::asking::{AdaptersThen, Ask, Changing, HeldTo, Told};
 use crate::control::difference::{difference, needs_places, of_values};
 use crate::control::protocol::{Refusal, Remark, SetAnswer, SetRequest};
 use crate::control::{terms, ways, weight, weights};
-use crate::measure::live_links;
+use crate::fit::live_links;
 use crate::plan::{Standing, standings};
 use falaj_engine::network::Places;
 use falaj_live::forward::Changed;
