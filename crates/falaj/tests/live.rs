@@ -58,8 +58,6 @@ const TESTS: &[Test] = &[
     ("hosts_that_cannot_be_are_refused", wrong_hosts, Nowhere),
     ("the_far_end_may_be_in_a_namespace_that_is_there", netns, Tapless),
     ("links_nest", nest, Again::Users),
-    ("names_are_found_outside", names, Again::Users),
-    ("the_host_is_as_it_was", host, Nowhere),
     ("who_has_no_way_out_is_told", no_way_out, Again::Users),
     ("a_summary_is_json_and_is_judged", summary, Nowhere),
     ("doctor_measures_this_host", doctor, Nowhere),
@@ -87,6 +85,58 @@ const TESTS: &[Test] = &[
     ("without_namespaces_packets_go_over_loopback", loopback, Nowhere),
 ];
 
+/// A test of ways out, which of them, and where else it is run.
+type WayOut = (&'static str, fn(&Users, &str), &'static [&'static str], Again);
+
+const WAYS_OUT: &[WayOut] = &[
+    (
+        "the_way_out_of_a_link_may_be_another_link",
+        nest_outside,
+        &["auto", "host", "pasta", "slirp4netns"],
+        Again::Users,
+    ),
+    ("names_are_found_outside", names, &["pasta", "slirp4netns"], Again::Users),
+    ("the_host_is_as_it_was", host, &["host"], Nowhere),
+];
+
+/// A test, and what it is of.
+#[derive(Clone, Copy)]
+enum What {
+    Link(fn(&Users)),
+    WayOut(fn(&Users, &str), &'static str),
+}
+
+impl What {
+    /// A way out that lacks its program is left out, and says so.
+    fn is_tested(self, users: &Users) -> Completion {
+        match self {
+            What::Link(test) => test(users),
+            What::WayOut(test, way) => {
+                let (programs, install) = needs(way);
+                if !programs.iter().any(|program| is_there(program)) {
+                    return Completion::ignored_with(format!("there is no {} here: {install}", programs.join(" or ")));
+                }
+                test(users, way);
+            }
+        }
+        Completion::Completed
+    }
+}
+
+/// The programs of which a way out needs one, and what has them.
+fn needs(way: &str) -> (&'static [&'static str], &'static str) {
+    match way {
+        "pasta" => (&["pasta"], "apt install passt"),
+        "slirp4netns" => (&["slirp4netns"], "apt install slirp4netns"),
+        _ => (&["nft", "iptables"], "apt install iptables"),
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")]).output();
+    found.is_ok_and(|found| found.status.success())
+}
+
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     if let Some((probe, rest)) = words.strip_prefix(&["--probe".to_owned()]).and_then(<[_]>::split_first) {
@@ -97,24 +147,27 @@ fn main() -> ExitCode {
     arguments.test_threads = Some(1);
     let possible = Command::new("unshare").args(["-Urn", "true"]).stderr(Stdio::null()).status();
     let possible = possible.is_ok_and(|status| status.success());
-    let trial = |name: String, users: Users, test: fn(&Users)| {
+    let trial = |name: String, users: Users, what: What| {
         Trial::ignorable_test(name, move || {
             if !possible {
                 return Ok(Completion::ignored_with("namespaces are not allowed here: unshare -Urn true fails"));
             }
-            test(&users);
-            Ok(Completion::Completed)
+            Ok(what.is_tested(&users))
         })
     };
+    let tests = TESTS.iter().map(|&(name, test, again)| (name.to_owned(), What::Link(test), again));
+    let ways_out = WAYS_OUT.iter().flat_map(|&(name, test, ways, again)| {
+        ways.iter().map(move |way| (format!("{name}::{way}"), What::WayOut(test, way), again))
+    });
     let mut trials = Vec::new();
-    for &(name, test, again) in TESTS {
-        trials.push(trial(name.to_owned(), Users { flags: &[], tapless: false }, test));
+    for (name, what, again) in tests.chain(ways_out) {
+        trials.push(trial(name.clone(), Users { flags: &[], tapless: false }, what));
         if again >= Again::Users {
             let users = Users { flags: &["--user-namespace"], tapless: false };
-            trials.push(trial(format!("{name}::user_namespace"), users, test));
+            trials.push(trial(format!("{name}::user_namespace"), users, what));
         }
         if again >= Tapless {
-            trials.push(trial(format!("{name}::without_tap"), Users { flags: &[], tapless: true }, test));
+            trials.push(trial(format!("{name}::without_tap"), Users { flags: &[], tapless: true }, what));
         }
     }
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -536,22 +589,6 @@ fn netns(users: &Users) {
     assert!(container.wait().unwrap().success());
 }
 
-/// The ways out that this machine has, by the programs that they need.
-fn ways_out() -> Vec<&'static str> {
-    let has = |program: &str| {
-        let found =
-            Command::new("sh").args(["-c", &format!("PATH=$PATH:/usr/sbin:/sbin command -v {program}")]).output();
-        found.is_ok_and(|found| found.status.success())
-    };
-    let ways = [
-        ("auto", &["nft", "iptables"][..]),
-        ("host", &["nft", "iptables"]),
-        ("pasta", &["pasta"]),
-        ("slirp4netns", &["slirp4netns"]),
-    ];
-    ways.into_iter().filter(|(_, any)| any.iter().any(|program| has(program))).map(|(way, _)| way).collect()
-}
-
 /// `falaj run FLAGS…` inside of another.
 fn inner(users: &Users, flags: &str) -> String {
     format!("{} run {} {flags}", env!("CARGO_BIN_EXE_falaj"), users.flags.join(" "))
@@ -563,63 +600,58 @@ fn nest(users: &Users) {
         format!("{} -- {} -- sh -c 'echo $FALAJ_ADDR $MAHIMAHI_BASE $FALAJ_PEER6'", inner(users, ""), inner(users, ""));
     let ran = users.ok(&["--", "sh", "-c", &third]);
     assert_eq!((ran.out.as_str(), ran.err.as_str()), ("10.77.2.1 10.77.2.2 fd77:0:0:2::2\n", ""));
-    // Its way out is the outer link, whose far end answers.
-    let echo = format!("{} --probe echo 10.77.0.2", me());
-    for way in ways_out() {
-        let ask = format!("{} --probe ask 10.77.0.2 10", me());
-        let script = format!("{} -- {ask}", inner(users, &format!("--delay 15ms --internet {way}")));
-        let ran = users.ok(&["--delay", "20ms", "--peer", &echo, "--", "sh", "-c", &script]);
-        let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
-        assert!(times.iter().all(|&ms| ms >= 70.0), "{way}: {times:?}");
-        assert!(median(&mut times) < 100.0, "{way}: {times:?}");
-    }
 }
 
-fn names(users: &Users) {
+/// The way out is the outer link, whose far end answers.
+fn nest_outside(users: &Users, way: &str) {
+    let echo = format!("{} --probe echo 10.77.0.2", me());
+    let ask = format!("{} --probe ask 10.77.0.2 10", me());
+    let script = format!("{} -- {ask}", inner(users, &format!("--delay 15ms --internet {way}")));
+    let ran = users.ok(&["--delay", "20ms", "--peer", &echo, "--", "sh", "-c", &script]);
+    let mut times: Vec<f64> = ran.json().as_array().unwrap().iter().map(number).collect();
+    assert!(times.iter().all(|&ms| ms >= 70.0), "{times:?}");
+    assert!(median(&mut times) < 100.0, "{times:?}");
+}
+
+fn names(users: &Users, way: &str) {
     // What the host asks for names is on its loopback interface, as systemd's resolver is.
     let own = file("resolv.conf", "search example.org\nnameserver 127.0.0.53\n");
     let far = file("resolv-far.conf", "nameserver 10.77.0.2\n");
     let web = format!("{} --probe web 10.77.0.2", me());
-    for way in ways_out().into_iter().filter(|way| ["pasta", "slirp4netns"].contains(way)) {
-        let script = format!(
-            "mount --bind {own} /etc/resolv.conf && {{ {0} --probe names 127.0.0.53 10.77.0.2 & }} && {1} -- sh -c \
-             '{0} --probe get falaj.test; cat /etc/resolv.conf'",
-            me(),
-            inner(users, &format!("--rate 10mbit --internet {way}")),
-        );
-        let ran = users.ok(&["--peer", &web, "--", "unshare", "-m", "sh", "-c", &script]);
-        assert_eq!(ran.out, "the page\nsearch example.org\nnameserver 10.77.254.3\n", "{way}: {ran:?}");
-        // Another machine is asked straight, and answers by its own address; the host has pages of its own.
-        let script = format!(
-            "mount --bind {far} /etc/resolv.conf && {{ {0} --probe web 10.77.0.1 & }} && {1} -- sh -c \
-             '{0} --probe get falaj.test; {0} --probe get 10.77.0.1; cat /etc/resolv.conf'",
-            me(),
-            inner(users, &format!("--rate 10mbit --internet {way}")),
-        );
-        let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
-        let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
-        assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
-        // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it lost, it would come again and again.
-        let fetch = format!("{} --probe fetch 10.77.0.2", me());
-        let script =
-            inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}")) + &format!(" -- {fetch}");
-        let serve = format!("{} --probe serve 10.77.0.2", me());
-        let ran = users.ok(&["--peer", &serve, "--", "sh", "-c", &script]);
-        assert_eq!(ran.out, "whole\n", "{way}: {ran:?}");
-        let row = ran.err.lines().find(|line| line.trim().starts_with("down all")).unwrap_or_else(|| panic!("{ran:?}"));
-        assert_eq!(row.split_whitespace().nth(4), Some("0"), "none dropped, {way}: {}", ran.err);
-    }
+    let script = format!(
+        "mount --bind {own} /etc/resolv.conf && {{ {0} --probe names 127.0.0.53 10.77.0.2 & }} && {1} -- sh -c \
+         '{0} --probe get falaj.test; cat /etc/resolv.conf'",
+        me(),
+        inner(users, &format!("--rate 10mbit --internet {way}")),
+    );
+    let ran = users.ok(&["--peer", &web, "--", "unshare", "-m", "sh", "-c", &script]);
+    assert_eq!(ran.out, "the page\nsearch example.org\nnameserver 10.77.254.3\n", "{way}: {ran:?}");
+    // Another machine is asked straight, and answers by its own address; the host has pages of its own.
+    let script = format!(
+        "mount --bind {far} /etc/resolv.conf && {{ {0} --probe web 10.77.0.1 & }} && {1} -- sh -c \
+         '{0} --probe get falaj.test; {0} --probe get 10.77.0.1; cat /etc/resolv.conf'",
+        me(),
+        inner(users, &format!("--rate 10mbit --internet {way}")),
+    );
+    let both = format!("{} --probe names 10.77.0.2 10.77.0.2 & {web}", me());
+    let ran = users.ok(&["--peer", &both, "--", "unshare", "-m", "sh", "-c", &script]);
+    assert_eq!(ran.out, "the page\nthe page\nnameserver 10.77.0.2\n", "{way}: {ran:?}");
+    // All that such a stack sends at once waits at a queue of ten packets, and arrives: were it lost, it would come again and again.
+    let fetch = format!("{} --probe fetch 10.77.0.2", me());
+    let script = inner(users, &format!("--rate 20mbit --queue 10p --stats --internet {way}")) + &format!(" -- {fetch}");
+    let serve = format!("{} --probe serve 10.77.0.2", me());
+    let ran = users.ok(&["--peer", &serve, "--", "sh", "-c", &script]);
+    assert_eq!(ran.out, "whole\n", "{way}: {ran:?}");
+    let row = ran.err.lines().find(|line| line.trim().starts_with("down all")).unwrap_or_else(|| panic!("{ran:?}"));
+    assert_eq!(row.split_whitespace().nth(4), Some("0"), "none dropped, {way}: {}", ran.err);
 }
 
-fn host(users: &Users) {
-    if !ways_out().contains(&"host") {
-        return;
-    }
+fn host(users: &Users, way: &str) {
     // The host is the near end of a link, whose network nobody minds. Of iptables rules and chains count: that there is a table
     // for them is its own affair.
     let state = "cat /proc/sys/net/ipv4/ip_forward; cut -d: -f1 /proc/net/dev | sort; \
                  PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; else iptables-save | sed -n '/^-A/p;/^:.* - /p'; fi";
-    let run = inner(users, "--internet host");
+    let run = inner(users, &format!("--internet {way}"));
     for (ending, how) in [
         ("true", format!("{run} -- true")),
         ("TERM", format!("{run} -- sleep 30 & P=$!; sleep 0.5; {state}; kill -TERM $P; wait $P")),
@@ -634,7 +666,7 @@ fn host(users: &Users) {
             assert!(during.starts_with("1\n") && during.contains("falaj-1"), "{during}");
         }
     }
-    let ran = users.run(&["--internet", "host", "--", "sh", "-c", "exit 3"]);
+    let ran = users.run(&["--internet", way, "--", "sh", "-c", "exit 3"]);
     assert!(matches!(ran.status, Some(3)), "{ran:?}");
 }
 
