@@ -117,6 +117,13 @@ fn known(adapter: &Adapter) -> Known<'_> {
     (&adapter.name, &adapter.port)
 }
 
+/// Those of them that will not be there any more.
+fn leaving<'a>(all: &'a [Adapter], then: &Scenario) -> Vec<&'a Adapter> {
+    let stay = then.adapters();
+    let stay: BTreeSet<Known<'_>> = stay.iter().map(|adapter| known(adapter)).collect();
+    all.iter().filter(|adapter| !stay.contains(&known(adapter))).collect()
+}
+
 /// All that is open.
 pub(super) struct Opened {
     adapters: Adapters,
@@ -391,13 +398,9 @@ impl Places {
         Ok(Space::placed(namespace, at, place))
     }
 
-    /// Who was there before has left; another one of that name may have come.
-    fn leave(&mut self, name: &str, before: &Places) {
-        let Some(&place) = before.of.get(name) else { return };
-        self.free.push_back(place);
-        if self.of.get(name) == Some(&place) {
-            self.of.remove(name);
-        }
+    /// Whoever comes now may have its place, if there is no other.
+    fn leave(&mut self, name: &str) {
+        self.free.extend(self.of.remove(name));
     }
 }
 
@@ -460,6 +463,9 @@ impl Beside for Fleet {
         let new: Vec<Adapter> = new.collect();
         let mut coming = Vec::new();
         let before = self.places.clone();
+        for gone in leaving(&self.known, then) {
+            self.places.leave(&gone.name);
+        }
         for adapter in &new {
             match self.come(adapter) {
                 Ok(come) => coming.push((adapter.name.clone(), come)),
@@ -480,13 +486,10 @@ impl Beside for Fleet {
             self.places = before;
             return;
         };
-        let there: Vec<Adapter> = then.adapters().into_iter().cloned().collect();
-        let stay: BTreeSet<Known<'_>> = there.iter().map(known).collect();
         let mut interfaces = self.interfaces.borrow_mut();
-        for gone in self.known.iter().filter(|before| !stay.contains(&known(before))) {
+        for gone in leaving(&self.known, &then) {
             self.adapters.remove(&gone.name);
             interfaces.remove(&gone.name);
-            self.places.leave(&gone.name, &before);
             info!(adapter = gone.name.as_str(), "{} is gone", called(&gone.name));
         }
         for (name, coming) in coming {
@@ -504,7 +507,7 @@ impl Beside for Fleet {
             }
         }
         self.adapters.set_weights(&weights(&then));
-        self.known = there;
+        self.known = then.adapters().into_iter().cloned().collect();
     }
 
     fn weigh(&mut self, weights: &BTreeMap<&str, u32>) {
@@ -548,10 +551,9 @@ mod tests {
         let mut taken = Vec::new();
         // Four times as many as there are places, one after the other.
         for n in 0..1_000 {
-            let before = places.clone();
             let name = format!("a{}", n % 3);
             taken.push(places.space(&name, None, None, at).unwrap().place);
-            places.leave(&name, &before);
+            places.leave(&name);
         }
         // Whoever takes a place over does so as late as can be.
         assert!(taken.windows(250).all(|few| few.iter().collect::<BTreeSet<_>>().len() == 250));
@@ -559,6 +561,13 @@ mod tests {
         (0..all).for_each(|n| drop(places.space(&format!("b{n}"), None, None, at).unwrap()));
         let error = places.space("more", None, None, at).unwrap_err().to_string();
         assert!(error.contains("at most 253 adapters"), "{error}");
+        // In a full subnet who comes has the place of one that leaves at the same instant, and the same name may come again.
+        for (goes, comes) in [("b7", "late"), ("b100", "b100")] {
+            let left = places.of[goes];
+            places.leave(goes);
+            assert_eq!(places.space(comes, None, None, at).unwrap().place, Some(left));
+        }
+        assert_eq!((places.of.len(), places.free.len()), (253, 0));
         // Behind an interface there is no such end.
         let mut bare = Places::default();
         assert!((0..1_000).all(|n| bare.space(&n.to_string(), None, None, at).unwrap().place.is_none()));
