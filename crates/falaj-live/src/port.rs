@@ -59,6 +59,11 @@ pub trait Port {
     fn dropped(&mut self, unit: &[u8]) {
         let _ = unit;
     }
+    /// For a unit that this port has just read there is no memory: it goes nowhere.
+    fn found_no_memory(&mut self, unit: &[u8], packets: u32) {
+        let _ = packets;
+        self.dropped(unit);
+    }
     /// Which of several that share the port, and the memory for units on their way, has read this one or gets it.
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         let _ = unit;

@@ -54,6 +54,15 @@ const ETHERNET: usize = 14;
 
 type Mac = [u8; 6];
 
+/// Packets that were lost before any flow had them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// From the adapter.
+    pub up: u64,
+    /// For it.
+    pub down: u64,
+}
+
 /// What an adapter did that no flow of the link tells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -63,6 +72,8 @@ pub struct Counts {
     pub malformed: u64,
     /// Units that it did not take: no room, interface down, no guest.
     pub not_taken: u64,
+    /// Packets for which there was no memory: that it sent, and that came for it.
+    pub no_memory: Lost,
     /// Time of the link's thread that went into reading from it, into its units until they were queued, and into writing
     /// to it.
     pub spent: Duration,
@@ -133,6 +144,13 @@ impl Shared {
         self.turns.charge(n, cost);
         if let Some(adapter) = self.adapter(n) {
             adapter.counts.spent += cost;
+        }
+    }
+
+    /// For a unit that this adapter sent, or that came for it, there was no memory.
+    fn lost(&mut self, unit: &[u8], of: impl FnOnce(&mut Lost) -> &mut u64, packets: u32) {
+        if let Some(adapter) = self.noted(unit).and_then(|n| self.adapter(n)) {
+            *of(&mut adapter.counts.no_memory) += u64::from(packets);
         }
     }
 
@@ -368,6 +386,10 @@ impl Port for Near {
         Ok(taken)
     }
 
+    fn found_no_memory(&mut self, unit: &[u8], packets: u32) {
+        self.shared.borrow_mut().lost(unit, |lost| &mut lost.up, packets);
+    }
+
     fn owner(&self, unit: &[u8]) -> Option<u16> {
         self.shared.borrow().noted(unit)
     }
@@ -438,6 +460,10 @@ impl Port for Far {
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
         self.uplink.transmit(unit)
+    }
+
+    fn found_no_memory(&mut self, unit: &[u8], packets: u32) {
+        self.shared.borrow_mut().lost(unit, |lost| &mut lost.down, packets);
     }
 
     fn owner(&self, unit: &[u8]) -> Option<u16> {

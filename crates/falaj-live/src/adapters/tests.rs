@@ -142,6 +142,22 @@ fn whatever_an_adapter_writes_is_read_past() {
     assert_eq!(three.adapters.counts()[0].1.malformed, (Tap::VNET_HEADER + ETHERNET) as u64 + 1);
 }
 
+/// A packet of three that one sent, and one that came for another.
+#[test]
+fn what_finds_no_memory_is_its_adapters() {
+    let mut three = three();
+    let mut noted = unit(mac(2), GATEWAY);
+    note(&mut noted, 0);
+    three.near.found_no_memory(&noted, 3);
+    note(&mut noted, 1);
+    three.far.found_no_memory(&noted, 1);
+    // Of nobody's, nothing is known.
+    noted[NOTE].fill(0);
+    three.near.found_no_memory(&noted, 1);
+    let lost: Vec<Lost> = three.adapters.counts().into_iter().map(|(_, counts)| counts.no_memory).collect();
+    assert_eq!(lost, [Lost { up: 3, down: 0 }, Lost { up: 0, down: 1 }, Lost::default()]);
+}
+
 /// A unit in which no adapter of here is noted goes nowhere.
 #[test]
 fn a_note_of_nobody_is_not_taken() {

@@ -95,7 +95,7 @@ impl Forwarder {
         let owner = self.ports[i].port.owner(&self.units.buffer()[..received.length]);
         let Some(unit) = self.units.keep(received.length, (i, owner), received.train) else {
             self.losses.no_memory += u64::from(packets);
-            self.ports[i].port.dropped(&self.units.buffer()[..received.length]);
+            self.ports[i].port.found_no_memory(&self.units.buffer()[..received.length], packets);
             return Ok(Some(now));
         };
         self.admit(i, Waiting { unit, received, key, next: 0, entry: None }, now);

@@ -3,7 +3,7 @@
 //! A series is an adapter in one direction: flows of an adapter count together, since a service of a thousand adapters may have a
 //! hundred times as many of them. Who wants each by itself asks for that.
 
-use super::model::{Adapter, Flow, Quantiles, Sample, Window};
+use super::model::{Adapter, Flow, Quantiles, Sample, Ways, Window};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
@@ -24,6 +24,8 @@ type Several<T> = (&'static str, fn(&Flow) -> Vec<(&str, T)>);
 enum Of {
     /// Of an adapter, a count.
     Adapter(fn(&Adapter) -> u64),
+    /// The same by direction.
+    Ways(fn(&Adapter) -> Ways),
     Spent(fn(&Adapter) -> f64),
     /// Of what it sends or receives, a count.
     Count(fn(&Flow) -> u64),
@@ -53,7 +55,7 @@ impl Measure {
 }
 
 /// Name, unit, meaning, and where the numbers are.
-const FAMILIES: [(&str, Measure, &str, Of); 19] = [
+const FAMILIES: [(&str, Measure, &str, Of); 20] = [
     ("offered_packets", Measure::None, "Packets that came", Of::Count(|flow| flow.total.offered)),
     ("offered", Measure::Bytes, "Their bytes, as the link accounts them", Of::Count(|flow| flow.total.offered_bytes)),
     ("sent_packets", Measure::None, "Packets whose last bit left", Of::Count(|flow| flow.total.sent)),
@@ -77,6 +79,12 @@ const FAMILIES: [(&str, Measure, &str, Of); 19] = [
     ("foreign_units", Measure::None, "Units from another adapter's address", Of::Adapter(|adapter| adapter.foreign)),
     ("malformed_units", Measure::None, "Units that were no frames", Of::Adapter(|adapter| adapter.malformed)),
     ("not_taken_units", Measure::None, "Units that the adapter did not take", Of::Adapter(|adapter| adapter.not_taken)),
+    (
+        "no_memory_packets",
+        Measure::None,
+        "Packets for which there was no memory when they came",
+        Of::Ways(|adapter| adapter.no_memory),
+    ),
     (
         "held_back_turns",
         Measure::None,
@@ -211,13 +219,18 @@ impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         for (name, measure, help, of) in &FAMILIES {
             let kind = match of {
-                Of::Adapter(_) | Of::Count(_) | Of::Counts(_) => MetricType::Counter,
+                Of::Adapter(_) | Of::Ways(_) | Of::Count(_) | Of::Counts(_) => MetricType::Counter,
                 Of::Spent(_) | Of::Number(_) | Of::Numbers(_) => MetricType::Gauge,
             };
             let unit = measure.unit();
             let mut family = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             match of {
                 Of::Adapter(of) => self.each_adapter(|labels, adapter| count(&mut family, labels, of(adapter)))?,
+                Of::Ways(of) => self.each_adapter(|labels, adapter| {
+                    let Ways { up, down } = of(adapter);
+                    let each = [("up", up), ("down", down)].into_iter();
+                    with(labels, "direction", each, |labels, value| count(&mut family, labels, value))
+                })?,
                 Of::Spent(of) => self.each_adapter(|labels, adapter| number(&mut family, labels, of(adapter)))?,
                 Of::Count(of) => self.each_flow(|labels, flow| count(&mut family, labels, of(flow)))?,
                 Of::Number(of) => self.each_flow(|labels, flow| match of(flow) {
@@ -305,11 +318,14 @@ mod tests {
     #[test]
     fn flows_of_an_adapter_count_together_unless_each_is_asked_for() {
         let up = vec![flow("t/web", 10, 4_000_000), flow("t/mail", 20, 6_000_000)];
-        let adapter = Adapter { name: "t".into(), up, foreign: 7, ..Adapter::default() };
+        let no_memory = Ways { up: 5, down: 0 };
+        let adapter = Adapter { name: "t".into(), up, foreign: 7, no_memory, ..Adapter::default() };
         let sample = Arc::new(Sample { adapters: vec![adapter], ..Sample::default() });
         let (all, each) = (text(&sample, false), text(&sample, true));
         for line in [
             "falaj_adapter_foreign_units_total{adapter=\"t\"} 7",
+            "falaj_adapter_no_memory_packets_total{adapter=\"t\",direction=\"up\"} 5",
+            "falaj_adapter_no_memory_packets_total{adapter=\"t\",direction=\"down\"} 0",
             "falaj_adapter_sent_packets_total{adapter=\"t\",direction=\"up\"} 30",
             "falaj_adapter_dropped_packets_total{adapter=\"t\",direction=\"up\",reason=\"policy\"} 15",
             "falaj_adapter_breaches_total{adapter=\"t\",direction=\"up\",cause=\"host\"} 2",

@@ -239,7 +239,8 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         }
     }
     manager::stopping();
-    let summary = of_forwarder(control.scenario(), &forwarder, opened.unread());
+    let summary =
+        of_forwarder(control.scenario(), &forwarder, opened.unread()).of_adapters(&opened.adapters().counts());
     // Whoever asks is answered no more, and then nobody waits for anything.
     drop(control);
     drop(reload);

@@ -53,6 +53,9 @@ pub(super) struct Adapter {
     pub(super) malformed: u64,
     /// Units that it did not take.
     pub(super) not_taken: u64,
+    /// Packets for which there was no memory when they came.
+    #[serde(default)]
+    pub(super) no_memory: Ways,
     /// It is not read from, and gets nothing.
     pub(super) paused: bool,
     /// Time of the link's thread that its packets took: reading, queueing, writing.
@@ -64,6 +67,15 @@ pub(super) struct Adapter {
     /// Its interface is gone for good.
     #[serde(default)]
     pub(super) gone: bool,
+}
+
+/// Packets of an adapter by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub(super) struct Ways {
+    /// That it sent.
+    pub(super) up: u64,
+    /// That came for it.
+    pub(super) down: u64,
 }
 
 /// A flow of an adapter in one direction.

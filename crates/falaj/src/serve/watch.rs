@@ -4,7 +4,7 @@ use super::breaches::{self, keep, tell};
 use super::manager::Watchdog;
 use super::metrics;
 use super::model::{
-    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total, Window,
+    Adapter, Breach, Breaches, Bucket, Delays, Flow, Promise, Quantiles, Sample, TooSlow, Total, Ways, Window,
 };
 use crate::control::desk::Desk;
 use crate::control::desk::look::{Look, look};
@@ -234,6 +234,7 @@ impl Watch {
                 foreign: counts.foreign,
                 malformed: counts.malformed,
                 not_taken: counts.not_taken,
+                no_memory: Ways { up: counts.no_memory.up, down: counts.no_memory.down },
                 paused: counts.paused,
                 spent_ns: u64::try_from(counts.spent.as_nanos()).unwrap_or(u64::MAX),
                 processor: share,

@@ -11,6 +11,8 @@ use falaj_engine::PipeId;
 use falaj_engine::each::{Report, Stats};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
+#[cfg(feature = "serve")]
+use falaj_live::adapters::{Counts, Lost};
 use falaj_live::forward::{Forwarder, LiveFlow, Losses};
 use falaj_relay::RelayFlow;
 use falaj_scenario::{Direction, Link, Scenario};
@@ -140,6 +142,10 @@ impl Named {
         format!("{} {}", ways[self.way].name, self.name)
     }
 }
+
+/// Why some were lost, as [`Losses`] has it.
+#[cfg(any(feature = "serve", test))]
+const NO_MEMORY: &str = "packets found no memory";
 
 /// What a link did, or several.
 pub(crate) struct Summary {
@@ -308,6 +314,20 @@ impl Summary {
         }
     }
 
+    /// Whose those are for which there was no memory.
+    #[cfg(feature = "serve")]
+    pub(crate) fn of_adapters(mut self, counts: &[(String, Counts)]) -> Summary {
+        let of = |(name, counts): &(String, Counts)| {
+            let Lost { up, down } = counts.no_memory;
+            [(up, format!("{up} that {name} sent")), (down, format!("{down} for {name}"))]
+        };
+        let known: Vec<String> = counts.iter().flat_map(of).filter(|(n, _)| *n > 0).map(|(_, words)| words).collect();
+        if let Some((_, why)) = self.losses.iter_mut().find(|(_, why)| why == NO_MEMORY && !known.is_empty()) {
+            *why = format!("{why}: {}", known.join(", "));
+        }
+        self
+    }
+
     fn json(&self) -> Json {
         let nanos = |span: Option<Span>| span.map(|span| span.0);
         let meter = |meter: &Meter| {
@@ -421,8 +441,20 @@ mod tests {
             flow.counters.sent_bytes = 1000;
             flow
         };
-        let lost = vec![(3, "packets matched no rule".to_owned()), (0, "packets found no memory".to_owned())];
+        let lost = vec![(3, "packets matched no rule".to_owned()), (0, NO_MEMORY.to_owned())];
         Summary::new(&scenario.links, Span::from_secs(1), [vec![flow(100, 0)], vec![flow(900, 2)]], lost)
+    }
+
+    #[test]
+    #[cfg(feature = "serve")]
+    fn memory_that_there_was_not_is_told_of_each_adapter() {
+        let why = falaj_live::forward::Losses { no_memory: 9, ..Default::default() }.by_reason();
+        let losses = why.map(|(n, why)| (n, format!("packets {why}"))).into();
+        let lost = |up, down| Counts { no_memory: Lost { up, down }, ..Counts::default() };
+        let counts = [("calm", lost(0, 0)), ("wild", lost(7, 2))].map(|(name, counts)| (name.to_owned(), counts));
+        let summary = Summary { losses, ..summary() }.of_adapters(&counts);
+        let told = summary.losses.iter().find(|(n, _)| *n > 0);
+        assert_eq!(told.unwrap().1, "packets found no memory: 7 that wild sent, 2 for wild");
     }
 
     #[test]

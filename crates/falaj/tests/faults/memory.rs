@@ -91,6 +91,23 @@ pub(crate) fn neighbours() {
     // One in four milliseconds; what is counted is up to a second old.
     assert!(passed as f64 > 250.0 * (took - 1.2), "{passed} in {took} s");
     drop(flood);
+    // It is known whose packets those were: none of the neighbour's, and all of them.
+    let lost = || -> Vec<[u64; 2]> {
+        let of = |name: &str| ["up", "down"].map(|way| number(&told.service.adapter(name)["no_memory"][way]));
+        ["calm", "greedy", "wild"].map(of).into()
+    };
+    let all = || number(&told.service.get("/v1/adapters").json()["losses"]["found no memory"]);
+    let mut known = lost();
+    until("none is lost any more", || {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        std::mem::replace(&mut known, lost()) == known
+    });
+    // What the uplink's end answers it finds none either.
+    assert!(known[2][0] > 1_000 && known[..2] == [[0; 2]; 2], "{known:?}");
+    assert_eq!(all(), known[2].iter().sum::<u64>(), "{known:?}");
+    let line = format!("falaj_adapter_no_memory_packets_total{{adapter=\"wild\",direction=\"up\"}} {}", known[2][0]);
+    let metrics = told.service.get("/metrics").body;
+    assert!(metrics.lines().any(|said| said == line), "{line} is not in\n{metrics}");
     told.adds_up();
     held.is_that_of(told.id());
     told.end();

@@ -171,8 +171,15 @@ fn about(state: &State) -> Text<'static> {
             None => format!("; no delay is promised: {why}"),
         });
         text.push_line(Line::from(format!("{of}{why}")));
+        let adapter = flow.adapter.as_ref().unwrap_or(&flow.flow);
+        if flow.no_memory > 0 {
+            let did = if flow.up { "sent" } else { "was to get" };
+            text.push_line(Line::from(format!(
+                "For {} packets that {adapter} {did} there was no memory since the start.",
+                flow.no_memory
+            )));
+        }
         if flow.held_back > 0 {
-            let adapter = flow.adapter.as_ref().unwrap_or(&flow.flow);
             text.push_line(Line::from(format!(
                 "{adapter} had more to be read when its turn on the link's processor was over: {} times since the start.",
                 flow.held_back
@@ -237,7 +244,7 @@ mod tests {
         let adapter = |name: &str, up: Json| {
             json!({ "name": name, "port": "namespace", "link": "uplink", "up": [up],
                 "down": [flow(name, 0.0, 200_000, None, 0)], "foreign": 0, "malformed": 0, "not_taken": 0,
-                "paused": false, "spent_ns": 1, "held_back": if name == "wild" { 41 } else { 0 }, "processor": 0.01 })
+                "no_memory": { "up": 0, "down": if name == "wild" { 5 } else { 0 } }, "paused": false, "spent_ns": 1, "held_back": if name == "wild" { 41 } else { 0 }, "processor": 0.01 })
         };
         let late = if broken > 0 { 5_000_000 } else { 2_500_000 };
         let sample: Sample = serde_json::from_value(json!({
@@ -271,8 +278,10 @@ mod tests {
             text(&mut state, 130)
                 .contains("wild had more to be read when its turn on the link's processor was over: 41 times")
         );
+        assert!(!text(&mut state, 130).contains("no memory"), "nothing that it sent");
         state.turn();
         assert!(text(&mut state, 130).contains("what adapters receive"));
+        assert!(text(&mut state, 130).contains("For 5 packets that wild was to get there was no memory since"));
     }
 
     #[test]

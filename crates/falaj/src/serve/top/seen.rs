@@ -39,6 +39,8 @@ pub(super) struct Row {
     pub(super) gone: bool,
     /// How often the adapter's turn on the link's thread was used up since the start.
     pub(super) held_back: u64,
+    /// Packets of the adapter in this direction for which there was no memory, since the start.
+    pub(super) no_memory: u64,
     pub(super) rate: Option<f64>,
     pub(super) promised_rate: Option<u64>,
     pub(super) p99: Option<u64>,
@@ -100,6 +102,7 @@ impl Seen {
                     let mut row = of_flow(flow);
                     (row.up, row.paused, row.held_back) = (up, adapter.paused, adapter.held_back);
                     row.gone = adapter.gone;
+                    row.no_memory = if up { adapter.no_memory.up } else { adapter.no_memory.down };
                     (row.link, row.adapter) = (adapter.link.clone(), Some(adapter.name.clone()));
                     row.configure(scenario);
                     rows.push(row);
