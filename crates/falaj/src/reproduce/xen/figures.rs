@@ -137,7 +137,20 @@ fn smallest(all: &[Series]) -> f64 {
 }
 
 fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Figure> {
-    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, sends))?;
+/// The same senders where netback takes turns, with a queue for each machine and none behind it; its curves beside the others.
+fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
+    let turns = lab.runs(&free(lab, Server::Netback([None; 2]), sends))?;
+    let curves = self::figure(String::new(), &turns).curves;
+    for (name, beside) in
+        [("VM 1 measured", "VM 1 measured, netback's turns"), ("VM 2 measured", "VM 2 measured, netback's turns")]
+    {
+        let of = curves.iter().filter(|curve| curve.name == name);
+        figure.curves.extend(of.map(|curve| Curve { name: beside, points: curve.points.clone() }));
+    }
+    Ok(turns)
+}
+
+    let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, sends.clone()))?;
     let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("no caps, {what}, {with}"), &runs);
     let series = |all: &[Series]| all.first().cloned().unwrap_or_default();
@@ -158,9 +171,12 @@ fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Fig
         ]
     } else {
         vec![
+        let turns = turns(lab, &mut figure, sends)?;
             ("VM 2's share, simulated", part(&simulated, 1)),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
         ]
+            ("smaller share of any second with netback's turns by adapter, as the link sent", smallest(&turns.sent)),
+            ("smaller share of any second with netback's turns by adapter, simulated", smallest(&turns.simulated)),
     };
     Ok(figure)
 }
@@ -178,11 +194,12 @@ fn active(lab: &Lab, times: u32, ours: bool) -> Result<Figure> {
             ("the same, simulated", ratio(&runs.simulated)),
         ]
     } else {
-        let turns = lab.simulated(&free(lab, Server::Netback([None; 2]), all))?;
+        let turns = turns(lab, &mut figure, all)?;
         figure.notes.push(format!("VM 2's rate over VM 1's, measured: {:.2}.", ratio(&runs.live)));
         vec![
             ("VM 2's rate over VM 1's, simulated", ratio(&runs.simulated)),
-            ("the same with netback's turns by adapter", ratio(&turns)),
+            ("the same with netback's turns by adapter", ratio(&turns.simulated)),
+            ("the same with netback's turns by adapter, as the link sent", ratio(&turns.sent)),
         ]
     };
     Ok(figure)

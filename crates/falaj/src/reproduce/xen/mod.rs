@@ -31,6 +31,9 @@ const LEAST: &str = "smaller share of any second, simulated";
 const LEAST_SENT: &str = "smaller share of any second, as the link sent";
 const RATIO: &str = "VM 2's rate over VM 1's, simulated";
 const TURNS: &str = "the same with netback's turns by adapter";
+const TURNS_SENT: &str = "the same with netback's turns by adapter, as the link sent";
+const LEAST_TURNS: &str = "smaller share of any second with netback's turns by adapter, simulated";
+const LEAST_TURNS_SENT: &str = "smaller share of any second with netback's turns by adapter, as the link sent";
 const RATIO_SENT: &str = "VM 2's rate over VM 1's, as the link sent";
 const RATIO_SAME: &str = "the same, simulated";
 const DISK: &str = "VM 1's rate while the disk is written to, over that before";
@@ -44,7 +47,8 @@ const IN_GUESTS: &str = "Two virtual machines under QEMU, each with a virtio-net
     a link of 25 Mbit/s to a network namespace: all rates are a quarter of the paper's, as processors that are emulated send no faster, and stand here \
     times four. Each experiment once, in seconds of 300 ms (100 ms with --quick). Rates are those of payload. Each \
     figure with what the paper had, and with what falaj has in its place (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. \
-    The paper prints curves and no numbers: what is published here is what its text states, and for ours what is promised.";
+    The paper prints curves and no numbers: what is published here is what its text states, and for ours what is promised; \
+    in Figures 6a and 6b, whose senders are not the paper's, what the scheduler's model says.";
 
 const WORK: Work = Work {
     name: "xen",
@@ -53,7 +57,8 @@ const WORK: Work = Work {
     setting: "Two virtual machines are two network namespaces, each behind a virtual adapter; datagrams of 1500 B go over a link of \
               100 Mbit/s to a third. Rates are those of payload. Each figure with what the paper had, and with what falaj has in its place \
               (\"ours\"). Simulated beside measured: the same scenario, the same scheduler. The paper prints curves and no numbers: what is \
-              published here is what its text states, and for ours what is promised.",
+              published here is what its text states, and for ours what is promised; in Figures 6a and 6b, whose senders are not the \
+              paper's, what the scheduler's model says.",
     published: &[
         ("Figure 4a", OF_1, SET, 0.04, ""),
         ("Figure 4a", OF_2, SET, 0.04, ""),
@@ -97,20 +102,28 @@ const WORK: Work = Work {
         ("Figure 5 ours", AFTER, 1.0, 0.01, ""),
         ("Figure 5 ours", BESIDE, 1.0, 0.02, ""),
         ("Figure 6a", SHARE_2, 0.5, 0.05, ""),
+        ("Figure 6a", LEAST_TURNS_SENT, 0.5, 0.01, ""),
+        ("Figure 6a", LEAST_TURNS, 0.5, 0.01, ""),
         ("Figure 6a ours", LEAST_SENT, 0.5, 0.01, ""),
         ("Figure 6a ours", LEAST, 0.5, 0.01, ""),
         ("Figure 6b", SHARE_2, 0.333, 0.02, ""),
+        ("Figure 6b", LEAST_TURNS_SENT, 0.5, 0.01, ""),
+        ("Figure 6b", LEAST_TURNS, 0.5, 0.01, ""),
         ("Figure 6b ours", LEAST_SENT, 0.5, 0.01, ""),
         ("Figure 6b ours", LEAST, 0.5, 0.01, ""),
         ("Figure 6c", LEAST, 0.0, 0.01, ""),
+        ("Figure 6c", LEAST_TURNS_SENT, 0.0, 0.01, ""),
+        ("Figure 6c", LEAST_TURNS, 0.0, 0.01, ""),
         ("Figure 6c ours", LEAST_SENT, 0.5, 0.01, ""),
         ("Figure 6c ours", LEAST, 0.5, 0.01, ""),
         ("Figure 7a", RATIO, 2.0, 0.1, ""),
         ("Figure 7a", TURNS, 2.0, 0.1, ""),
+        ("Figure 7a", TURNS_SENT, 2.0, 0.1, ""),
         ("Figure 7a ours", RATIO_SENT, 1.0, 0.01, ""),
         ("Figure 7a ours", RATIO_SAME, 1.0, 0.01, ""),
         ("Figure 7b", RATIO, 3.0, 0.15, ""),
         ("Figure 7b", TURNS, 3.0, 0.15, ""),
+        ("Figure 7b", TURNS_SENT, 3.0, 0.15, ""),
         ("Figure 7b ours", RATIO_SENT, 1.0, 0.01, ""),
         ("Figure 7b ours", RATIO_SAME, 1.0, 0.01, ""),
         ("Figure 8 ours", DISK, 1.0, 0.03, ""),
