@@ -172,6 +172,9 @@ enum Command {
     /// One end of `traffic`: reads what to send and receive from standard input.
     #[command(hide = true)]
     TrafficEnd,
+    /// What writes to the disk in a figure of `reproduce`, told by standard input.
+    #[command(hide = true)]
+    DiskLoad,
 }
 
 fn main() -> ExitCode {
@@ -212,6 +215,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => pages::completions(&args, Cli::command()),
         Command::Man(args) => pages::man(&args, Cli::command()),
         Command::TrafficEnd => measure::end(),
+        Command::DiskLoad => reproduce::disk_load(),
     };
     outcome.unwrap_or_else(|error| {
         // What a scenario's diagnostics have said already is not said again.

@@ -79,6 +79,7 @@ const TESTS: &[Test] = &[
     ("compare_with_ipv6_and_both_ways", both_ways, Nowhere),
     ("sources_go_by_the_rules", ruled, Nowhere),
     ("section_ii_b_counts_what_wakes_it", section_ii_b, Nowhere),
+    ("a_disk_is_written_to_beside_the_network", disk_beside, Nowhere),
     ("a_thesis_flows_pass_a_gateway", thesis, Nowhere),
     ("a_talks_busy_machine", busy_machine, Nowhere),
     ("without_a_tap_there_are_packet_sockets", tapless, Nowhere),
@@ -1089,6 +1090,64 @@ fn section_ii_b(_: &Users) {
             assert!((measured / simulated - 1.0).abs() < 0.05, "{t}");
         }
     }
+}
+
+/// Figure 8: who writes to the disk is in a control group of its own where there may be one, and it is gone in the end, however that comes.
+fn disk_beside(_: &Users) {
+    let words = ["reproduce", "xen", "--figure", "8", "--quick", "--json"];
+    let groups = || -> Vec<PathBuf> {
+        let mounts = std::fs::read_to_string("/proc/self/mounts").expect("the kernel's");
+        let groups =
+            mounts.lines().filter(|line| line.split(' ').nth(2).is_some_and(|kind| kind.starts_with("cgroup")));
+        groups.flat_map(|line| below(Path::new(line.split(' ').nth(1).expect("a path")))).collect()
+    };
+    assert_eq!(groups(), Vec::<PathBuf>::new(), "left by others");
+    let ran = falaj(&words);
+    let json = ran.json();
+    for figure in json["figures"].as_array().expect("figures") {
+        let notes = figure["notes"].as_array().expect("notes").iter().filter_map(Value::as_str);
+        let told: Vec<&str> = notes.filter(|note| note.contains("control group of its own")).collect();
+        assert_eq!(told.len(), 1, "{figure}");
+        assert!(told[0].contains("(version ") || told[0].contains(", as "), "which one, or why none: {}", told[0]);
+    }
+    assert_eq!(groups(), Vec::<PathBuf>::new());
+    for name in ["INT", "KILL"] {
+        let child = program(&words).stdout(Stdio::null()).spawn().unwrap();
+        let began = Instant::now();
+        let of = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let parent = stat.rsplit(") ").next().and_then(|rest| rest.split(' ').nth(1)?.parse().ok());
+            parent == Some(child.id())
+        };
+        let writer = loop {
+            if let Some(pid) = alive("disk-load").into_iter().find(of) {
+                break pid;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "nobody writes");
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        signal(name, child.id());
+        child.wait_with_output().unwrap();
+        let ended = Instant::now();
+        while alive("disk-load").contains(&writer) || !groups().is_empty() {
+            assert!(ended.elapsed() < Duration::from_secs(20), "{name}: {writer}, {:?}", groups());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Control groups of those who write to a disk, below this one.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            all.extend(below(&path));
+            all.extend(entry.file_name().to_string_lossy().starts_with("falaj-disk-").then_some(path));
+        }
+    }
+    all
 }
 
 /// Frames of video as packets of up to 17,000 B, and divided: each arrives, about when the simulated one does.

@@ -5,6 +5,7 @@ mod aggregation;
 mod curves;
 mod disk;
 mod fortuna;
+mod group;
 mod page;
 mod rizzo;
 mod xen;
@@ -102,6 +103,8 @@ enum Paper {
     #[cfg(feature = "queueing")]
     Aggregation,
 }
+
+pub(crate) use disk::main as disk_load;
 
 pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     let quick = match args.paper {

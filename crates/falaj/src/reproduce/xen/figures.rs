@@ -1,6 +1,7 @@
 //! The paper's figures, each with what it had, and with what falaj has in its place.
 
 use super::super::curves::{Axes, Curve, Figure, Point};
+use super::super::disk::Done;
 use super::bed::{Bed, Sends, Server};
 use super::lab::{Experiment, Lab, Runs, Series, most};
 use crate::show;
@@ -136,7 +137,6 @@ fn smallest(all: &[Series]) -> f64 {
     all.iter().flat_map(|series| shares(series).skip(1)).fold(1.0, f64::min)
 }
 
-fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Figure> {
 /// The same senders where netback takes turns, with a queue for each machine and none behind it; its curves beside the others.
 fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
     let turns = lab.runs(&free(lab, Server::Netback([None; 2]), sends))?;
@@ -150,6 +150,7 @@ fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
     Ok(turns)
 }
 
+fn unlimited(lab: &Lab, what: &str, sends: Vec<Sends>, ours: bool) -> Result<Figure> {
     let runs = lab.runs(&free(lab, if ours { OURS } else { Server::Fifo }, sends.clone()))?;
     let with = if ours { "mClock, 40 Mbit/s promised to each" } else { "one plain queue for all" };
     let mut figure = figure(format!("no caps, {what}, {with}"), &runs);
@@ -170,13 +171,13 @@ fn turns(lab: &Lab, figure: &mut Figure, sends: Vec<Sends>) -> Result<Runs> {
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
         ]
     } else {
-        vec![
         let turns = turns(lab, &mut figure, sends)?;
+        vec![
             ("VM 2's share, simulated", part(&simulated, 1)),
             ("smaller share of any second, simulated", smallest(&runs.simulated)),
-        ]
             ("smaller share of any second with netback's turns by adapter, as the link sent", smallest(&turns.sent)),
             ("smaller share of any second with netback's turns by adapter, simulated", smallest(&turns.simulated)),
+        ]
     };
     Ok(figure)
 }
@@ -212,7 +213,13 @@ fn disk(lab: &Lab, ours: bool) -> Result<Figure> {
     let runs = lab.runs(&Experiment { disk: Some((from, to)), ..Experiment::of(bed).once() })?;
     let with = if ours { "mClock" } else { "Xen's netback" };
     let mut figure = figure(format!("the disk is written to from {from} s to {to} s, {with}"), &runs);
-    figure.notes.push(format!("{} MB were written meanwhile, and forced onto the disk.", runs.written / 1_000_000));
+    if let Some(Done { written, spent, group }) = &runs.disk {
+        figure.notes.push(format!(
+            "{} MB were written meanwhile, and forced onto the disk, by a process {group}. It had {} of a processor.",
+            written / 1_000_000,
+            show::nanos(spent.as_nanos() as f64)
+        ));
+    }
     let [from, to] = [from, to].map(|second| second as usize);
     let during = over_all(&runs.live, 0, from, to);
     figure.found = vec![

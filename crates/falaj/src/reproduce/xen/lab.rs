@@ -1,6 +1,6 @@
 //! Experiments, simulated and on real packets; each is made once, whatever figures it is for.
 
-use super::super::disk::Load;
+use super::super::disk::{Done, Load};
 use super::bed::{Bed, PACKET, PAYLOAD, Server, VMS};
 use crate::among::{self, Guests, Plan, Window, simulate};
 use anyhow::Result;
@@ -80,8 +80,8 @@ pub(super) struct Runs {
     pub(super) sent: Vec<Series>,
     /// How late the latest hand-over was.
     pub(super) late: Span,
-    /// Bytes that were written to the disk.
-    pub(super) written: u64,
+    /// What the disk was loaded with.
+    pub(super) disk: Option<Done>,
     /// Windows in a second of the paper: on real packets, and simulated.
     pub(super) parts: [usize; 2],
 }
@@ -187,9 +187,9 @@ impl Lab {
                 guests: self.guests.as_ref(),
             };
             let measured = among::measure(&plan).map(|measured| measured.windows);
-            let written = load.into_inner().map(Load::end).transpose()?;
+            let loaded = load.into_inner().map(Load::end).transpose();
             let windows = measured?;
-            runs.written += written.unwrap_or(0);
+            runs.disk = loaded?;
             runs.late = windows.iter().map(|w| w.late).max().unwrap_or_default().max(runs.late);
             runs.live.push(windows.iter().map(|w| self.both(&w.received, window)).collect());
             let sent =
