@@ -9,7 +9,7 @@
 //! | [`memory`] | no memory for a new flow, and none for packets |
 //! | [`descriptors`] | no file descriptor is left |
 //! | [`namespaces`] | no namespaces are allowed any more |
-//! | [`overload`] | ten times what the link carries |
+//! | [`overload`] | ten times what the link carries; and what a round robin lets pass of that |
 //! | [`neighbour`] | an adapter's owner, or a host at another port, means harm or hangs |
 //! | [`twice`] | two for one interface |
 //! | [`soak`] | traffic of all kinds and changes at random, for an hour or shorter |
@@ -71,6 +71,7 @@ const CASES: &[(&str, fn())] = &[
     ("without_a_descriptor_packets_pass", descriptors::used_up),
     ("user_namespaces_are_off", namespaces::off),
     ("ten_times_the_links_rate", overload::tenfold),
+    ("what_was_decided_on_is_not_dropped", overload::decided),
     ("who_misbehaves_takes_its_own_share", neighbour::misbehaves),
     ("a_storm_at_one_port_takes_nothing_from_others", neighbour::storms),
     ("a_ring_that_hangs_is_its_owners_affair", neighbour::hangs),

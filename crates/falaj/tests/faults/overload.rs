@@ -3,6 +3,7 @@
 use crate::scene::{Footprint, Sender, Told, number, until};
 use crate::service::THREE;
 use crate::soak::long;
+use serde_json::Value;
 use std::time::{Duration, Instant};
 
 /// Resident memory of a process, in kB.
@@ -51,6 +52,60 @@ pub(crate) fn tenfold() {
         assert_eq!(told.up(name)["breaches"]["rate"], 0, "{:#}", told.up(name));
     }
     held.is_that_of(told.id());
+    told.end();
+}
+
+/// Two that send more than the link carries, three turns for one: what the round robin has decided on comes out at the uplink's other end,
+/// each packet of it. What is lost was lost in the queues before.
+pub(crate) fn decided() {
+    let text = "[link.wire]\nrate = \"20mbit\"\nuplink = \"namespace\"\nscheduler = { kind = \"xen-wrr\" }\n\
+                [link.wire.flow.heavy]\nadapter = \"namespace\"\nweight = 3\nqueue = \"400p\"\n\
+                [link.wire.flow.light]\nadapter = \"namespace\"\nqueue = \"400p\"\n";
+    // Each packet is handed over by itself, or the interface would count a few as one.
+    let told = Told::start("decided", text, &["--slack", "0s"]);
+    let sent = || {
+        let sample = told.service.get("/v1/adapters").json();
+        let of = |adapter: &Value| number(&adapter["up"][0]["total"]["sent"]);
+        [0, 1].map(|n| of(&sample["adapters"][n]))
+    };
+    let flood = ["heavy", "light"].map(|name| Sender::each(&told, name, 0));
+    until("queues are full", || ["heavy", "light"].iter().all(|name| dropped(&told, name) > 1_000));
+    // Of windows in which packets of both waited all the time. One may have a turn more than its share: four packets are all turns.
+    let (mut seen, mut alike) = (0, 0);
+    until("they have had turns", || {
+        let sample = told.service.get("/v1/adapters").json();
+        let at = number(&sample["at_ns"]);
+        let [heavy, light] = [0, 1].map(|n| sample["adapters"][n]["up"][0]["window"].clone());
+        if std::mem::replace(&mut seen, at) != at && heavy["demanded"] == true && light["demanded"] == true {
+            let bytes =
+                |window: &Value| window["sent"].as_f64().expect("a rate") * number(&window["over_ns"]) as f64 / 8e9;
+            let [heavy, light] = [bytes(&heavy) / 1442.0, bytes(&light) / 1442.0];
+            assert!((heavy - 3.0 * light).abs() <= 2.0 * 4.0, "{heavy} and {light}");
+            alike += 1;
+        }
+        alike == 3
+    });
+    drop(flood);
+    let waits = || ["heavy", "light"].map(|name| number(&told.up(name)["backlog"]));
+    until("all that waited has left", || waits() == [0, 0]);
+    told.adds_up();
+    let lost = told.service.get("/v1/adapters").json()["losses"].clone();
+    assert!(lost.as_object().expect("reasons").values().all(|count| *count == 0), "{lost}");
+    for name in ["heavy", "light"] {
+        let up = told.up(name);
+        let reasons = up["total"]["dropped"].as_object().expect("reasons");
+        assert!(reasons.iter().all(|(why, count)| why == "queue_full" || *count == 0), "{up:#}");
+    }
+    // What the link has sent, and what came in at the interface that is behind the uplink.
+    let process = told.service.processes[""].as_i64().expect("the uplink is in a namespace");
+    let came = || {
+        let text = std::fs::read_to_string(format!("/proc/{process}/net/dev")).expect("it is there");
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("falaj0:")).expect("its interface");
+        let columns: Vec<u64> = line.split_whitespace().map(|word| word.parse().expect("a count")).collect();
+        assert_eq!(columns[2..4], [0, 0], "neither errors nor drops: {line}");
+        columns[1]
+    };
+    until("as many came as were sent", || came() == sent().iter().sum::<u64>());
     told.end();
 }
 
