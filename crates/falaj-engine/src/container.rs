@@ -13,8 +13,8 @@
 //! a container says. Neither knows a clock: both run in simulated time as well.
 //! A packer may be [tuned](Packer::tuned): then its policy follows the load.
 
-use crate::calendar::Calendar;
 use crate::tuning::{Choose, Tuning};
+use falaj_sched::calendar::Calendar;
 use falaj_sched::time::{Span, Time};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,10 +1,10 @@
 //! The machine: units in, units out, and the only calendar of pipe events.
 
-use crate::calendar::Calendar;
 use crate::change::{Change, Part, Prepared};
 use crate::each::beside::take_over;
 use crate::each::{Ids, Report};
 use crate::pipe::{self, Counters, For, Leavings, Pipe, PipeSpec};
+use falaj_sched::calendar::Calendar;
 use falaj_sched::label::{Ecn, Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;

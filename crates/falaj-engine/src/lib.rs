@@ -5,7 +5,6 @@
 //! |---|---|
 //! | [`engine`] | the machine: pipes, the calendar of their events, inputs and outputs |
 //! | [`pipe`] | queues, discipline and link; the moments of the discipline's contract |
-//! | [`calendar`] | of many things, which is due first |
 //! | [`network`], [`rules`] | packets through several pipes, one behind the other: which, and in which order |
 //! | [`change`], [`transaction`] | changes while packets wait, all or nothing: of pipes; of all that there is |
 //! | [`classifier`], [`key`] | which flow a packet belongs to, and what is read of it to tell |
@@ -24,7 +23,6 @@
 
 pub mod account;
 pub mod adversary;
-pub mod calendar;
 pub mod chance;
 pub mod change;
 pub mod classifier;

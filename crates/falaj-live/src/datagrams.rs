@@ -8,7 +8,7 @@ use crate::buffer;
 use crate::clock::{Clock, monotonic};
 use crate::poll::Watch;
 use crate::priority::{self, Rank};
-use falaj_engine::calendar::Calendar;
+use falaj_sched::calendar::Calendar;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;

@@ -4,6 +4,7 @@
 //! | module | what it holds |
 //! |---|---|
 //! | [`time`], [`rate`] | integer time, rates, the wire that turns bytes into time |
+//! | [`calendar`] | of many things, which is due first |
 //! | [`capacity`] | links that are a token bucket, or whose rate changes |
 //! | [`queue`] | the queues that disciplines look at and pipes fill |
 //! | [`discipline`] | the contract: what a discipline is asked, and what it may answer |
@@ -43,6 +44,7 @@ extern crate std;
 pub mod arc;
 pub mod ats;
 mod bucket;
+pub mod calendar;
 pub mod capacity;
 pub mod cbs;
 mod chain;

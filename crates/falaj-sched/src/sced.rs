@@ -103,12 +103,14 @@ impl Curve {
     }
 
     /// What the clocks show after so many bytes more.
+    #[inline]
     pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
         let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
     /// When the curve reaches what the clocks are at.
+    #[inline]
     pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
         if self.concave {
             first.max(second.saturating_sub(self.shift))
@@ -119,12 +121,14 @@ impl Curve {
 
     /// When who must keep the curve later should begin: at the curve itself if it is the lower of its lines;
     /// else on the second line, without the wait that the first one allows.
+    #[inline]
     pub(crate) fn eligible(&self, clocks: [Instant; 2]) -> Instant {
         if self.concave { self.deadline(clocks) } else { clocks[1] }
     }
 
     /// The clocks where each line is to be reached no sooner than that, of a curve that has begun already: where it begins slowly
     /// that wait is over, and the second line stands so much behind.
+    #[inline]
     pub(crate) fn not_before(&self, [first, second]: [Instant; 2], least: [Instant; 2]) -> [Instant; 2] {
         let waited = if self.concave { 0 } else { self.shift };
         [first.max(least[0]), second.max(least[1].saturating_sub(waited))]

@@ -2,7 +2,7 @@
 
 use crate::simulate::Experiment;
 use falaj_engine::Output;
-use falaj_engine::calendar::Calendar;
+use falaj_sched::calendar::Calendar;
 use falaj_sched::label::Ecn;
 use falaj_sched::time::Time;
 use falaj_traffic::source::Model;

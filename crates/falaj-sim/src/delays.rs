@@ -1,4 +1,4 @@
-//! Delays of all flows, counted a few hundred at a time.
+//! Delays of all flows, counted a few of a flow at a time.
 
 use falaj_engine::{Emit, PipeId};
 use falaj_sched::queue::FlowId;
@@ -6,43 +6,106 @@ use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
 
 /// A meter for each flow. A meter's counts are more than a hundred kilobytes, so that of many flows no cache has those that the
-/// next delay belongs to. Counted one after the other with nothing between, a processor waits for several of them at once.
+/// next delay belongs to. The delays of a flow wait until there are some: packets that leave one behind the other waited about
+/// as long, and their counts lie together.
 pub(crate) struct Delays {
     /// By pipe and flow.
     meters: Vec<Vec<Meter>>,
-    /// Not counted yet.
-    waiting: Vec<(PipeId, FlowId, Span)>,
+    waiting: Vec<Vec<Waiting>>,
+}
+
+/// Delays of a flow, in nanoseconds, that are not counted yet: two cache lines.
+#[derive(Clone)]
+#[repr(align(64))]
+struct Waiting {
+    number: u32,
+    delays: [u32; Waiting::MOST],
+}
+
+impl Waiting {
+    const MOST: usize = 31;
+    const NONE: Waiting = Waiting { number: 0, delays: [0; Waiting::MOST] };
+
+    /// Has them counted, in the order in which they came.
+    #[inline(never)]
+    fn count(&mut self, meter: &mut Meter) {
+        meter.record_all(self.delays[..self.number as usize].iter().map(|&delay| Span(delay.into())));
+        self.number = 0;
+    }
 }
 
 impl Delays {
-    /// So many wait at most: 4 KiB.
-    const MOST: usize = 256;
-
     /// For so many flows of each pipe.
     pub(crate) fn new(flows: impl IntoIterator<Item = usize>) -> Delays {
-        let meters = flows.into_iter().map(|flows| vec![Meter::new(); flows]).collect();
-        Delays { meters, waiting: Vec::with_capacity(Delays::MOST) }
+        let flows: Vec<usize> = flows.into_iter().collect();
+        Delays {
+            meters: flows.iter().map(|&flows| vec![Meter::new(); flows]).collect(),
+            waiting: flows.iter().map(|&flows| vec![Waiting::NONE; flows]).collect(),
+        }
     }
 
     /// Counts the delay of one that left.
     #[inline]
     pub(crate) fn record(&mut self, emit: &Emit) {
-        self.waiting.push((emit.pipe, emit.flow, emit.end - emit.arrival));
-        if self.waiting.len() == Delays::MOST {
-            self.count();
+        let delay = emit.end - emit.arrival;
+        let waiting = &mut self.waiting[emit.pipe.0 as usize][emit.flow.index()];
+        let Ok(short) = u32::try_from(delay.0) else { return self.record_long(emit.pipe, emit.flow, delay) };
+        waiting.delays[waiting.number as usize] = short;
+        waiting.number += 1;
+        if waiting.number as usize == Waiting::MOST {
+            waiting.count(&mut self.meters[emit.pipe.0 as usize][emit.flow.index()]);
         }
     }
 
-    #[inline(never)]
-    fn count(&mut self) {
-        for (pipe, flow, delay) in self.waiting.drain(..) {
-            self.meters[pipe.0 as usize][flow.index()].record(delay);
-        }
+    /// The same of more than four seconds.
+    #[cold]
+    fn record_long(&mut self, pipe: PipeId, flow: FlowId, delay: Span) {
+        let meter = &mut self.meters[pipe.0 as usize][flow.index()];
+        self.waiting[pipe.0 as usize][flow.index()].count(meter);
+        meter.record(delay);
     }
 
     /// The meters, with all that was recorded in them.
     pub(crate) fn into_meters(mut self) -> Vec<Vec<Meter>> {
-        self.count();
+        let meters = self.meters.iter_mut().flatten();
+        meters.zip(self.waiting.iter_mut().flatten()).for_each(|(meter, waiting)| waiting.count(meter));
         self.meters
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use falaj_sched::time::Time;
+
+    /// Short and long ones of two flows in turn, more than wait and fewer: as one by one.
+    #[test]
+    fn all_are_counted_in_their_order() {
+        for number in [0, 1, 30, 31, 32, 62, 100] {
+            let mut delays = Delays::new([1, 2]);
+            let mut plain = [Meter::new(), Meter::new()];
+            for n in 0..number {
+                let (flow, delay) = (n % 2, Span(if n % 7 == 3 { 5_000_000_000 + n } else { 1000 * n }));
+                let end = Time::ZERO + delay;
+                let of = (PipeId(1), FlowId(flow as u32));
+                let emit = Emit {
+                    pipe: of.0,
+                    flow: of.1,
+                    handle: 0,
+                    bytes: 1,
+                    arrival: Time::ZERO,
+                    start: end,
+                    end,
+                    due: end,
+                };
+                delays.record(&emit);
+                plain[flow as usize].record(delay);
+            }
+            let meters = delays.into_meters();
+            assert_eq!(meters[0][0].count(), 0);
+            for (is, should) in meters[1].iter().zip(&plain) {
+                assert_eq!(format!("{is:?}"), format!("{should:?}"));
+            }
+        }
     }
 }

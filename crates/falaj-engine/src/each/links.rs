@@ -3,11 +3,11 @@
 use super::queues::Flat;
 use super::set::{Report, Set};
 use super::{Ids, Masks};
-use crate::calendar::Calendar;
 use crate::chance::Chance;
 use crate::change::{Fate, Handover};
 use crate::engine::{Output, PipeId, Unit, Why};
 use crate::pipe::{self, Counters, For, Pipe, PipeSpec, Remains};
+use falaj_sched::calendar::Calendar;
 use falaj_sched::label::{Known, Label};
 use falaj_sched::params::Refusals;
 use falaj_sched::plugin::Breach;

@@ -66,8 +66,12 @@ pub(super) type Clocks = [Instant; 2];
 pub(super) struct Shared {
     pub(super) sharing: Clocks,
     pub(super) place: Place,
+    /// Its clock for sharing has gone on since its entry among those that share was made.
+    pub(super) moved: bool,
     /// Of a leaf, for its real-time curve.
     pub(super) timed: Timed,
+    /// The same of its clocks for that curve, or its head, and its entry there.
+    pub(super) moved_on: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -107,6 +111,7 @@ impl Class {
             *now = (*now).max(self.sharing.deadline(shared.sharing));
         }
         shared.sharing = self.sharing.after(shared.sharing, sent.bytes).map(|clock| clock.min(*now + FAR));
+        shared.moved = true;
     }
 
     /// It sends a packet: so much closer to its limit.

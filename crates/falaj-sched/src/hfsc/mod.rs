@@ -21,6 +21,7 @@
 mod class;
 mod order;
 
+use crate::calendar::Calendar;
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fits::Excess;
@@ -111,13 +112,13 @@ pub struct Hfsc {
     /// The leaves' real-time curves, in pieces.
     promised: Vec<Option<Pieces>>,
     /// By eligible time: leaves that are not yet.
-    held: Heap,
+    held: Calendar,
     /// By deadline: leaves that are eligible.
-    eligible: Heap,
+    eligible: Calendar,
     /// The link, and each class that is divided.
     nodes: Vec<Node>,
     /// By the time of the upper limit: classes that have reached it.
-    limited: Heap,
+    limited: Calendar,
     /// What was decided last is by sharing, not for a real-time curve.
     by_sharing: bool,
     link: Rate,
@@ -197,10 +198,10 @@ impl Hfsc {
             limits: vec![[0; 2]; all.shape.len()],
             promised,
             classes: curves.into_iter().zip(shares).map(class).collect(),
-            held: Heap::new(leaves),
-            eligible: Heap::new(leaves),
+            held: Calendar::new(leaves),
+            eligible: Calendar::new(leaves),
             nodes: (0..all.shape.nodes()).map(node).collect(),
-            limited: Heap::new(all.shape.len()),
+            limited: Calendar::new(all.shape.len()),
             by_sharing: false,
             link: setup.rate,
             largest: setup.largest,
@@ -262,6 +263,7 @@ impl Discipline for Hfsc {
         let state = flows.state_mut(f);
         state.real_time = late(state.real_time, instant(now));
         state.shared.sharing = late(state.shared.sharing, above);
+        (state.shared.moved, state.shared.moved_on) = (true, true);
         if self.classes[f.index()].limit.is_some() {
             self.limits[f.index()] = late(self.limits[f.index()], instant(now));
         }
@@ -270,7 +272,8 @@ impl Discipline for Hfsc {
 
     /// Another head may have an earlier deadline, which only who looks inside puts right.
     fn offer_changed(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, now: Time) {
-        if flows.state(f).shared.timed == Timed::Eligible && self.eligible.remove(f.0) {
+        if flows.state(f).shared.timed == Timed::Eligible {
+            self.eligible.clear(f.index());
             flows.state_mut(f).shared.timed = Timed::Nowhere;
         }
         if flows.head(f).is_some() {
@@ -305,6 +308,7 @@ impl Discipline for Hfsc {
         if let (false, Some(curve)) = (self.by_sharing, &class.real_time) {
             state.real_time = curve.after(state.real_time, sent.bytes);
         }
+        state.shared.moved_on = true;
         let (by_sharing, largest) = (self.by_sharing, self.largest);
         let mut node = self.shape.above(f.0);
         class.send(&mut state.shared, &mut self.nodes[node].now, by_sharing, sent);

@@ -9,7 +9,6 @@ use crate::bucket::begun;
 use crate::classes::LINK;
 use crate::queue::{FlowId, Flows};
 use crate::time::Time;
-use crate::virtual_time::ahead;
 
 impl Hfsc {
     /// When the head of `f` has its deadline.
@@ -37,11 +36,16 @@ impl Hfsc {
     }
 
     #[inline]
-    pub(super) fn put(&mut self, flows: &mut Flows<HfscFlow>, class: u32, place: Place) {
+    fn shared_mut<'a>(&'a mut self, flows: &'a mut Flows<HfscFlow>, class: u32) -> &'a mut Shared {
         match self.shape.is_leaf(class) {
-            true => flows.state_mut(FlowId(class)).shared.place = place,
-            false => self.nodes[self.shape.node(class)].own.place = place,
+            true => &mut flows.state_mut(FlowId(class)).shared,
+            false => &mut self.nodes[self.shape.node(class)].own,
         }
+    }
+
+    #[inline]
+    pub(super) fn put(&mut self, flows: &mut Flows<HfscFlow>, class: u32, place: Place) {
+        self.shared_mut(flows, class).place = place;
     }
 
     /// When this class is below its limit.
@@ -56,15 +60,28 @@ impl Hfsc {
         let state = flows.state(f);
         if state.shared.timed == Timed::Nowhere && self.classes[f.index()].real_time.is_some() {
             let is = self.eligible(state, f);
-            flows.state_mut(f).shared.timed = if is <= now {
-                self.eligible.push(self.deadline(flows, f).0, f.0);
-                Timed::Eligible
-            } else {
-                self.held.push(is.0, f.0);
-                Timed::Held
-            };
+            match is <= now {
+                true => self.becomes_eligible(flows, f),
+                false => self.is_held(flows, f, is),
+            }
         }
         self.enter_sharing(flows, f.0);
+    }
+
+    /// It may send for its real-time curve, until its deadline.
+    #[inline]
+    fn becomes_eligible(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId) {
+        self.eligible.set(f.index(), self.deadline(flows, f));
+        let shared = &mut flows.state_mut(f).shared;
+        (shared.timed, shared.moved_on) = (Timed::Eligible, false);
+    }
+
+    /// It may not before `then`.
+    #[inline]
+    fn is_held(&mut self, flows: &mut Flows<HfscFlow>, f: FlowId, then: Time) {
+        self.held.set(f.index(), then);
+        let shared = &mut flows.state_mut(f).shared;
+        (shared.timed, shared.moved_on) = (Timed::Held, false);
     }
 
     pub(super) fn enter_sharing(&mut self, flows: &mut Flows<HfscFlow>, mut class: u32) {
@@ -73,6 +90,7 @@ impl Hfsc {
             if shared.place == Place::Nowhere {
                 let key = self.classes[class as usize].key(shared);
                 self.nodes[node].sharing.push(key, class);
+                self.shared_mut(flows, class).moved = false;
                 self.put(flows, class, Place::Sharing);
             }
             if node == LINK {
@@ -85,34 +103,36 @@ impl Hfsc {
     /// Those whose time has come are eligible from now on. Keys only rise: nobody is looked at whose key is still to come.
     #[inline]
     pub(super) fn wake_held(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
-        while let Some((_, f)) = self.held.first().filter(|&(at, _)| at <= now.0) {
-            let f = FlowId(f);
-            let is = self.eligible(flows.state(f), f);
+        while let Some((f, _)) = self.held.first().filter(|&(_, at)| at <= now) {
+            let f = FlowId(f as u32);
             if flows.head(f).is_none() {
-                self.held.pop();
+                self.held.clear(f.index());
                 flows.state_mut(f).shared.timed = Timed::Nowhere;
-            } else if is <= now {
-                self.held.pop();
-                self.eligible.push(self.deadline(flows, f).0, f.0);
-                flows.state_mut(f).shared.timed = Timed::Eligible;
+                continue;
+            }
+            let state = flows.state(f);
+            let is = if state.shared.moved_on { self.eligible(state, f) } else { now };
+            if is <= now {
+                self.held.clear(f.index());
+                self.becomes_eligible(flows, f);
             } else {
-                self.held.postpone_first(is.0);
+                self.is_held(flows, f, is);
             }
         }
     }
 
     /// When the next one becomes eligible.
     pub(super) fn first_held(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
-        while let Some((at, f)) = self.held.first() {
-            let f = FlowId(f);
-            let is = self.eligible(flows.state(f), f);
+        while let Some((f, at)) = self.held.first() {
+            let f = FlowId(f as u32);
             if flows.head(f).is_none() {
-                self.held.pop();
+                self.held.clear(f.index());
                 flows.state_mut(f).shared.timed = Timed::Nowhere;
-            } else if is.0 != at {
-                self.held.postpone_first(is.0);
+            } else if flows.state(f).shared.moved_on {
+                let is = self.eligible(flows.state(f), f);
+                self.is_held(flows, f, is);
             } else {
-                return Some(is);
+                return Some(at);
             }
         }
         None
@@ -121,24 +141,23 @@ impl Hfsc {
     /// Who is eligible and has the earliest deadline.
     #[inline]
     pub(super) fn first_eligible(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
-        while let Some((at, f)) = self.eligible.first() {
-            let f = FlowId(f);
+        while let Some((f, _)) = self.eligible.first() {
+            let f = FlowId(f as u32);
             if flows.head(f).is_none() {
-                self.eligible.pop();
+                self.eligible.clear(f.index());
                 flows.state_mut(f).shared.timed = Timed::Nowhere;
                 continue;
             }
-            let eligible = self.eligible(flows.state(f), f);
-            if eligible > now {
-                self.eligible.pop();
-                self.held.push(eligible.0, f.0);
-                flows.state_mut(f).shared.timed = Timed::Held;
+            let state = flows.state(f);
+            if !state.shared.moved_on {
+                return Some(f);
+            }
+            let is = self.eligible(state, f);
+            if is > now {
+                self.eligible.clear(f.index());
+                self.is_held(flows, f, is);
             } else {
-                let is = self.deadline(flows, f);
-                if is.0 == at {
-                    return Some(f);
-                }
-                self.eligible.postpone_first(is.0);
+                self.becomes_eligible(flows, f);
             }
         }
         None
@@ -153,13 +172,14 @@ impl Hfsc {
     /// Those below their limits share from now on.
     #[inline]
     pub(super) fn wake_limited(&mut self, flows: &mut Flows<HfscFlow>, now: Time) {
-        while let Some((_, class)) = self.limited.first().filter(|&(at, _)| at <= now.0) {
+        while let Some((class, _)) = self.limited.first().filter(|&(_, at)| at <= now) {
+            let class = class as u32;
             let is = self.limit(class);
             if is > now {
-                self.limited.postpone_first(is.0);
+                self.limited.set(class as usize, is);
                 continue;
             }
-            self.limited.pop();
+            self.limited.clear(class as usize);
             self.put(flows, class, Place::Nowhere);
             if !self.is_idle(flows, class) {
                 self.enter_sharing(flows, class);
@@ -169,13 +189,14 @@ impl Hfsc {
 
     /// When the next one is below its limit.
     pub(super) fn first_limited(&mut self, flows: &mut Flows<HfscFlow>) -> Option<Time> {
-        while let Some((at, class)) = self.limited.first() {
+        while let Some((class, at)) = self.limited.first() {
+            let class = class as u32;
             let is = self.limit(class);
             if self.is_idle(flows, class) {
-                self.limited.pop();
+                self.limited.clear(class as usize);
                 self.put(flows, class, Place::Nowhere);
-            } else if is.0 != at {
-                self.limited.postpone_first(is.0);
+            } else if is != at {
+                self.limited.set(class as usize, is);
             } else {
                 return Some(is);
             }
@@ -188,7 +209,7 @@ impl Hfsc {
     pub(super) fn first_sharing(&mut self, flows: &mut Flows<HfscFlow>, now: Time) -> Option<FlowId> {
         let mut node = LINK;
         loop {
-            let Some((at, class)) = self.nodes[node].sharing.first() else {
+            let Some((_, class)) = self.nodes[node].sharing.first() else {
                 if node == LINK {
                     return None;
                 }
@@ -205,12 +226,14 @@ impl Hfsc {
                 self.put(flows, class, Place::Nowhere);
             } else if limit > now {
                 self.nodes[node].sharing.pop();
-                self.limited.push(limit.0, class);
+                self.limited.set(class as usize, limit);
                 self.put(flows, class, Place::Limited);
             } else {
-                let is = self.classes[class as usize].key(self.shared(flows, class));
-                if ahead(is, at) > 0 {
+                let shared = self.shared(flows, class);
+                if shared.moved {
+                    let is = self.classes[class as usize].key(shared);
                     self.nodes[node].sharing.postpone_first(is);
+                    self.shared_mut(flows, class).moved = false;
                 } else if self.shape.is_leaf(class) {
                     return Some(FlowId(class));
                 } else {
