@@ -11,7 +11,7 @@ import { verdict } from "./verdict";
 
 const SHOWN = 12;
 /** Why packets are dropped, with the colour of each: at the bottom of the picture is the last. */
-const REASONS = ["change", "discipline", "policy", "too_large", "queue_full"];
+const REASONS = ["change", "discipline", "policy", "too_large", "no_memory", "queue_full"];
 const CAUSES: Record<string, string> = {
   "own-burst": "it had sent more than its envelope",
   host: "this host handed it over late",

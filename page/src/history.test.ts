@@ -16,7 +16,7 @@ function flow(sent: number, dropped: number, broken = 0): Flow {
 }
 
 function sample(second: number, up: Flow): Sample {
-  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, paused: false, spent_ns: 0, processor: null, held_back: second * second, gone: false };
+  const adapter = { name: "calm", port: "namespace", link: "a", up: [up], down: [flow(0, 0)], foreign: 0, malformed: 0, not_taken: 0, no_memory: { up: 3 * second, down: 0 }, paused: false, spent_ns: 0, processor: null, held_back: second * second, gone: false };
   return { at_ns: second * 1e9, adapters: [adapter], losses: {} };
 }
 
@@ -30,6 +30,8 @@ test("totals become what was in each second", () => {
   const track = history.track("up calm calm")!;
   expect([track.at, track.sent, track.offered, track.promisedRate]).toEqual([[101, 102, 103], [7, 8, 9], [8, 9, 10], [10, 10, 10]]);
   expect(track.dropped.get("queue_full")).toEqual([null, 20, 0]);
+  expect(track.dropped.get("no_memory")).toEqual([null, 3, 3]);
+  expect(history.track("down calm calm")!.dropped.get("no_memory")).toEqual([null, 0, 0]);
   expect(track.broken).toEqual([null, 2, 0]);
   expect(track.heldBack).toBe(5);
   expect(history.began).toBe(100);

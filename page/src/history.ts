@@ -77,8 +77,14 @@ export interface Lane {
 
 export function lanes(sample: Sample, way: Way): Lane[] {
   return sample.adapters.flatMap((adapter) =>
-    adapter[way].map((flow) => ({ key: `${way} ${adapter.name} ${flow.flow}`, way, adapter, flow })),
+    adapter[way].map((flow) => ({ key: `${way} ${adapter.name} ${flow.flow}`, way, adapter, flow: whole(flow, adapter, way) })),
   );
+}
+
+/** A flow with what was lost before any flow had it: of an adapter that is divided, each has the same. */
+function whole(flow: Flow, adapter: Adapter, way: Way): Flow {
+  const dropped = { ...flow.total.dropped, no_memory: adapter.no_memory[way] };
+  return { ...flow, total: { ...flow.total, dropped } };
 }
 
 export class History {

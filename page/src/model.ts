@@ -21,6 +21,8 @@ export interface Adapter {
   foreign: number;
   malformed: number;
   not_taken: number;
+  /** Packets for which there was no memory when they came. */
+  no_memory: { up: number; down: number };
   paused: boolean;
   spent_ns: number;
   processor: number | null;
