@@ -476,6 +476,14 @@ mod tests {
             ("\"time_unit\": \"ms\"", "\"time_unit\": \"Mbps\"", "network.time_unit: \"Mbps\" is no unit"),
             ("\"FIFO\"", "\"LIFO\"", "network.multiplexing: \"LIFO\" is none"),
             ("\"name\": \"b\"", "\"name\": \"a\"", "servers[1].name: a second server \"a\""),
+            ("\"packetizer\": false", "\"packetizer\": 1", "network.packetizer: 1 is neither true nor false"),
+            ("[\"b\"]", "\"b\"", "flows[1].path: a list is needed, in brackets"),
+            (
+                "{ \"bursts\": [1e3], \"rates\": [\"1000kbps\"] }",
+                "1",
+                "flows[0].arrival_curve: an object is needed, in braces",
+            ),
+            ("\"name\": \"g\"", "\"name\": 7", "flows[1].name: 7 is no text in quotes"),
         ] {
             assert!(NETWORK.contains(from), "{from}");
             let what = read(&NETWORK.replacen(from, to, 1)).unwrap_err();

@@ -1,0 +1,95 @@
+//! What disciplines refuse of what was set for them, each in the words that a user reads, at the place where it stands.
+
+/// A link of 10 Mbit/s with two flows.
+fn text(scheduler: &str, flow: &str) -> String {
+    format!(
+        "[link.a]\nrate = \"10mbit\"\nscheduler = {{ {scheduler} }}\n[link.a.flow.x]\nmatch = \"udp\"\n{flow}\n\
+         [link.a.flow.y]\nmatch = \"any\"\n{flow}\n"
+    )
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_reason_and_a_way_out() {
+    let mut otherwise = Vec::new();
+    for (scheduler, flow, what, help) in [
+        (
+            r#"kind = "hrr", frame = 2"#,
+            "slots = 2",
+            "2 slots are more than the 0 that are left",
+            "a longer `frame` than 2",
+        ),
+        (
+            r#"kind = "dcf", basic-rate = "3mbit""#,
+            "",
+            "802.11b has no rate of 3mbit",
+            "1mbit, 2mbit, 5.5mbit or 11mbit",
+        ),
+        (r#"kind = "dcf", header = "5000B""#, "", "5000 B are no header", "up to 4096B"),
+        (r#"kind = "dcf", cw-min = 63, cw-max = 31"#, "", "31 is below `cw-min`, 63", "`cw-min` or more"),
+        (r#"kind = "dcf""#, "rate = \"3mbit\"", "802.11b has no rate of 3mbit", "no more than the link's"),
+        (
+            r#"kind = "tas", cycle = "2ms""#,
+            "opens = \"1.5ms\"\nopen = \"1.5ms\"",
+            "the gate closes at 3ms, after the cycle of 2ms",
+            "shift `opens`",
+        ),
+        (r#"kind = "tas", cycle = "10ms""#, "open = \"100us\"", "in 100us a packet of 1514 B has no time", "at least "),
+        (
+            r#"kind = "arc""#,
+            "rate = \"1mbit\"\nperiod = \"1us\"",
+            "a period of 1us is out of range",
+            "what a packet of 1514 B takes at 1mbit",
+        ),
+        (
+            r#"kind = "netback""#,
+            "credit = \"100B\"",
+            "a packet of 1514 B never has that credit",
+            "at least `1514B`, or leave it out",
+        ),
+        (
+            r#"kind = "rcsp""#,
+            "priority = 0\nmin-gap = \"1us\"\ninterval = \"1s\"",
+            "in 1s there are 1000000 packets at a mean gap of 1us",
+            "from one to 4096 times",
+        ),
+        (
+            r#"kind = "hfsc""#,
+            "rate = \"1mbit\"\nburst-rate = \"2mbit\"\nburst-time = \"2h\"",
+            "it lasts too long",
+            "at most 3600s",
+        ),
+        (r#"kind = "dualpi2", interval = "100ns""#, "", "100ns is no round trip", "at least 1us"),
+        (
+            r#"kind = "drr""#,
+            "queue = { policy = \"red\", min = \"5p\", max = \"15kB\" }",
+            "5p and 15000B are counted differently",
+            "both in packets, or both in bytes",
+        ),
+        (
+            r#"kind = "drr""#,
+            "queue = { policy = \"red\", min = \"15p\", max = \"5p\" }",
+            "from 15p to 5p is no range",
+            "`max` is above `min`",
+        ),
+        (
+            r#"kind = "drr""#,
+            "queue = { policy = \"red\", limit = \"10p\" }",
+            "a queue of 10p never gets as long as 15p",
+            "a longer `limit`",
+        ),
+    ] {
+        let text = text(scheduler, flow);
+        let said = match falaj_scenario::parse(&text, "a.toml") {
+            Ok(_) => "nothing".to_owned(),
+            Err(errors) => errors.to_string(),
+        };
+        if !(said.contains(what) && said.contains(help)) {
+            otherwise.push(format!("not `{what}` and `{help}`, but {said}"));
+        }
+    }
+    assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
+    // The rate is the link's own.
+    let slow = text(r#"kind = "dcf""#, "").replace("10mbit", "500kbit");
+    let said = falaj_scenario::parse(&slow, "a.toml").expect_err("no such rate").to_string();
+    assert!(said.contains("802.11b has no rate as low as 500kbit") && said.contains("at least 1mbit"), "{said}");
+}
