@@ -171,10 +171,13 @@ impl Levels {
         self.ranks.partition_point(|&p| p < priority) as u32
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join<S: AsMut<Place>, T: Copy>(&mut self, flows: &mut Flows<S, T>, level: u32, f: FlowId) {
-        self.rounds[level as usize].join(flows, f);
-        self.any.insert(level as usize);
+        let round = &mut self.rounds[level as usize];
+        if round.first().is_none() {
+            self.any.insert(level as usize);
+        }
+        round.join(flows, f);
     }
 
     /// Whose turn it is at this level.

@@ -6,6 +6,7 @@
 //! counts is what the far end's interface was handed in a second while more
 //! came than could be forwarded.
 
+use super::bare::{Bare, Way};
 use super::{exit, median};
 use crate::show::{self, note, say};
 use crate::sim::Interrupted;
@@ -17,10 +18,9 @@ use falaj_live::clock::{Clock, monotonic};
 use falaj_live::flood::flood;
 use falaj_live::forward::{Forwarder, Options};
 use falaj_live::interface::Interface;
-use falaj_live::packet::{PacketReader, Place};
+use falaj_live::packet::Place;
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{End, Event, Exit, INTERFACE, Join, Sandbox, Side, Spec};
-use falaj_live::tap::Tap;
 use falaj_live::xdp;
 use falaj_scenario::Scenario;
 use falaj_sched::queue::{FlowId, Limit};
@@ -29,10 +29,8 @@ use falaj_sched::time::Span;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use signal_hook::consts::SIGINT;
-use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -302,35 +300,19 @@ fn emulated(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>, by: By) -> 
 
 /// Through a loop over the same interfaces and nothing else.
 fn bare(sandbox: &mut Sandbox, between: Option<&[Interface; 2]>) -> Result<Count> {
-    if let Some([near, far]) = between {
+    let mut way = if let Some([near, far]) = between {
         let (mut near, mut far) = (attach::interface_port(near)?, attach::interface_port(far)?);
-        return Ok(Box::new(move |long| {
-            let read = |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
-            Ok(pump(long, read, |unit| far.transmit(unit))?)
-        }));
-    }
-    if let (Some(near), Some(far)) = (sandbox.packet(End::Near), sandbox.packet(End::Far)) {
-        let (mut near, far) = (PacketReader::new(Arc::clone(near))?, Arc::clone(far));
-        return Ok(Box::new(move |long| Ok(pump(long, |unit| near.read(unit), |unit| far.send(unit))?)));
-    }
-    let taps = End::BOTH.map(|end| sandbox.take_tap(end));
-    let [Some(near), Some(far)] = taps else { bail!("a sandbox that is not joined by veth has a TAP at each end") };
-    Ok(Box::new(move |long| Ok(pump(long, |unit| near.read(unit), |unit| far.write(unit))?)))
-}
-
-fn pump(
-    long: Duration,
-    mut read: impl FnMut(&mut [u8]) -> io::Result<Option<usize>>,
-    mut write: impl FnMut(&[u8]) -> io::Result<bool>,
-) -> io::Result<u64> {
-    let mut unit = vec![0; Tap::MAX_UNIT];
-    let (began, mut handed_over) = (Instant::now(), 0);
-    while began.elapsed() < long {
-        for _ in 0..64 {
-            if let Some(length) = read(&mut unit)? {
-                handed_over += u64::from(write(&unit[..length])?);
-            }
+        let read = move |unit: &mut [u8]| Ok(near.receive(unit)?.map(|received| received.length));
+        Way::new(Box::new(read), Box::new(move |unit| far.transmit(unit)))
+    } else {
+        let [to_far, _] = Bare::between(sandbox)?.ways;
+        to_far
+    };
+    Ok(Box::new(move |long| {
+        let (began, mut handed_over) = (Instant::now(), 0);
+        while began.elapsed() < long {
+            handed_over += way.turn()?;
         }
-    }
-    Ok(handed_over)
+        Ok(handed_over)
+    }))
 }

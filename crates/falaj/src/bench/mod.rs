@@ -3,8 +3,10 @@
 //! Every figure comes with its command and is printed as JSON on request. CPU
 //! times are the thread's own, so that a busy machine changes them little.
 
+mod bare;
 mod delay;
 mod each;
+mod instructions;
 mod io;
 mod isolation;
 mod kernel;

@@ -9,12 +9,15 @@ use crate::measure::{MeasuredFlow, Thread, measure};
 use crate::show::{self, say};
 use crate::sim::Interrupted;
 use anyhow::{Result, ensure};
+use falaj_live::clock::thread_cpu;
 use falaj_live::forward::Options;
+use falaj_live::priority::{self, Rank};
 use falaj_live::timer::Timer;
 use falaj_scenario::{Scenario, parse_span};
 use falaj_sched::time::Span;
 use serde_json::json;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// What `bench release` takes.
 #[derive(clap::Args)]
@@ -23,7 +26,8 @@ Release error: the instant at which a packet is handed to the kernel, less the o
 never negative. CPU: of the link's thread, of one core. Rate: what was received under overload, from the
 first datagram to the last, less what was asked for; left out where the sender itself found no
 processor to send so much. Gap error: by how much the time between a packet and the next one differs from
-what it was to be, which on a full link is a packet's time on the wire. Sleeping, packets may be late by --slack on purpose.
+what it was to be, which on a full link is a packet's time on the wire. Sleeping, packets may be late by --slack on purpose;
+how much waking so often takes by itself stands below.
 
 Example:
   falaj bench release --seconds 10")]
@@ -139,6 +143,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     let exit = exit(interrupted, rows.is_empty())?;
+    let waking = waking(args.slack);
     if args.json {
         let rows: Vec<_> = rows
             .iter()
@@ -154,10 +159,9 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
                 })
             })
             .collect();
-        say!(
-            "{}",
-            serde_json::to_string_pretty(&json!({ "seconds": args.seconds, "slack_ns": args.slack.0, "rows": rows }))?
-        );
+        let (seconds, slack) = (args.seconds, args.slack.0);
+        let all = json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking });
+        say!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(exit);
     }
     say!("{} s each; sleeping with a slack of {}", args.seconds, args.slack);
@@ -195,7 +199,21 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         ]
     });
     say!("{}", show::table(&header, rows));
+    say!("a thread that wakes every {} and does nothing else: {:.1} %", args.slack, 100.0 * waking);
     Ok(exit)
+}
+
+/// What waking alone takes of a core, of a thread of the link's class that sleeps for so long each time.
+fn waking(slack: Span) -> f64 {
+    let share = || {
+        priority::be_punctual(Rank::Link);
+        let (began, cpu) = (Instant::now(), thread_cpu());
+        while began.elapsed() < Duration::from_secs(1) {
+            std::thread::sleep(Duration::from_nanos(slack.0));
+        }
+        (thread_cpu() - cpu) as f64 / began.elapsed().as_nanos() as f64
+    };
+    std::thread::scope(|scope| scope.spawn(share).join()).expect("it only sleeps")
 }
 
 fn scenario(load: &Load, seconds: u64) -> Result<Scenario> {

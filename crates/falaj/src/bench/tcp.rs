@@ -6,6 +6,7 @@
 //! stream, from the near end to the far one; what counts is what the receiver's program has
 //! read, from its first byte to its last.
 
+use super::bare::Bare;
 use super::{exit, median};
 use crate::link::default_queue;
 use crate::pace::Pace;
@@ -45,7 +46,7 @@ over IPv6. `tc` must be there for the kernel's filter (sch_tbf); where it is not
 so is the bridge where the kernel has none. An unlimited link is compared with the bridge, or else with veth.
 
 Examples:
-  falaj bench tcp --seconds 3 --repeat 5
+  falaj bench tcp --seconds 3 --repeat 5 --bare
   falaj bench tcp --rate 1gbit --rate 10gbit --congestion cubic")]
 pub(crate) struct Args {
     /// How long each stream lasts.
@@ -65,6 +66,9 @@ pub(crate) struct Args {
     /// How packets reach the emulated link.
     #[arg(long, value_enum, default_value_t = Over::Tap)]
     over: Over,
+    /// Beside the unlimited link, a loop over the same interfaces that reads and writes and does nothing else.
+    #[arg(long)]
+    bare: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -87,13 +91,15 @@ enum Path {
     Bridge,
     /// The kernel's token bucket filter before bare veth.
     Filter(Rate),
+    /// A loop that reads and writes, over the same interfaces as the link.
+    Bare,
     Link(Rate),
 }
 
 impl Path {
     fn rate(self) -> Rate {
         match self {
-            Path::Veth | Path::Bridge => Rate::UNLIMITED,
+            Path::Veth | Path::Bridge | Path::Bare => Rate::UNLIMITED,
             Path::Filter(rate) | Path::Link(rate) => rate,
         }
     }
@@ -103,6 +109,7 @@ impl Path {
         match self {
             Path::Veth => "bare veth".into(),
             Path::Bridge => "kernel bridge".into(),
+            Path::Bare => "bare loop".into(),
             Path::Filter(rate) => format!("kernel tbf{}", of(rate)),
             Path::Link(rate) => format!("emulated link{}", of(rate)),
         }
@@ -209,6 +216,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         Ok(()) => paths.push(Path::Bridge),
         Err(error) => note!("no kernel bridge to compare with: {error}"),
     }
+    paths.extend(args.bare.then_some(Path::Bare));
     paths.push(Path::Link(Rate::UNLIMITED));
     let filters = has_filter();
     for &rate in &args.rate {
@@ -264,7 +272,7 @@ fn ratio(of: &Series, all: &[Series]) -> Option<f64> {
     let yardstick = match of.path {
         Path::Veth => None,
         Path::Bridge => with(Path::Veth),
-        Path::Filter(_) | Path::Link(_) => with(Path::Bridge).or(with(Path::Veth)),
+        Path::Filter(_) | Path::Bare | Path::Link(_) => with(Path::Bridge).or(with(Path::Veth)),
     };
     let best = of.path.best(of.ip).or(yardstick.map(goodput))?;
     Some(goodput(of) / best)
@@ -304,7 +312,7 @@ fn print(args: &Args, turns: u64, series: &[Series], ratios: &[Option<f64>]) {
     let rows = series.iter().zip(ratios).map(|(s, ratio)| {
         let rates = || s.streams.iter().map(|s| s.gbit_per_s);
         let cpu = |of: fn(&Stream) -> f64| format!("{:.0} %", 100.0 * s.median(of));
-        let emulated = matches!(s.path, Path::Link(_));
+        let emulated = matches!(s.path, Path::Bare | Path::Link(_));
         vec![
             format!("IPv{} {}", s.ip, s.path.name()),
             format!("{:.2}", s.median(|s| s.gbit_per_s)),
@@ -342,6 +350,7 @@ struct How<'a> {
 fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
     let (join, rate) = match path {
         Path::Link(rate) => (how.over, rate),
+        Path::Bare => (how.over, Rate::UNLIMITED),
         Path::Veth | Path::Filter(_) => (Join::Veth, Rate::UNLIMITED),
         Path::Bridge => (Join::Bridge, Rate::UNLIMITED),
     };
@@ -367,16 +376,20 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
     let (far, from_receiver) = side("receive")?;
     let mut sandbox = Sandbox::start(Spec { join, near, far, ..Spec::default() })?;
     let clock = Clock::from_zero(monotonic());
-    let mut forwarder = match join {
-        Join::Veth | Join::Bridge => None,
-        _ => Some(attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?),
+    let mut between = match path {
+        Path::Veth | Path::Bridge | Path::Filter(_) => Between::Kernel,
+        Path::Bare => Between::Bare(Bare::between(&mut sandbox)?),
+        Path::Link(_) => {
+            let forwarder = attach::to_sandbox(&scenario.network(), &mut sandbox, clock, how.options)?;
+            Between::Link(Box::new(forwarder))
+        }
     };
     priority::be_punctual(Rank::Link);
     sandbox.go(End::Far)?;
     sandbox.go(End::Near)?;
     let cpu = thread_cpu();
     let began = Instant::now();
-    wait_for_both(&mut sandbox, forwarder.as_mut())?;
+    wait_for_both(&mut sandbox, &mut between)?;
     let link_cpu = (thread_cpu() - cpu) as f64 / began.elapsed().as_nanos() as f64;
     let (sender, receiver) = (told(from_sender)?, told(from_receiver)?);
     ensure!(sender.bytes == receiver.bytes, "{} bytes were sent and {} received", sender.bytes, receiver.bytes);
@@ -387,20 +400,28 @@ fn stream(path: Path, ip: u8, how: How<'_>) -> Result<Stream> {
         receiver_cpu: of_time(&receiver),
         link_cpu,
         retransmitted: sender.retransmitted,
-        lost: forwarder.map_or(0, |f| lost(&f)) + sandbox.unread().unwrap_or(0),
+        lost: between.lost() + sandbox.unread().unwrap_or(0),
         congestion: sender.congestion,
     })
 }
 
+/// What forwards between the ends.
+enum Between {
+    Kernel,
+    Bare(Bare),
+    Link(Box<Forwarder>),
+}
+
 /// Forwards, if there is something to forward, until both ends are done.
-fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -> Result<()> {
+fn wait_for_both(sandbox: &mut Sandbox, between: &mut Between) -> Result<()> {
     let mut running = End::BOTH.to_vec();
     while !running.is_empty() {
         let fds: Vec<_> = running.iter().map(|&end| sandbox.control_fd(end)).collect();
-        match &mut forwarder {
-            Some(forwarder) => _ = forwarder.run(Time::NEVER, &fds)?,
+        match between {
+            Between::Link(forwarder) => _ = forwarder.run(Time::NEVER, &fds)?,
+            Between::Bare(bare) => bare.run(&fds)?,
             // Nothing depends on hearing of it at once.
-            None => sleep(Duration::from_millis(5)),
+            Between::Kernel => sleep(Duration::from_millis(5)),
         }
         for end in running.clone() {
             match sandbox.read_event(end)? {
@@ -414,10 +435,14 @@ fn wait_for_both(sandbox: &mut Sandbox, mut forwarder: Option<&mut Forwarder>) -
     Ok(())
 }
 
-fn lost(forwarder: &Forwarder) -> u64 {
-    let outside: u64 = forwarder.losses().by_reason().into_iter().map(|(n, _)| n).sum();
-    let dropped: u64 = forwarder.flows().iter().flatten().map(|f| f.counters.dropped()).sum();
-    outside + dropped
+impl Between {
+    /// Units that a link did not pass on.
+    fn lost(&self) -> u64 {
+        let Between::Link(forwarder) = self else { return 0 };
+        let outside: u64 = forwarder.losses().by_reason().into_iter().map(|(n, _)| n).sum();
+        let dropped: u64 = forwarder.flows().iter().flatten().map(|f| f.counters.dropped()).sum();
+        outside + dropped
+    }
 }
 
 fn told(mut from: File) -> Result<Told> {

@@ -1,28 +1,13 @@
-//! `--instructions`: counted, not timed. The program runs itself under
-//! valgrind's callgrind, which writes a part of its account whenever `falaj_bench_mark`
-//! returns. Two runs of different length, subtracted, leave the pairs alone.
-//! A count is the same on every machine; it changes with the compiler, so that
-//! the checked-in table has a section for each.
+//! `bench sched --instructions`: those of a packet enqueued and dequeued.
 
-use super::{Args, Case, show};
-use crate::show::say;
-use anyhow::{Context, Result, bail, ensure};
-use serde_json::json;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::hint::black_box;
-use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
+use super::{Args, Case};
+use crate::bench::instructions::{self, Length, parts, reported, section};
+use crate::show::{self, say};
+use anyhow::Result;
+use std::process::ExitCode;
 
-/// As `build.rs` knows it.
-const COMPILER: &str = env!("FALAJ_COMPILER");
 /// Pairs of the shorter run, at least; the longer one has three times as many.
 const PAIRS: u64 = 2_000;
-/// Parts in a hundred that a count may grow by.
-const TOLERANCE: u64 = 5;
-
-/// Instructions of one pair by discipline and load, in hundredths.
-type Counts = BTreeMap<String, BTreeMap<String, u64>>;
 
 fn load(case: &Case) -> String {
     format!("{} {}", case.flowsets.text, case.swing())
@@ -38,107 +23,46 @@ fn cases(args: &Args) -> Result<Vec<Case>> {
     args.cases()
 }
 
-/// Callgrind knows it by name.
-#[inline(never)]
-fn falaj_bench_mark(cell: usize) {
-    black_box(cell);
-}
-
-/// The run under valgrind. Says for each cell how many pairs its two parts had.
+/// The run under valgrind.
 pub(super) fn counted(args: &Args) -> Result<ExitCode> {
     for case in cases(args)? {
         for what in args.whats()? {
-            let pairs = case.run().with(&what, |turn| {
+            // What a discipline takes no flows of is left out.
+            let counted = case.run().with(&what, |turn| {
                 turn(1);
-                let mut part = |pairs| {
-                    falaj_bench_mark(0);
-                    turn(pairs)
-                };
-                let (short, long) = (part(PAIRS), part(3 * PAIRS));
-                falaj_bench_mark(1);
-                (short, long)
+                let pairs = |length| if length == Length::Short { PAIRS } else { 3 * PAIRS };
+                parts(what.discipline(), &load(&case), |length| Ok(turn(pairs(length))))
             });
-            if let Ok((short, long)) = pairs {
-                say!("{}\t{}\t{short}\t{long}", what.discipline(), load(&case));
-            }
+            counted.unwrap_or(Ok(()))?;
         }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the program under valgrind, in `dir`, and reads what it wrote.
-fn count(args: &Args, dir: &Path) -> Result<Counts> {
-    let parts = dir.join("parts");
-    let mut out = OsString::from("--callgrind-out-file=");
-    out.push(&parts);
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--quiet", "--dump-after=*falaj_bench_mark*"]).arg(out);
-    command.arg(std::env::current_exe()?).args(["bench", "sched", "--counted"]);
+pub(super) fn main(args: &Args) -> Result<ExitCode> {
+    let mut words = vec!["sched".into(), "--counted".into()];
     for case in [&args.load].into_iter().flatten() {
-        command.arg(case);
+        words.push(case.into());
     }
     for kind in &args.alg {
-        command.args(["--alg", kind]);
+        words.extend(["--alg".into(), kind.into()]);
     }
     for flowsets in &args.flowsets {
-        command.args(["--flowsets", &flowsets.text]);
+        words.extend(["--flowsets".into(), flowsets.text.clone().into()]);
     }
     for flows in &args.flows {
-        command.args(["--flows", &flows.0.to_string()]);
+        words.extend(["--flows".into(), flows.0.to_string().into()]);
     }
     for (name, packets) in [("--qmin", args.qmin), ("--qmax", args.qmax)] {
         if let Some(packets) = packets {
-            command.args([name, &packets.to_string()]);
+            words.extend([name.into(), packets.to_string().into()]);
         }
     }
-    let output = match command.stderr(Stdio::inherit()).output() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            bail!("instructions are counted by valgrind, which is not installed (Debian: apt-get install valgrind)")
-        }
-        output => output.context("cannot run valgrind")?,
-    };
-    ensure!(output.status.success(), "valgrind ended with {}", output.status);
-    let mut counts = Counts::new();
-    for (cell, line) in String::from_utf8(output.stdout)?.lines().enumerate() {
-        let fields: Vec<&str> = line.split('\t').collect();
-        let &[kind, load, short, long] = &fields[..] else { bail!("cannot read `{line}`") };
-        // Of three parts the first is what was built and warmed up.
-        let part = |i: usize| total(&parts.with_extension((3 * cell + i).to_string()));
-        let (fewer, more) = (part(2)?, part(3)?);
-        let pairs = long.parse::<u64>()? - short.parse::<u64>()?;
-        let hundredths = (more.saturating_sub(fewer) * 100 + pairs / 2) / pairs;
-        counts.entry(kind.to_owned()).or_default().insert(load.to_owned(), hundredths);
+    let counts = instructions::counts(&words)?;
+    if let Some(exit) = reported(&counts, "discipline", args.json, args.check.as_ref())? {
+        return Ok(exit);
     }
-    Ok(counts)
-}
-
-/// The sum at the end of one of callgrind's parts.
-fn total(part: &Path) -> Result<u64> {
-    let text = std::fs::read_to_string(part).with_context(|| format!("valgrind left no {}", part.display()))?;
-    let sum = text.lines().find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
-    sum.and_then(|sum| sum.trim().parse().ok()).with_context(|| format!("no sum in {}", part.display()))
-}
-
-pub(super) fn main(args: &Args) -> Result<ExitCode> {
-    ensure!(!cfg!(debug_assertions), "the instructions of a debug build say nothing: build with --release");
-    let dir = std::env::temp_dir().join(format!("falaj-instructions-{}", std::process::id()));
-    std::fs::create_dir(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    let counts = count(args, &dir);
-    std::fs::remove_dir_all(&dir)?;
-    let counts = counts?;
-    if let Some(file) = &args.check {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-        return check(&text, &counts).with_context(|| format!("in {}", file.display()));
-    }
-    if args.json {
-        let all = counts.iter().flat_map(|(kind, loads)| {
-            let row = move |(load, n): (&String, &u64)| json!({ "discipline": kind, "load": load, "instructions": *n as f64 / 100.0 });
-            loads.iter().map(row)
-        });
-        say!("{}", serde_json::to_string_pretty(&json!({ "compiler": COMPILER, "counts": all.collect::<Vec<_>>() }))?);
-        return Ok(ExitCode::SUCCESS);
-    }
-    say!("instructions for each packet enqueued and dequeued (net of none); {COMPILER}");
+    say!("instructions for each packet enqueued and dequeued (net of none)");
     let loads: Vec<String> = cases(args)?.iter().map(load).collect();
     let header: Vec<&str> = std::iter::once("").chain(loads.iter().map(String::as_str)).collect();
     let none = counts.get("none");
@@ -155,69 +79,4 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     say!("{}", show::table(&header, rows));
     say!("\n{}", section(&counts));
     Ok(ExitCode::SUCCESS)
-}
-
-/// As it stands in the checked-in table.
-fn section(counts: &Counts) -> String {
-    let mut text = format!("[\"{COMPILER}\"]");
-    for (kind, loads) in counts {
-        let loads = loads.iter().map(|(load, n)| format!("\"{load}\" = {}", n.div_ceil(100)));
-        text += &format!("\n\"{kind}\" = {{ {} }}", loads.collect::<Vec<_>>().join(", "));
-    }
-    text
-}
-
-/// What is known of a compiler and a discipline may not grow beyond the
-/// tolerance; what is not known is said, to be put in the table.
-fn check(known: &str, counts: &Counts) -> Result<ExitCode> {
-    let known: toml::Table = known.parse()?;
-    let Some(known) = known.get(COMPILER) else {
-        say!("nothing is known of {COMPILER} yet; its section:\n\n{}", section(counts));
-        return Ok(ExitCode::SUCCESS);
-    };
-    let mut new = Counts::new();
-    let mut grown = false;
-    for (kind, loads) in counts {
-        for (load, &n) in loads {
-            let before = known.get(kind).and_then(|loads| loads.get(load)?.as_integer());
-            match before.and_then(|n| u64::try_from(n).ok()) {
-                None => {
-                    new.entry(kind.clone()).or_default().insert(load.clone(), n);
-                }
-                Some(before) => {
-                    let verdict = match () {
-                        () if n > before * (100 + TOLERANCE) => "MORE",
-                        () if n < before * (100 - TOLERANCE) => "fewer: let the table know",
-                        () => continue,
-                    };
-                    grown |= verdict == "MORE";
-                    say!("{kind}, {load}: {} instructions, {before} in the table: {verdict}", n.div_ceil(100));
-                }
-            }
-        }
-    }
-    if !new.is_empty() {
-        say!("not in the table yet:\n\n{}", section(&new));
-    }
-    let counted: usize = counts.values().map(BTreeMap::len).sum();
-    say!(
-        "{counted} counts compared, {TOLERANCE} % allowed: {}",
-        if grown { "some have grown" } else { "none has grown" }
-    );
-    Ok(if grown { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_count_may_shrink_or_be_new_but_not_grow() {
-        let counts = |n| Counts::from([("drr".into(), BTreeMap::from([("1::1 0..1".into(), n)]))]);
-        let table = section(&counts(20_000));
-        let fails = |known: &str, n| check(known, &counts(n)).expect("a table") == ExitCode::FAILURE;
-        assert!(!fails(&table, 21_000) && fails(&table, 21_001) && !fails(&table, 10_000));
-        assert!(!fails("", 99_999), "another compiler");
-        assert!(check("[", &counts(1)).is_err());
-    }
 }

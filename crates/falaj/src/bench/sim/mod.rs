@@ -2,6 +2,7 @@
 //! bring; and how long an interval of 1 % takes.
 
 mod cases;
+mod instructions;
 
 use super::{cpu_nanos, exit, median};
 use crate::practice::{Plan, Simulation};
@@ -12,8 +13,9 @@ use cases::{CASES, Case};
 use falaj_live::clock::process_cpu;
 use falaj_scenario::Scenario;
 use falaj_sim::scenario::experiment;
-use falaj_sim::{Experiment, Progress, replicate, simulate};
+use falaj_sim::{Experiment, Progress, Run, replicate, simulate};
 use serde_json::{Value as Json, json};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
@@ -26,7 +28,8 @@ Each case is a scenario, and --scenario prints it: `falaj sim` takes it, too.
 Examples:
   falaj bench sim
   falaj bench sim --only drr --millions 2
-  falaj bench sim --scenario 'packet-wise, skip' > skip.toml")]
+  falaj bench sim --scenario 'packet-wise, skip' > skip.toml
+  falaj bench sim --instructions")]
 pub(crate) struct Args {
     /// Packets for each figure, in millions.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
@@ -40,9 +43,25 @@ pub(crate) struct Args {
     /// Print the scenario of this case, of the fewest flows, instead of running anything.
     #[arg(long, value_name = "CASE")]
     scenario: Option<String>,
+    /// Count instructions of a packet instead of time, of cases with few flows; needs valgrind.
+    #[arg(long, conflicts_with = "scenario")]
+    instructions: bool,
+    /// Compare the instructions with those of this file, by compiler; 5 % are allowed.
+    #[arg(long, value_name = "FILE", requires = "instructions")]
+    check: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
+    /// Runs once under valgrind, marking what counts.
+    #[arg(long, hide = true)]
+    counted: bool,
+}
+
+impl Args {
+    /// What is asked for.
+    fn cases(&self) -> impl Iterator<Item = &'static Case> {
+        CASES.iter().filter(|case| self.only.as_ref().is_none_or(|only| case.name.contains(only)))
+    }
 }
 
 /// What was found of a case with so many flows.
@@ -89,15 +108,20 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         say!("{}", named(name)?.scenario(named(name)?.flows[0], args.millions * 1_000_000).trim_end());
         return Ok(ExitCode::SUCCESS);
     }
-    let wanted = |case: &&Case| args.only.as_ref().is_none_or(|only| case.name.contains(only));
+    ensure!(args.cases().next().is_some(), "--only: no case has that in its name; there are {}", names());
+    if args.counted {
+        return instructions::counted(args);
+    }
+    if args.instructions {
+        return instructions::main(args);
+    }
     let mut all = Vec::new();
-    for case in CASES.iter().filter(wanted) {
+    for case in args.cases() {
         for &flows in case.flows {
             let simulated = read(&case.scenario(flows, args.millions * 1_000_000))?;
             all.push((Found { case, flows, rates: Vec::new() }, experiment(&simulated, simulated.run.duration)));
         }
     }
-    ensure!(!all.is_empty(), "--only: no case has that in its name; there are {}", names());
     let bar = show::progress(all.len() as u64 * args.repeat, "simulating");
     let (cores, mut interrupted) = interruptible(|stop| {
         for seed in 0..args.repeat {
@@ -174,8 +198,12 @@ fn rate(experiment: &Experiment, seed: u64, stop: &AtomicBool) -> Result<Option<
     let before = cpu_nanos();
     let run = simulate(experiment, seed, stop).map_err(|(_, refused)| refused)?;
     let used = cpu_nanos() - before;
-    let packets: u64 = run.pipes.iter().flatten().map(|flow| flow.counters.offered).sum();
-    Ok(run.complete.then(|| packets as f64 * 1e3 / used as f64))
+    Ok(run.complete.then(|| packets_of(&run) as f64 * 1e3 / used as f64))
+}
+
+/// Packets that came, at each link.
+fn packets_of(run: &Run) -> u64 {
+    run.pipes.iter().flatten().map(|flow| flow.counters.offered).sum()
 }
 
 /// Replications of it, one after the other and on all cores.
