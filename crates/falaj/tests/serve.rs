@@ -763,7 +763,8 @@ fn encrypted() {
     // Who does not encrypt gets no answer to read.
     let mut plain = connect();
     plain.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-    write!(plain, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{bears}\r\n").unwrap();
+    // It may have been refused before all was written.
+    let _ = write!(plain, "GET /v1 HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\n{bears}\r\n");
     let mut all = Vec::new();
     let _ = plain.read_to_end(&mut all);
     assert!(!all.windows(5).any(|five| five == b"HTTP/"), "{:?}", String::from_utf8_lossy(&all));
