@@ -32,12 +32,8 @@ fn look(told: &Told) -> (u64, Vec<Value>) {
     (number(&sample["at_ns"]), sample["adapters"].as_array().expect("adapters").clone())
 }
 
-/// glibc keeps what was freed for the thread that freed it: up to 236 kB for each, of sizes that turn up one after the other for half an
-/// hour. That is no memory of ours, and hid whether there is a leak: here nothing is kept so, and all threads share one heap.
-const PLAIN: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0:glibc.malloc.arena_max=1");
-
 pub(crate) fn everything() {
-    let told = Told::start_by("soak", THREE, |command| _ = command.env(PLAIN.0, PLAIN.1));
+    let told = Told::start("soak", THREE, &[]);
     let (_calm, _sink) = (Sender::calm(&told, "calm"), Sender::sink(&told));
     told.passes("calm");
     let held = Footprint::of(told.id());
