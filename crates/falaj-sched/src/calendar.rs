@@ -14,8 +14,12 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::hint::select_unpredictable;
 
+/// Later than anything is due, and not the latest: a comparison that adds one to it stays right.
+const LATEST: Time = Time(u64::MAX - 1);
+
 #[derive(Debug, Clone, Copy)]
 struct Entry {
+    /// [`LATEST`] at most, which is never.
     due: Time,
     thing: u64,
 }
@@ -31,7 +35,7 @@ impl Calendar {
     /// `n` things, none of them due.
     pub fn new(n: usize) -> Calendar {
         let leaves = n.next_power_of_two();
-        let mut nodes = vec![Entry { due: Time::NEVER, thing: 0 }; 2 * leaves];
+        let mut nodes = vec![Entry { due: LATEST, thing: 0 }; 2 * leaves];
         for (thing, leaf) in nodes[leaves..].iter_mut().enumerate() {
             leaf.thing = thing as u64;
         }
@@ -42,7 +46,7 @@ impl Calendar {
     #[inline]
     pub fn first(&self) -> Option<(usize, Time)> {
         let first = self.nodes[1];
-        (first.due != Time::NEVER).then_some((first.thing as usize, first.due))
+        (first.due < LATEST).then_some((first.thing as usize, first.due))
     }
 
     /// Room for `n` things; those that are more are not due. By doubling: adding one
@@ -66,7 +70,7 @@ impl Calendar {
 
     fn least_below(&self, node: usize, floor: Span, best: Time, value: &impl Fn(usize) -> Time) -> Time {
         let Entry { due, thing } = self.nodes[node];
-        if due == Time::NEVER || due.0.saturating_add(floor.0) >= best.0 {
+        if due == LATEST || due.0.saturating_add(floor.0) >= best.0 {
             return best;
         }
         if node >= self.nodes.len() / 2 {
@@ -80,7 +84,8 @@ impl Calendar {
 
     /// When thing `i` is due.
     pub fn due(&self, i: usize) -> Time {
-        self.nodes[self.nodes.len() / 2 + i].due
+        let due = self.nodes[self.nodes.len() / 2 + i].due;
+        if due < LATEST { due } else { Time::NEVER }
     }
 
     /// Thing `i` is not due any more.
@@ -93,6 +98,7 @@ impl Calendar {
     #[inline]
     pub fn set(&mut self, i: usize, due: Time) {
         let mut node = self.nodes.len() / 2 + i;
+        let due = due.min(LATEST);
         if self.nodes[node].due == due {
             return;
         }
@@ -101,8 +107,8 @@ impl Calendar {
         // The winner so far stays in registers: what was just written is not read again.
         while node > 1 {
             let other = self.nodes[node ^ 1];
-            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch.
-            let wins = other.due.0 < winner.due.0.saturating_add((node & 1) as u64);
+            // Of equals it is the left one. In 64 bits: a wider comparison becomes a branch. It does not overflow.
+            let wins = other.due.0 < winner.due.0.wrapping_add((node & 1) as u64);
             winner.due = select_unpredictable(wins, other.due, winner.due);
             winner.thing = select_unpredictable(wins, other.thing, winner.thing);
             node /= 2;

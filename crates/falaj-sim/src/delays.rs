@@ -26,10 +26,10 @@ impl Waiting {
     const MOST: usize = 31;
     const NONE: Waiting = Waiting { number: 0, delays: [0; Waiting::MOST] };
 
-    /// Has them counted, in the order in which they came.
+    /// Has them counted.
     #[inline(never)]
     fn count(&mut self, meter: &mut Meter) {
-        meter.record_all(self.delays[..self.number as usize].iter().map(|&delay| Span(delay.into())));
+        meter.record_short(&self.delays[..self.number as usize]);
         self.number = 0;
     }
 }

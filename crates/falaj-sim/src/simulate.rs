@@ -7,7 +7,7 @@ use crate::witness::{Loss, Witness};
 use falaj_engine::account::Account;
 use falaj_engine::each::Report;
 use falaj_engine::key::Key;
-use falaj_engine::network::{Network, NetworkSpec, Packet, Refused};
+use falaj_engine::network::{self, Network, NetworkSpec, Refused};
 use falaj_engine::pipe::Counters;
 use falaj_engine::rules::Taken;
 use falaj_engine::{Emit, Output, PipeId};
@@ -18,7 +18,7 @@ use falaj_sched::plugin::Breach;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use falaj_traffic::meter::Meter;
-use falaj_traffic::source::{Source, SourceSpec};
+use falaj_traffic::source::{Packet, Source, SourceSpec};
 use falaj_traffic::tcp::Transfers;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -207,24 +207,29 @@ struct Arrivals {
     calendar: Calendar,
     /// The lengths of these packets.
     sizes: Vec<u32>,
+    /// What comes after it, known one packet before: a processor draws it beside what the link does meanwhile.
+    ahead: Vec<Packet>,
 }
 
 impl Arrivals {
     fn new(experiment: &Experiment, seed: u64) -> Arrivals {
         let source = |feed: &Feed| Source::new(feed.source.clone(), seed, feed.stream);
-        let sources: Vec<Source> = experiment.feeds.iter().map(source).collect();
-        Arrivals { calendar: Calendar::new(sources.len()), sizes: vec![0; sources.len()], sources }
+        let mut sources: Vec<Source> = experiment.feeds.iter().map(source).collect();
+        let ahead = sources.iter_mut().map(Arrivals::next).collect();
+        Arrivals { calendar: Calendar::new(sources.len()), sizes: vec![0; sources.len()], ahead, sources }
+    }
+
+    #[inline(always)]
+    fn next(source: &mut Source) -> Packet {
+        source.next().unwrap_or(Packet { at: Time::NEVER, bytes: 0 })
     }
 
     #[inline(always)]
     fn advance(&mut self, i: usize) {
-        match self.sources[i].next() {
-            Some(packet) => {
-                self.sizes[i] = packet.bytes;
-                self.calendar.set(i, packet.at);
-            }
-            None => self.calendar.set(i, Time::NEVER),
-        }
+        let Packet { at, bytes } = self.ahead[i];
+        self.sizes[i] = bytes;
+        self.calendar.set(i, at);
+        self.ahead[i] = Arrivals::next(&mut self.sources[i]);
     }
 }
 
@@ -267,7 +272,9 @@ impl<W: Witness> Teller<'_, W> {
             }
         }
         out.clear();
-        network.passed().for_each(|emit| self.sent(&emit, end));
+        if network.has_passed() {
+            network.passed().for_each(|emit| self.sent(&emit, end));
+        }
     }
 
     #[inline]
@@ -406,7 +413,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
                     if CLOSED {
                         closed.enters(handle, i, segment.flatten());
                     }
-                    network.enter(entry, key, Packet { handle, length, label }, at, &mut out);
+                    network.enter(entry, key, network::Packet { handle, length, label }, at, &mut out);
                     teller.record::<CLOSED>(&mut network, (&mut underway, &mut closed), &mut out, (at, whole));
                 }
                 Err(Refused::Dropped) => {}

@@ -1,7 +1,7 @@
 //! Delays of a flow's packets.
 
 use falaj_sched::time::Span;
-use hdrhistogram::{Counter, Histogram};
+use histogram::{Histogram, Histogram32};
 
 /// Delays: number, exact mean, least and largest, and percentiles: to three digits, or, of one among many, to half an octave.
 #[derive(Clone, Debug)]
@@ -16,9 +16,10 @@ pub struct Meter {
 /// How often each delay was counted. Until there is one this takes no memory.
 #[derive(Clone, Debug)]
 enum Counts {
-    /// Of up to [`FEW`] in all: in half of the memory, so that of many flows more fits into a processor's caches.
-    Few(Option<Box<Histogram<u32>>>),
-    Many(Box<Histogram<u64>>),
+    /// Of up to [`FEW`] in all, none of them [`LONG`]: in half of the memory, so that of many flows more fits into a
+    /// processor's caches.
+    Few(Option<Box<Histogram32>>),
+    Many(Box<Histogram>),
     Coarse(Option<Box<Octaves>>),
 }
 
@@ -26,26 +27,37 @@ enum Counts {
 const FEW: u64 = u32::MAX as u64;
 /// Delays up to a minute have their places from the first on: whoever counts them asks for memory once, and what a program
 /// takes does not depend on how late a packet was.
-const LONG: u64 = (1 << 36) - 1;
-const GROWS: &str = "the histogram grows as it must";
+const LONG: Span = Span(1 << 36);
+/// An octave has 1024 places, or as many as it has nanoseconds: three digits.
+const PLACES: u8 = 10;
+const ALL_FIT: &str = "whoever counts it looked whether it has a place";
 
 #[cold]
-fn fine<T: Counter>() -> Box<Histogram<T>> {
-    let mut fine = Histogram::new_with_bounds(1, LONG, 3).expect("three digits are allowed");
-    fine.auto(true);
-    Box::new(fine)
-}
-
-fn steps<T: Counter>(histogram: &Histogram<T>) -> impl Iterator<Item = (Span, u64)> {
-    histogram.iter_recorded().map(|step| (Span(step.value_iterated_to()), step.count_at_value().as_u64()))
+fn few() -> Box<Histogram32> {
+    Box::new(Histogram32::new(PLACES, LONG.0.ilog2() as u8).expect("less than all of 64 bits"))
 }
 
 /// The same counts, with room for more.
 #[cold]
-fn many(few: Option<&Histogram<u32>>) -> Box<Histogram<u64>> {
-    let mut many = fine();
-    few.into_iter().flat_map(steps).for_each(|(delay, times)| many.record_n(delay.0, times).expect(GROWS));
-    many
+fn many(few: Option<&Histogram32>) -> Box<Histogram> {
+    let mut many = Histogram::new(PLACES, 64).expect("64 bits are all");
+    for (place, &times) in few.into_iter().flat_map(|few| few.as_slice().iter().enumerate()) {
+        many.as_mut_slice()[place] = times.into();
+    }
+    Box::new(many)
+}
+
+/// Delays of which there are any, from the least on, and how many.
+fn steps<T: Copy + Into<u64>>(places: &[T]) -> impl Iterator<Item = (Span, u64)> {
+    let counted = |(place, &times): (usize, &T)| (times.into() > 0).then(|| (last(place), times.into()));
+    places.iter().enumerate().filter_map(counted)
+}
+
+/// The largest delay that is counted there.
+fn last(place: usize) -> Span {
+    let octaves = (place as u64 >> PLACES).saturating_sub(1);
+    let first = place as u64 - (octaves << PLACES);
+    Span((first << octaves) + ((1 << octaves) - 1))
 }
 
 /// Half octaves from a microsecond to 17 s; what is less, or more, is in the first or the last.
@@ -79,6 +91,16 @@ impl Octaves {
         let of = |(place, times): (usize, &u32)| (Octaves::last(place), u64::from(*times));
         self.0.iter().enumerate().filter(|(_, times)| **times > 0).map(of)
     }
+
+    fn quantile(&self, share: f64, count: u64) -> Option<Span> {
+        let wanted = (count as f64 * share).ceil().max(1.0) as u64;
+        let mut so_far = 0;
+        let (delay, _) = self.counts().find(|(_, times)| {
+            so_far += times;
+            so_far >= wanted
+        })?;
+        Some(delay)
+    }
 }
 
 impl Default for Meter {
@@ -108,21 +130,22 @@ impl Meter {
         self.record_n(delay, 1);
     }
 
-    /// How often delays that were counted as the same as this one have been.
-    #[inline]
-    fn counted(&self, delay: Span) -> u64 {
-        match &self.counts {
-            Counts::Few(Some(few)) => few.count_at(delay.0).into(),
-            Counts::Many(many) => many.count_at(delay.0),
-            Counts::Few(None) | Counts::Coarse(_) => 0,
+    /// Counts several of less than four seconds, in nanoseconds.
+    pub fn record_short(&mut self, delays: &[u32]) {
+        let number = delays.len() as u64;
+        match &mut self.counts {
+            Counts::Few(Some(few)) if self.count + number <= FEW => {
+                for &delay in delays {
+                    few.increment(delay.into()).expect(ALL_FIT);
+                }
+            }
+            _ => return delays.iter().for_each(|&delay| self.record(Span(delay.into()))),
         }
-    }
-
-    /// Counts several, in this order. Looks at all of their places before: of many meters no cache has these, and looking
-    /// alone a processor waits for all of them at once.
-    pub fn record_all(&mut self, delays: impl Iterator<Item = Span> + Clone) {
-        std::hint::black_box(delays.clone().map(|delay| self.counted(delay)).fold(0, u64::wrapping_add));
-        delays.for_each(|delay| self.record(delay));
+        let nanos = || delays.iter().map(|&delay| u64::from(delay));
+        self.count += number;
+        self.sum += u128::from(nanos().sum::<u64>());
+        self.min = nanos().map(Span).fold(self.min, Span::min);
+        self.max = nanos().map(Span).fold(self.max, Span::max);
     }
 
     /// Counts one delay so many times.
@@ -139,19 +162,14 @@ impl Meter {
     #[inline]
     fn count_at(&mut self, delay: Span, times: u64) {
         match &mut self.counts {
-            Counts::Many(histogram) => histogram.record_n(delay.0, times).expect(GROWS),
-            Counts::Few(few) if self.count > FEW => {
+            Counts::Many(many) => many.add(delay.0, times).expect(ALL_FIT),
+            Counts::Few(few) if self.count > FEW || delay >= LONG => {
                 let mut many = many(few.as_deref());
-                many.record_n(delay.0, times).expect(GROWS);
+                many.add(delay.0, times).expect(ALL_FIT);
                 self.counts = Counts::Many(many);
             }
-            Counts::Few(few) => {
-                let few = match few {
-                    Some(few) => few,
-                    None => few.insert(fine()),
-                };
-                few.record_n(delay.0, times as u32).expect(GROWS);
-            }
+            Counts::Few(Some(few)) => few.add(delay.0, times as u32).expect(ALL_FIT),
+            Counts::Few(none) => none.insert(few()).add(delay.0, times as u32).expect(ALL_FIT),
             Counts::Coarse(octaves) => {
                 let place = &mut octaves.get_or_insert_with(|| Box::new(Octaves([0; Octaves::PLACES]))).0
                     [Octaves::place(delay)];
@@ -163,8 +181,8 @@ impl Meter {
     /// Becomes what `other` is, in the memory that it has already.
     pub fn set_to(&mut self, other: &Meter) {
         match (&mut self.counts, &other.counts) {
-            (Counts::Few(Some(own)), Counts::Few(Some(few))) => own.set_to(&**few).expect(GROWS),
-            (Counts::Many(own), Counts::Many(many)) => own.set_to(&**many).expect(GROWS),
+            (Counts::Few(Some(own)), Counts::Few(Some(few))) => own.as_mut_slice().copy_from_slice(few.as_slice()),
+            (Counts::Many(own), Counts::Many(many)) => own.as_mut_slice().copy_from_slice(many.as_slice()),
             (Counts::Coarse(Some(own)), Counts::Coarse(Some(octaves))) => own.0 = octaves.0,
             (own, counts) => *own = counts.clone(),
         }
@@ -194,40 +212,32 @@ impl Meter {
     /// The delay that this share (0 to 1) of them does not exceed, to three digits, or to the end of its half octave.
     pub fn quantile(&self, share: f64) -> Option<Span> {
         let delay = match &self.counts {
-            Counts::Few(histogram) => histogram.as_ref().map(|h| Span(h.value_at_quantile(share))),
-            Counts::Many(histogram) => Some(Span(histogram.value_at_quantile(share))),
-            Counts::Coarse(octaves) => octaves
-                .as_ref()
-                .and_then(|octaves| {
-                    let wanted = (self.count as f64 * share).ceil().max(1.0) as u64;
-                    let mut so_far = 0;
-                    octaves.counts().find(|(_, times)| {
-                        so_far += times;
-                        so_far >= wanted
-                    })
-                })
-                .map(|(delay, _)| delay),
+            Counts::Few(few) => few.as_ref().and_then(|few| few.quantile_bucket(share).ok()?),
+            Counts::Many(many) => many.quantile_bucket(share).ok().flatten(),
+            Counts::Coarse(octaves) => return octaves.as_ref()?.quantile(share, self.count).map(|d| d.min(self.max)),
         };
-        delay.map(|delay| delay.min(self.max))
+        delay.map(|step| Span(step.end()).min(self.max))
     }
 
     /// What was counted, from the least on: a delay, and how many were as long, to three digits or a half octave.
     pub fn counts(&self) -> impl Iterator<Item = (Span, u64)> {
         let (few, many, coarse) = match &self.counts {
-            Counts::Few(histogram) => (histogram.as_deref(), None, None),
-            Counts::Many(histogram) => (None, Some(&**histogram), None),
-            Counts::Coarse(octaves) => (None, None, octaves.as_deref()),
+            Counts::Few(few) => (few.as_deref().map_or(&[][..], Histogram32::as_slice), &[][..], None),
+            Counts::Many(many) => (&[][..], many.as_slice(), None),
+            Counts::Coarse(octaves) => (&[][..], &[][..], octaves.as_deref()),
         };
-        let fine = few.into_iter().flat_map(steps).chain(many.into_iter().flat_map(steps));
         let coarse = coarse.into_iter().flat_map(Octaves::counts);
-        fine.chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
+        steps(few).chain(steps(many)).chain(coarse.map(|(delay, times)| (delay.min(self.max), times)))
     }
 
     /// Counts all that `other` counted.
     pub fn add(&mut self, other: &Meter) {
         self.count += other.count;
         match (&mut self.counts, &other.counts) {
-            (Counts::Many(own), Counts::Many(more)) => own.add(more.as_ref()).expect(GROWS),
+            (Counts::Many(own), Counts::Many(more)) => {
+                let places = own.as_mut_slice().iter_mut().zip(more.as_slice());
+                places.for_each(|(own, more)| *own += more);
+            }
             _ => other.counts().for_each(|(delay, times)| self.count_at(delay, times)),
         }
         self.sum += other.sum;
@@ -265,7 +275,7 @@ mod tests {
             meter
         };
         let kinds = || {
-            let delays = [(7_000, 3), (2 * LONG, 1)];
+            let delays = [(7_000, 3), (2 * LONG.0, 1)];
             let many = [(7_000, 2 * FEW), (90_000, 5)];
             [
                 Meter::new(),
@@ -322,6 +332,27 @@ mod tests {
         let (one, other) = (sum(little.clone(), &at_once), sum(at_once, &little));
         assert!(one.counts().eq(other.counts()) && one.count() == 2 * FEW + 2_000);
         assert_eq!(sum(little.clone(), &little).counts().map(|(_, times)| times).sum::<u64>(), 2_000);
+    }
+
+    /// Where the library counts a delay, and one by one or several.
+    #[test]
+    fn places_end_where_the_library_says() {
+        let (few, many) = (few(), many(None));
+        let ends = |(place, is): (usize, histogram::Bucket)| assert_eq!(last(place), Span(is.end()), "{place}");
+        few.iter().enumerate().for_each(ends);
+        many.iter().enumerate().for_each(ends);
+        assert_eq!((last(few.as_slice().len() - 1), last(many.as_slice().len() - 1)), (Span(LONG.0 - 1), Span::MAX));
+        let delays: Vec<u32> = (0..=32).map(|bit| (1u64 << bit).saturating_sub(1) as u32).collect();
+        for longer in [None, Some(LONG)] {
+            let (mut single, mut several) = (Meter::new(), Meter::new());
+            for meter in [&mut single, &mut several] {
+                longer.into_iter().for_each(|delay| meter.record(delay));
+                meter.record(Span(7));
+            }
+            delays.iter().for_each(|&delay| single.record(Span(delay.into())));
+            several.record_short(&delays);
+            assert_eq!(format!("{single:?}"), format!("{several:?}"));
+        }
     }
 
     #[test]

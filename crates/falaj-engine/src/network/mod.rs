@@ -222,15 +222,16 @@ impl Network {
         account.map_or(length, |account| account.from_ip(length)).clamp(1, LONGEST)
     }
 
-    /// What a packet is to the masks of a pipe.
+    /// What a packet is to the masks of a pipe, if it has any.
     #[inline]
-    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Ids {
+    fn ids(&self, pipe: PipeId, flow: FlowId, key: &Key) -> Option<Ids> {
         let place = self.places.get(pipe.0 as usize).filter(|place| place.masked);
-        place.map_or(Ids::NONE, |place| place.masks.ids(flow, key))
+        place.map(|place| place.masks.ids(flow, key))
     }
 
     /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
-    #[inline]
+    // In place, so that a label that nobody looks at is not even made.
+    #[inline(always)]
     pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_some() {
             return self.enter_by_rules(entry, key, packet, now, out);
@@ -238,9 +239,33 @@ impl Network {
         let Packet { handle, length, label } = packet;
         let unit = Unit { flow: entry.flow, handle, bytes: self.bytes(entry.pipe, length) };
         let ids = self.ids(entry.pipe, entry.flow, key);
-        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
         self.highest = self.highest.max(handle);
-        input(&mut self.engine, entry.pipe, unit, &ids, label, now, out);
+        self.input(entry.pipe, unit, ids.as_ref(), label, now, out);
+    }
+
+    /// A unit enters a pipe, with its label where the pipe looks at it.
+    #[inline(always)]
+    fn input(
+        &mut self,
+        pipe: PipeId,
+        unit: Unit,
+        ids: Option<&Ids>,
+        label: Label,
+        now: Time,
+        out: &mut Vec<Output>,
+    ) {
+        let ids = ids.unwrap_or(&Ids::NONE);
+        match self.heeds[pipe.0 as usize] {
+            true => self.engine.input_labelled(pipe, unit, ids, label, now, out),
+            false => self.engine.input_of(pipe, unit, ids, now, out),
+        }
+    }
+
+    /// The same; what comes out stays within for now.
+    fn input_within(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: Label, now: Time) {
+        let mut inner = std::mem::take(&mut self.inner);
+        self.input(pipe, unit, ids, label, now, &mut inner);
+        self.inner = inner;
     }
 
     fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
@@ -251,8 +276,7 @@ impl Network {
         let slot = self.keep(packet, entry.at, if on { *key } else { Key::default() });
         let unit = Unit { flow: entry.flow, handle: slot, bytes: self.bytes(entry.pipe, length) };
         let ids = self.ids(entry.pipe, entry.flow, key);
-        let label = self.heeds[entry.pipe.0 as usize].then_some(label);
-        input(&mut self.engine, entry.pipe, unit, &ids, label, now, &mut self.inner);
+        self.input_within(entry.pipe, unit, ids.as_ref(), label, now);
         self.sort(out);
     }
 
@@ -281,11 +305,16 @@ impl Network {
                 let Passing { length, label, .. } = self.passing[slot as usize];
                 let unit = Unit { flow, handle: slot, bytes: self.bytes(pipe, length) };
                 let ids = self.ids(pipe, flow, &self.keys[slot as usize]);
-                let label = self.heeds[pipe.0 as usize].then_some(label);
-                input(&mut self.engine, pipe, unit, &ids, label, due, &mut self.inner);
+                self.input_within(pipe, unit, ids.as_ref(), label, due);
             }
             self.sort(out);
         }
+    }
+
+    /// Has anything left a pipe for another, or was lost between them, since [`passed`](Network::passed) was asked last?
+    #[inline]
+    pub fn has_passed(&self) -> bool {
+        !self.passed.is_empty()
     }
 
     /// What left a pipe for another, or was lost between them, since this was asked last.
@@ -325,7 +354,8 @@ impl Network {
     /// Would a packet of so many bytes find room where it enters?
     pub fn has_room(&self, entry: &Entry, key: &Key, length: u32) -> bool {
         let ids = self.ids(entry.pipe, entry.flow, &entry.marked(key));
-        self.engine.has_room(entry.pipe, entry.flow, &ids, self.bytes(entry.pipe, length))
+        let ids = ids.as_ref().unwrap_or(&Ids::NONE);
+        self.engine.has_room(entry.pipe, entry.flow, ids, self.bytes(entry.pipe, length))
     }
 
     /// See [`Engine::of_the_ended`].
@@ -381,23 +411,6 @@ impl Network {
     /// How many flows each pipe has, with those of what passes no link.
     pub fn flows(&self) -> Vec<usize> {
         self.engine.flows()
-    }
-}
-
-/// A unit enters a pipe, with its label where the pipe looks at it.
-#[inline]
-fn input(
-    engine: &mut Engine,
-    pipe: PipeId,
-    unit: Unit,
-    ids: &Ids,
-    label: Option<Label>,
-    now: Time,
-    out: &mut Vec<Output>,
-) {
-    match label {
-        Some(label) => engine.input_labelled(pipe, unit, ids, label, now, out),
-        None => engine.input_of(pipe, unit, ids, now, out),
     }
 }
 
