@@ -106,7 +106,7 @@ fn ways(spec: &NetworkSpec, all: &[Comes], mut dice: Option<&mut Dice>) -> Vec<S
             Some(pipe) => network.straight(pipe, FlowId(flow)),
             None => network.route(&key(), 0, length, Time(at)).expect("the rule takes all"),
         };
-        network.enter(entry, &key(), Packet { handle, length, label: Label::default() }, Time(at), &mut out);
+        network.enter(entry, &key(), Packet { handle, length, label: &Label::default() }, Time(at), &mut out);
     }
     network.poll(Time(1 << 50), &mut out);
     let last = PipeId(spec.places.len() as u32 - 2);
@@ -216,7 +216,7 @@ fn a_change_forgets_nobodys_earliness() {
             network.enter(
                 entry,
                 &key(),
-                Packet { handle: n as u32, length: 10, label: Label::default() },
+                Packet { handle: n as u32, length: 10, label: &Label::default() },
                 at,
                 &mut out,
             );

@@ -68,7 +68,7 @@ fn run(spec: &NetworkSpec, packets: &[(u64, u16)], polls: bool) -> Ran {
         }
         match ran.network.route(&key(dport), 0, 1000, at(ms)) {
             Ok(entry) => {
-                let packet = Packet { handle, length: 1000, label: Label::default() };
+                let packet = Packet { handle, length: 1000, label: &Label::default() };
                 ran.network.enter(entry, &key(dport), packet, at(ms), &mut out);
             }
             Err(why) => ran.refused.push((handle, why)),
@@ -243,7 +243,7 @@ fn labelled(
     for (handle, (ms, dport)) in packets.into_iter().enumerate() {
         let entry = network.route(&key(dport), 0, 1000, Time::ZERO).ok()?;
         let label = Label { ecn, ..Label::default() };
-        let packet = Packet { handle: handle as u32, length: 1000, label };
+        let packet = Packet { handle: handle as u32, length: 1000, label: &label };
         network.enter(entry, &key(dport), packet, Time::ZERO + Span::from_millis(ms), out);
     }
     Some(())

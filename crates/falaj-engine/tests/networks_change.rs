@@ -66,7 +66,7 @@ impl Sent {
         match self.network.route(&key, 0, 1000, at) {
             Ok(entry) => {
                 self.ends.push(0);
-                let packet = Packet { handle, length: 1000, label: Label::default() };
+                let packet = Packet { handle, length: 1000, label: &Label::default() };
                 self.network.enter(entry, &key, packet, at, &mut self.out);
             }
             Err(Refused::Dropped | Refused::Unmatched) => self.refused += 1,

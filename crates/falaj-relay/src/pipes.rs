@@ -218,7 +218,7 @@ impl<T: Cargo> Pipes<T> {
         let room = counted.then(|| (self.network.bytes(entry.pipe, length), self.room(entry).clone()));
         let handle = self.hold(OnItsWay { item, room });
         let now = self.now();
-        self.network.enter(*entry, key, Packet { handle, length, label: Label::default() }, now, &mut self.out);
+        self.network.enter(*entry, key, Packet { handle, length, label: &Label::default() }, now, &mut self.out);
         self.note();
     }
 

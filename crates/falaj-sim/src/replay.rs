@@ -122,7 +122,8 @@ impl<'a> Replay<'a> {
             };
             match entry {
                 Ok(entry) => {
-                    let packet = Packet { handle: handle as u32, length, label: ecn::label(&key) };
+                    let label = ecn::label(&key);
+                    let packet = Packet { handle: handle as u32, length, label: &label };
                     self.network.enter(entry, &key, packet, at, &mut self.out);
                     self.note();
                 }

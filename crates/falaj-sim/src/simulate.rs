@@ -122,15 +122,14 @@ impl FlowResult {
     }
 }
 
-/// What each packet of a [`Feed`] needs of it, in half a cache line: of many feeds a processor's caches have these.
+/// What each packet of a [`Feed`] needs of it, in a cache line: of many feeds a processor's caches have these.
 #[derive(Clone, Copy)]
 struct Entrance {
-    stream: u64,
+    label: Label,
     traffic: usize,
     pipe: PipeId,
     flow: FlowId,
     routed: bool,
-    ecn: Ecn,
     /// What the pipe accounts makes the source's size of it.
     account: Account,
 }
@@ -140,7 +139,8 @@ impl Entrance {
         let of = |feed: &Feed| {
             let &Feed { pipe, flow, routed, stream, ecn, traffic, .. } = feed;
             let account = experiment.network.places[pipe.0 as usize].account;
-            Entrance { stream, traffic, pipe, flow, routed, ecn, account }
+            let label = Label { ecn, connection: stream, ..Label::default() };
+            Entrance { label, traffic, pipe, flow, routed, account }
         };
         experiment.feeds.iter().map(of).collect()
     }
@@ -408,7 +408,7 @@ fn run_as<const CLOSED: bool, W: Witness>(
             };
             match entry {
                 Ok(entry) => {
-                    let label = Label { ecn: feed.ecn, connection: feed.stream, ..Label::default() };
+                    let label = &feed.label;
                     let handle = underway.enters(feed.traffic, at);
                     if CLOSED {
                         closed.enters(handle, i, segment.flatten());

@@ -72,13 +72,13 @@ pub enum Refused {
 
 /// What enters: a handle to bytes that live elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Packet {
+pub struct Packet<'a> {
     /// Whatever the driver knows the bytes by; it comes out again just once.
     pub handle: u32,
     /// Length of the IP packet.
     pub length: u32,
     /// What policies of queues look at, where [`Network::heeds_labels`].
-    pub label: Label,
+    pub label: &'a Label,
 }
 
 /// Pipes and rules.
@@ -230,9 +230,8 @@ impl Network {
     }
 
     /// A packet enters where [`Network::route`] says. Runs all that is due until `now` first. `now` never goes back.
-    // In place, so that a label that nobody looks at is not even made.
     #[inline(always)]
-    pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+    pub fn enter(&mut self, entry: Entry, key: &Key, packet: Packet<'_>, now: Time, out: &mut Vec<Output>) {
         if self.rules.is_some() {
             return self.enter_by_rules(entry, key, packet, now, out);
         }
@@ -250,25 +249,25 @@ impl Network {
         pipe: PipeId,
         unit: Unit,
         ids: Option<&Ids>,
-        label: Label,
+        label: &Label,
         now: Time,
         out: &mut Vec<Output>,
     ) {
         let ids = ids.unwrap_or(&Ids::NONE);
         match self.heeds[pipe.0 as usize] {
-            true => self.engine.input_labelled(pipe, unit, ids, label, now, out),
+            true => self.engine.input_labelled(pipe, unit, ids, *label, now, out),
             false => self.engine.input_of(pipe, unit, ids, now, out),
         }
     }
 
     /// The same; what comes out stays within for now.
-    fn input_within(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: Label, now: Time) {
+    fn input_within(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: &Label, now: Time) {
         let mut inner = std::mem::take(&mut self.inner);
         self.input(pipe, unit, ids, label, now, &mut inner);
         self.inner = inner;
     }
 
-    fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet, now: Time, out: &mut Vec<Output>) {
+    fn enter_by_rules(&mut self, entry: Entry, key: &Key, packet: Packet<'_>, now: Time, out: &mut Vec<Output>) {
         let key = &entry.marked(key);
         let on = entry.at.zip(self.rules.as_ref()).is_some_and(|(at, rules)| rules.goes_on(at));
         self.poll(now, out);
@@ -305,7 +304,7 @@ impl Network {
                 let Passing { length, label, .. } = self.passing[slot as usize];
                 let unit = Unit { flow, handle: slot, bytes: self.bytes(pipe, length) };
                 let ids = self.ids(pipe, flow, &self.keys[slot as usize]);
-                self.input_within(pipe, unit, ids.as_ref(), label, due);
+                self.input_within(pipe, unit, ids.as_ref(), &label, due);
             }
             self.sort(out);
         }

@@ -43,14 +43,14 @@ pub(super) struct Hop {
 }
 
 impl Network {
-    pub(super) fn keep(&mut self, packet: Packet, at: Option<At>, key: Key) -> u32 {
+    pub(super) fn keep(&mut self, packet: Packet<'_>, at: Option<At>, key: Key) -> u32 {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.passing.push(Passing::default());
             self.keys.push(Key::default());
             (self.passing.len() - 1) as u32
         });
         let place = &mut self.passing[slot as usize];
-        (place.handle, place.length, place.label) = (packet.handle, packet.length, packet.label);
+        (place.handle, place.length, place.label) = (packet.handle, packet.length, *packet.label);
         (place.at, place.shared, place.bits) = (at, 0, packet.label.ecn);
         place.turned.clear();
         self.keys[slot as usize] = key;
@@ -100,7 +100,7 @@ impl Network {
         };
         self.shares[shared as usize] += 1;
         self.passing[slot as usize].shared = shared;
-        let copy = self.keep(Packet { handle, length, label }, at, self.keys[slot as usize]);
+        let copy = self.keep(Packet { handle, length, label: &label }, at, self.keys[slot as usize]);
         let place = &mut self.passing[copy as usize];
         (place.shared, place.turned, place.bits) = (shared, turned, bits);
         copy

@@ -139,7 +139,7 @@ impl Forwarder {
             let handle = self.units.packet(packet);
             arriving.next += 1;
             self.arrived += 1;
-            self.network.enter(entry, &key, network::Packet { handle, length, label }, now, &mut self.out);
+            self.network.enter(entry, &key, network::Packet { handle, length, label: &label }, now, &mut self.out);
             if !self.network.has_rules() {
                 arriving.entry = Some(entry);
             }

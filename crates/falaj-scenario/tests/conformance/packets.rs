@@ -123,7 +123,7 @@ impl Ran {
                 Ok(entry) => {
                     let connection = key.ports.map_or(0, |(from, to)| u64::from(from) << 16 | u64::from(to));
                     let label = Label { ecn: *ecn, connection, ..Label::default() };
-                    let packet = Packet { handle: handle as u32, length, label };
+                    let packet = Packet { handle: handle as u32, length, label: &label };
                     network.enter(entry, key, packet, now, &mut out);
                 }
                 Err(_) => ran.refused.push(handle as u32),

@@ -75,7 +75,7 @@ pub(crate) fn simulate(
         owners.push(homes[n] as u8);
         let entry = network.straight(UP, FlowId(scenario.traffic[n].flow as u32));
         // The link counts IP packets.
-        let packet = Packet { handle, length: packet.bytes, label: Label::default() };
+        let packet = Packet { handle, length: packet.bytes, label: &Label::default() };
         network.enter(entry, &Key::default(), packet, at, &mut out);
         note(&mut out, &owners);
     }

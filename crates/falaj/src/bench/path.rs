@@ -104,7 +104,7 @@ fn turn(rules: u32, packets: u64) -> Result<[f64; 2]> {
             network.enter(
                 entry,
                 &key,
-                Packet { handle: n as u32, length: LENGTH, label: Label::default() },
+                Packet { handle: n as u32, length: LENGTH, label: &Label::default() },
                 now,
                 &mut out,
             );
