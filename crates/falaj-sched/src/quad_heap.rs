@@ -120,16 +120,12 @@ impl Heap {
     #[inline]
     fn sink(&mut self, mut at: usize, entry: Entry) {
         let entries = &mut self.0[..];
-        loop {
-            let child = 4 * at + 1;
-            let Some(some) = entries.get(child..) else { break };
-            let best = |best: usize, n: usize| if some[n].before(some[best]) { n } else { best };
-            let Some(n) = (0..some.len().min(4)).reduce(best) else { break };
-            if !some[n].before(entry) {
+        while let Some((best, n)) = best_below(entries, at) {
+            if !best.before(entry) {
                 break;
             }
-            entries[at] = some[n];
-            at = child + n;
+            entries[at] = best;
+            at = n;
         }
         entries[at] = entry;
     }
@@ -151,22 +147,9 @@ impl Heap {
         }
         // What was last belongs near the end: down to it without asking, then up again.
         let entries = &mut self.0[..];
-        loop {
-            let child = 4 * at + 1;
-            let Some(&[a, b, c, d]) = entries.get(child..child + 4) else { break };
-            let (left, l) = if b.before(a) { (b, 1) } else { (a, 0) };
-            let (right, r) = if d.before(c) { (d, 3) } else { (c, 2) };
-            let (best, n) = if right.before(left) { (right, r) } else { (left, l) };
+        while let Some((best, n)) = best_below(entries, at) {
             entries[at] = best;
-            at = child + n;
-        }
-        // The last parent may have fewer.
-        let child = 4 * at + 1;
-        if let Some(few) = entries.get(child..)
-            && let Some(n) = (0..few.len()).reduce(|best, n| if few[n].before(few[best]) { n } else { best })
-        {
-            entries[at] = few[n];
-            at = child + n;
+            at = n;
         }
         entries[at] = last;
         self.rise(at);
@@ -185,6 +168,21 @@ impl Heap {
         }
         self.0[at] = entry;
     }
+}
+
+/// The first of those below a place, and where it is. Which of four that is takes no branch.
+#[inline(always)]
+fn best_below(entries: &[Entry], at: usize) -> Option<(Entry, usize)> {
+    let child = 4 * at + 1;
+    let Some(&[a, b, c, d]) = entries.get(child..child + 4) else {
+        // The last parent may have fewer.
+        let few = entries.get(child..)?.iter().zip(child..).map(|(&entry, n)| (entry, n));
+        return few.reduce(|best, some| if some.0.before(best.0) { some } else { best });
+    };
+    let (left, l) = if b.before(a) { (b, 1) } else { (a, 0) };
+    let (right, r) = if d.before(c) { (d, 3) } else { (c, 2) };
+    let (best, n) = if right.before(left) { (right, r) } else { (left, l) };
+    Some((best, child + n))
 }
 
 #[cfg(test)]

@@ -76,6 +76,8 @@ pub(crate) struct Curve {
     /// Of a byte on the first and on the second line.
     paces: [Instant; 2],
     concave: bool,
+    /// The second line is the first one, and both clocks show the same.
+    single: bool,
     /// By how much the second line is earlier (concave) or later than its clock.
     shift: Instant,
 }
@@ -99,20 +101,25 @@ impl Curve {
         let part = duration(Span(1)) * part;
         let up = u128::from(!concave && !part.is_multiple_of(u128::from(rate.0)));
         let shift = whole + part / u128::from(rate.0) + up;
-        Curve { rate, paces: [pace(first), pace(rate)], concave, shift }
+        Curve { rate, paces: [pace(first), pace(rate)], concave, single: first == rate, shift }
     }
 
     /// What the clocks show after so many bytes more.
     #[inline]
     pub(crate) fn after(&self, [first, second]: [Instant; 2], bytes: u32) -> [Instant; 2] {
         let later = |clock: Instant, pace| clock.saturating_add(Instant::from(bytes) * pace);
+        if self.single {
+            return [later(first, self.paces[0]); 2];
+        }
         [later(first, self.paces[0]), later(second, self.paces[1])]
     }
 
     /// When the curve reaches what the clocks are at.
     #[inline]
     pub(crate) fn deadline(&self, [first, second]: [Instant; 2]) -> Instant {
-        if self.concave {
+        if self.single {
+            first
+        } else if self.concave {
             first.max(second.saturating_sub(self.shift))
         } else {
             first.min(second.saturating_add(self.shift))
@@ -141,7 +148,8 @@ impl Curve {
 
     /// The clocks under a successor of this curve: what they are ahead, or behind, stays as many bytes.
     pub(crate) fn inherit(&self, old: &Curve, clocks: [Instant; 2], now: Instant) -> [Instant; 2] {
-        [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]))
+        let clocks = [0, 1].map(|line| shifted(clocks[line], now, old.paces[line], self.paces[line]));
+        if self.single { [clocks[0].max(clocks[1]); 2] } else { clocks }
     }
 }
 
