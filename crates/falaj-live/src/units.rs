@@ -3,7 +3,7 @@
 //! all of them are gone.
 
 use crate::gso::Train;
-use crate::pool::Pool;
+use crate::pool::{Owner, Pool};
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::Time;
 
@@ -64,9 +64,14 @@ impl Units {
     pub(crate) fn keep(
         &mut self,
         length: usize,
-        (port, owner): (usize, Option<u16>),
+        (port, adapter): (usize, Option<u16>),
         train: Option<Train>,
     ) -> Option<u32> {
+        let owner = adapter.map_or(Owner::Port(port as u16), Owner::Adapter);
+        self.keep_as(length, (port, owner), train)
+    }
+
+    fn keep_as(&mut self, length: usize, (port, owner): (usize, Owner), train: Option<Train>) -> Option<u32> {
         let unit = self.pool.keep(length, owner)?;
         let packets = train.map_or(1, |t| t.packets()) as u32;
         let about = About { port: port as u32, train, undecided: packets, left: packets };
@@ -172,7 +177,7 @@ impl Units {
         let (length, from) = (bytes.len(), (self.port(unit), self.pool.owner(unit)));
         let bytes = bytes.to_vec();
         self.pool.buffer()[..length].copy_from_slice(&bytes);
-        self.keep(length, from, None)
+        self.keep_as(length, from, None)
     }
 
     /// The bytes of a packet that is a unit of its own, and the port that it came in at.
