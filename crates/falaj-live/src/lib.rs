@@ -24,6 +24,7 @@
 //! | [`way_out`] | from the far side to the world, through a user-mode stack or the host |
 //! | [`host`] | what this host allows |
 //! | [`clock`], [`priority`], [`signals`] | one clock; being on time; signals as something to read |
+//! | [`heap`] | where memory is allocated |
 #![deny(unsafe_code)]
 #![warn(clippy::unwrap_used)]
 
@@ -40,6 +41,7 @@ pub mod ends;
 pub mod flood;
 pub mod forward;
 pub mod gso;
+pub mod heap;
 pub mod host;
 pub mod interface;
 pub mod memif;

@@ -1,16 +1,18 @@
 //! Memory for the units that are on their way, known by their handle.
 
 /// A unit is read into one buffer that any unit fits in. A short one then moves
-/// to memory of its own length, so that a long link full of short packets is
-/// not full of air; of a longer one the buffer itself is kept.
+/// to memory of about its own length, so that a long link full of short packets is
+/// not full of air; of a longer one the buffer itself is kept. Memory that comes back is kept for the next unit of
+/// about that length: once there were as many as ever are, the allocator is not asked any more.
 pub(crate) struct Pool {
     size: usize,
     /// Empty if the last one was kept.
     reading: Box<[u8]>,
     units: Vec<Kept>,
     free: Vec<u32>,
-    /// Buffers that were used before, so that their pages are there.
-    spare: Vec<Box<[u8]>>,
+    /// Buffers that were used before, so that their pages are there: of all lengths that short units move to, and at last those
+    /// that any unit fits in.
+    spare: [Vec<Box<[u8]>>; LENGTHS + 1],
     /// What is left.
     memory: usize,
     /// What each owner's units take.
@@ -50,8 +52,25 @@ const OF_WHAT_IS_LEFT: usize = 8;
 const SHORT: usize = 16 << 10;
 /// What a unit costs besides its bytes: here, in the queues, in the allocator.
 const BESIDE: usize = 128;
-/// More spare buffers than this go back to the allocator.
+/// More spare buffers of a length than this go back to the allocator.
 const SPARE: usize = 256;
+
+/// Short units take multiples of this, up to [`FINE`] of them, or a power of two.
+const STEP: usize = 128;
+const FINE: usize = 16;
+/// So many lengths of their memory there are.
+const LENGTHS: usize = FINE + (SHORT / STEP / FINE).ilog2() as usize;
+
+/// How much memory a short unit of so many bytes takes, and which of the lengths that is.
+#[inline]
+fn roomy(length: usize) -> (usize, usize) {
+    let steps = length.div_ceil(STEP).max(1);
+    if steps <= FINE {
+        return (steps * STEP, steps - 1);
+    }
+    let room = steps.next_power_of_two();
+    (room * STEP, FINE - 1 + (room / FINE).ilog2() as usize)
+}
 
 impl Pool {
     /// For units of `size` bytes at most, `memory` bytes in all at most.
@@ -61,7 +80,7 @@ impl Pool {
             reading: Box::default(),
             units: Vec::new(),
             free: Vec::new(),
-            spare: Vec::new(),
+            spare: [const { Vec::new() }; LENGTHS + 1],
             memory,
             held: Vec::new(),
         }
@@ -71,7 +90,7 @@ impl Pool {
     #[inline]
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         if self.reading.is_empty() {
-            self.reading = self.spare.pop().unwrap_or_else(|| vec![0; self.size].into());
+            self.reading = self.spare[LENGTHS].pop().unwrap_or_else(|| vec![0; self.size].into());
         }
         &mut self.reading
     }
@@ -81,7 +100,8 @@ impl Pool {
     pub(crate) fn keep(&mut self, length: usize, owner: Owner) -> Option<u32> {
         let size = self.size;
         let copied = length <= SHORT && size > SHORT;
-        let needed = BESIDE + if copied { length } else { size };
+        let (room, which) = if copied { roomy(length) } else { (size, LENGTHS) };
+        let needed = BESIDE + room;
         let left = self.memory.checked_sub(needed)?;
         let place = owner.place();
         if self.held.len() <= place {
@@ -92,7 +112,13 @@ impl Pool {
             return None;
         }
         (self.held[place], self.memory) = (held, left);
-        let memory = if copied { self.reading[..length].into() } else { std::mem::take(&mut self.reading) };
+        let memory = if copied {
+            let mut memory = self.spare[which].pop().unwrap_or_else(|| vec![0; room].into());
+            memory[..length].copy_from_slice(&self.reading[..length]);
+            memory
+        } else {
+            std::mem::take(&mut self.reading)
+        };
         let kept = Kept { memory, length: length as u32, owner };
         match self.free.pop() {
             Some(handle) => {
@@ -133,8 +159,9 @@ impl Pool {
         self.memory += needed;
         self.held[owner.place()] -= needed;
         self.free.push(handle);
-        if memory.len() == self.size && self.spare.len() < SPARE {
-            self.spare.push(memory);
+        let which = if memory.len() == self.size { LENGTHS } else { roomy(memory.len()).1 };
+        if self.spare[which].len() < SPARE {
+            self.spare[which].push(memory);
         }
     }
 }
@@ -165,6 +192,20 @@ mod tests {
                 assert_eq!(pool.memory, memory);
             }
         }
+    }
+
+    #[test]
+    fn each_length_has_memory_of_its_own() {
+        let mut rooms = Vec::new();
+        for length in 0..=SHORT {
+            let (room, which) = roomy(length);
+            assert!(room >= length && room <= (2 * length).max(length + STEP), "{length}: {room}");
+            assert_eq!(roomy(room), (room, which), "{length}");
+            rooms.resize(rooms.len().max(which + 1), 0);
+            assert!([0, room].contains(&rooms[which]), "{length}: {room}, and {}", rooms[which]);
+            rooms[which] = room;
+        }
+        assert!(rooms.len() == LENGTHS && rooms.is_sorted(), "{rooms:?}");
     }
 
     #[test]

@@ -39,6 +39,7 @@ const TESTS: &[(&str, fn())] = &[
     ("a_terminal_shows_and_changes_it", top),
     ("the_page_is_carried_and_asks_for_the_token", page),
     ("it_keeps_no_right_that_it_does_not_need", rights),
+    ("all_its_threads_have_one_heap", heap),
     ("a_service_manager_is_told", manager),
     ("a_journal_is_told_levels_and_values", journal),
     ("over_tcp_one_bears_the_token", token),
@@ -586,6 +587,23 @@ fn rights() {
     // With all that it still does what it is for.
     service.send("calm", 1_000, 100, 100).wait().unwrap();
     service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100));
+    service.end();
+}
+
+/// Whichever thread allocates, it does so where all do.
+fn heap() {
+    let service = Service::start("serve-heap.toml", THREE);
+    service.send("calm", 1_000, 100, 100).wait().unwrap();
+    service.until("packets pass", |service| up(&service.adapter("calm"))["total"]["sent"].as_u64() >= Some(100));
+    assert_eq!(service.patch("/v1/adapters/wild", &json!({ "queue": "60p" })).status, 200);
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", service.child.id())).unwrap();
+    // One that a thread has to itself begins at a multiple of what glibc reserves for it.
+    const RESERVED: u64 = 64 << 20;
+    let of_a_thread = |line: &&str| {
+        let start = line.split_once('-').and_then(|(start, _)| u64::from_str_radix(start, 16).ok());
+        line.contains(" rw-p ") && start.is_some_and(|start| start.is_multiple_of(RESERVED))
+    };
+    assert_eq!(maps.lines().filter(of_a_thread).collect::<Vec<_>>(), [""; 0], "{maps}");
     service.end();
 }
 

@@ -244,15 +244,7 @@ impl Network {
 
     /// A unit enters a pipe, with its label where the pipe looks at it.
     #[inline(always)]
-    fn input(
-        &mut self,
-        pipe: PipeId,
-        unit: Unit,
-        ids: Option<&Ids>,
-        label: &Label,
-        now: Time,
-        out: &mut Vec<Output>,
-    ) {
+    fn input(&mut self, pipe: PipeId, unit: Unit, ids: Option<&Ids>, label: &Label, now: Time, out: &mut Vec<Output>) {
         let ids = ids.unwrap_or(&Ids::NONE);
         match self.heeds[pipe.0 as usize] {
             true => self.engine.input_labelled(pipe, unit, ids, *label, now, out),

@@ -55,6 +55,7 @@ use falaj_live::adapters::Adapters;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, monotonic};
 use falaj_live::forward::Woken;
+use falaj_live::heap;
 use falaj_live::priority::{self, Rank};
 use falaj_live::signals::Signals;
 use falaj_scenario::Scenario;
@@ -147,6 +148,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     if let Some(bridge) = &args.fail_open {
         return supervise::main(args, bridge);
     }
+    heap::one_for_all();
     let kept = args.state.as_deref().filter(|state| state.exists());
     if let Some(state) = kept {
         note!("{} holds changes made before: it is served instead of {}", state.display(), args.file.display());
