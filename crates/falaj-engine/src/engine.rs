@@ -107,8 +107,17 @@ pub struct Emit {
     pub start: Time,
     /// Last bit out of the queue; `end - arrival` is the delay that is promised.
     pub end: Time,
-    /// Last bit at the far end of the link: when it shall be handed over.
+    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its device paces, when that was
+    /// decided: then it shall be handed over, ahead of time.
     pub due: Time,
+}
+
+impl Emit {
+    /// Last bit at the far end of the link, whoever paces it.
+    #[inline]
+    pub fn arrives(&self) -> Time {
+        self.due.max(self.end)
+    }
 }
 
 /// A unit that is lost.
@@ -276,6 +285,16 @@ impl Engine {
             let due = self.pipes[i].event(due, out);
             self.calendar.set(i, due);
         }
+    }
+
+    /// The port behind a pipe that its device paces has room for so many bytes at `now`, after all that is due by then; with
+    /// none it takes nothing until it is told otherwise, and nobody is decided on. Before anything is said it has room for
+    /// the pipe's backlog, and goes on having it at the link's rate. `now` never goes back.
+    pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        let i = pipe.0 as usize;
+        let due = self.pipes[i].port_room(room, now, out);
+        self.calendar.set(i, due);
     }
 
     /// Checks a change of a pipe: whatever of its spec is to be another.

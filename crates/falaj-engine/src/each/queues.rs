@@ -136,6 +136,13 @@ impl Pipe for Queues {
         due
     }
 
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
+        let from = out.len();
+        let due = self.inner.port_room(room, now, out);
+        self.tell(&mut out[from..]);
+        due
+    }
+
     fn next_due(&self) -> Time {
         self.inner.next_due()
     }

@@ -288,6 +288,21 @@ impl Network {
         }
     }
 
+    /// The port at which packets leave that go up (0) or down (1) has room for so many bytes; see [`Engine::port_room`]. Links that
+    /// falaj paces do not ask for it.
+    pub fn port_room(&mut self, way: usize, room: u32, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        for pipe in (way..self.heeds.len()).step_by(2) {
+            let pipe = PipeId(pipe as u32);
+            if self.rules.is_none() {
+                self.engine.port_room(pipe, room, now, out);
+                continue;
+            }
+            self.engine.port_room(pipe, room, now, &mut self.inner);
+            self.sort(out);
+        }
+    }
+
     /// What left a pipe for another, or was lost between them, since this was asked last.
     pub fn passed(&mut self) -> std::vec::Drain<'_, Emit> {
         self.passed.drain(..)

@@ -6,6 +6,7 @@
 //! engine is polled makes no difference.
 
 use super::book::{Book, Counters};
+use super::device::{Device, Room};
 use super::{Leavings, Pipe, PipeSpec, Remains};
 use crate::change::{Fate, Handover};
 use crate::each::queues::Flat;
@@ -30,7 +31,12 @@ use std::sync::Arc;
 enum Link {
     Idle,
     NotBefore(Time),
-    Sending { queue: FlowId, end: Time },
+    Sending {
+        queue: FlowId,
+        end: Time,
+    },
+    /// Its device has no room before this.
+    Full(Time),
 }
 
 impl Link {
@@ -39,9 +45,15 @@ impl Link {
     fn due(self) -> Time {
         match self {
             Link::Idle => Time::NEVER,
-            Link::NotBefore(then) => then,
+            Link::NotBefore(then) | Link::Full(then) => then,
             Link::Sending { end, .. } => end,
         }
+    }
+
+    /// May a packet that comes go at once, if the discipline lets it?
+    #[inline]
+    fn is_free(self) -> bool {
+        matches!(self, Link::Idle | Link::NotBefore(_))
     }
 
     fn sending(self) -> Option<(FlowId, Time)> {
@@ -59,6 +71,8 @@ struct Of<S: Server> {
     server: S,
     wire: Wire,
     link: Link,
+    /// Of a link that falaj paces, none.
+    device: Option<Device>,
     book: Book,
     /// Of a link that does nothing to packets, none.
     impairer: Option<Box<Impairer>>,
@@ -67,7 +81,7 @@ struct Of<S: Server> {
     /// No packet is on its way for less time than this.
     least_delay: Span,
     /// Packets up to this length come in without more ado: of a link that does
-    /// something to packets or counts more than they have, none.
+    /// something to packets, counts more than they have or is paced by its device, none.
     plain: u32,
     /// Who goes next is asked anew while tokens are waited for.
     peeks: bool,
@@ -90,26 +104,42 @@ pub(super) fn pipe<S: Server + 'static>(
         let chances = Chances { seed: spec.seed, pipe: id.0 };
         Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
     });
-    Box::new(Of {
+    let mut pipe = Of {
         id,
         flows,
         server,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
+        device: Device::new(spec.pace, spec.setup.rate, spec.setup.largest),
         book,
-        plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
+        plain: 0,
         peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
         impairer,
         breaches: Vec::new(),
         least_delay: spec.impairments.delays(spec.delay).0,
         spec: Arc::clone(spec),
         leavings: None,
-    })
+    };
+    pipe.plain = pipe.plain();
+    Box::new(pipe)
 }
 
 impl<S: Server> Of<S> {
+    fn plain(&self) -> u32 {
+        let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
+        if apart { 0 } else { self.spec.setup.largest }
+    }
+
+    /// The instant at which the discipline is: of a link that its device paces, where what that was handed ends.
+    fn clock(&self, now: Time) -> Time {
+        self.device.map_or(now, |device| device.clock(now))
+    }
+
     /// The link is free: asks until something is on the wire or nothing may be.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.device.is_some() {
+            return self.fill(now, out);
+        }
         loop {
             match self.server.next(now, &self.wire) {
                 Answer::Serve(queue) => {
@@ -141,6 +171,42 @@ impl<S: Server> Of<S> {
                     self.link = Link::Idle;
                     return;
                 }
+            }
+        }
+    }
+
+    /// Hands packets to the device as long as that has room and some may go.
+    #[cold]
+    fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
+        while let Some(device) = self.device {
+            if device.yields() && device.is_empty(now) {
+                self.device = None;
+                self.plain = self.plain();
+                return self.ask(now, out);
+            }
+            let start = match device.room(now) {
+                _ if device.yields() => return self.link = Link::Full(device.until()),
+                Room::From(start) => start,
+                Room::Not(then) => return self.link = Link::Full(then),
+            };
+            match self.server.next(start, &self.wire) {
+                Answer::Serve(queue) => {
+                    let from = out.len();
+                    let end = self.send(queue, start, out);
+                    // It is the device's from now on.
+                    if let Some(Output::Emit(emit)) = out[from..].last_mut() {
+                        emit.due = now;
+                    }
+                    self.device.iter_mut().for_each(|device| device.handed(end));
+                    self.finish(queue, end);
+                }
+                Answer::Drop(queue) => {
+                    let packet = self.server.throw_away(queue, start);
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
+                }
+                Answer::NotBefore(then) => return self.link = Link::NotBefore(then),
+                Answer::Idle => return self.link = Link::Idle,
             }
         }
     }
@@ -311,15 +377,17 @@ impl<S: Server + 'static> Pipe for Of<S> {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
-            let _ = self.server.next(now, &self.wire);
+            let _ = self.server.next(self.clock(now), &self.wire);
         }
+        let mut at = now;
         if bytes > self.plain {
             match self.comes_apart(&unit, out) {
                 Some(cost) => bytes = cost,
                 None => return self.link.due(),
             }
+            at = self.clock(now);
         }
-        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at) else {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
@@ -340,7 +408,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         if self.server.marked() {
             self.mark(flow, handle, out);
         }
-        if is_head && !matches!(self.link, Link::Sending { .. }) {
+        if is_head && self.link.is_free() {
             self.ask(now, out);
         }
         self.link.due()
@@ -354,11 +422,24 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.link.due()
     }
 
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
+        if let Some(device) = &mut self.device {
+            device.reports(room, now, self.spec.setup.rate);
+            if !matches!(self.link, Link::Sending { .. }) {
+                self.fill(now, out);
+            }
+        }
+        self.link.due()
+    }
+
     fn next_due(&self) -> Time {
         let then = match self.link {
             Link::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
+            // What the device has room for is due at once.
+            Link::Full(then) => then,
+            Link::NotBefore(then) if self.device.is_some() => then,
             // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
             // before the airtime, which is rounded up.
             Link::NotBefore(then) => {
@@ -391,6 +472,9 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
         let free = if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
+        if self.device.is_some() {
+            return free;
+        }
         free + self.wire.least_airtime(bytes) + self.least_delay
     }
 
@@ -406,7 +490,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
+        let promise = self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err);
+        promise.map(|promise| promise.later(self.spec.held_by_device()))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
@@ -431,12 +516,16 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
+        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, self.clock(now))
     }
 
     fn rests(&mut self, now: Time) -> bool {
         let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
-        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
+        let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
+        self.link == Link::Idle
+            && !handed_over
+            && self.wire.is_rested(now)
+            && flows.all(|flow| self.forgettable(flow, now))
     }
 
     fn masks(&self) -> &Masks {
@@ -469,29 +558,33 @@ impl<S: Server + 'static> Pipe for Of<S> {
         };
         let how = unmasked.as_ref().unwrap_or(how);
         let others = !how.flows.is_empty() || how.drop;
-        let (wire, before);
+        let (wire, before, device);
         let as_they_are = !others && old.largest() <= self.largest();
         old.breaches(&mut self.breaches);
         let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
         let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (wire, self.book, before) = (old.wire, old.book, old.impairer);
+            (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
+            let at = device.map_or(now, |device| device.clock(now));
             self.leavings = Some(Box::new(old.spec));
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             let setup = self.spec.setup.joined(self.spec.kind);
-            (self.server.succeed(old.server, &setup, queue, known, now), sending.map(|(_, end)| end))
+            (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            let Remains { packets, sending, wire: its, device: its_device, book, impairer } = old.dismantle();
             self.server.start(&self.spec.setup.joined(self.spec.kind));
-            (wire, self.book, before) = (its, book, impairer);
-            (self.inherit((packets, sending.is_some()), flows, how, known, now, out), sending)
+            (wire, self.book, before, device) = (its, book, impairer, its_device);
+            let at = device.map_or(now, |device| device.clock(now));
+            (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
+        self.device = Device::succeed(self.device, device, now);
+        self.plain = self.plain();
         self.book.resize(flows);
         self.impair_on(before, others);
         if !matches!(self.link, Link::Sending { .. }) {
@@ -511,6 +604,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
+            device: self.device,
             book: self.book,
             impairer: self.impairer,
         }

@@ -2,9 +2,11 @@
 
 mod around;
 mod book;
+mod device;
 mod spec;
 
 pub use book::{Counters, Tally};
+pub use device::Pace;
 pub use spec::PipeSpec;
 
 use crate::change::Handover;
@@ -15,6 +17,7 @@ use crate::engine::{Output, PipeId, Unit};
 use crate::impair::Impairer;
 use around::pipe;
 use book::Book;
+use device::Device;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::label::{Known, Label};
 use falaj_sched::managed::WithPolicies;
@@ -38,6 +41,9 @@ pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
+    /// The port behind it has room for so many bytes; none: it takes nothing until it says otherwise. Nothing to a link that
+    /// falaj paces.
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
     /// What is known of the unit that arrives next.
     fn announce(&mut self, label: Label);
     fn heeds_labels(&self) -> bool;
@@ -106,6 +112,7 @@ pub(crate) struct Remains {
     /// When the one on the wire ends.
     sending: Option<Time>,
     wire: Wire,
+    device: Option<Device>,
     book: Book,
     impairer: Option<Box<Impairer>>,
 }

@@ -1,0 +1,118 @@
+//! A link that its device paces: packets are handed over ahead of time, a few at once.
+//!
+//! The device sends what it holds at the link's rate, one packet behind the other, so what it was handed ends at an instant that
+//! is known. The discipline is asked at that instant as soon as there is room, which is before it comes: to the discipline, a
+//! transmission begins where the one before it ends, and it is never asked about a time before that. Packets that come
+//! meanwhile come to it at that instant; that is sooner than they could go, and all that a device-paced link does otherwise
+//! than one that falaj paces. It is at most as long as the device takes for its `backlog`, and so much later is what
+//! is promised.
+//!
+//! Where the discipline has nobody go before a later instant, nothing is handed over before that comes: the device would send at
+//! once. So phases that pass unused stay unused.
+//!
+//! A device that has room for a largest packet no more is let alone until half of the rest has gone, so that those who hand over wake up
+//! once for many packets. A port that refuses what it is handed is asked no more until it has room: who goes next is
+//! not decided before it can go.
+
+use falaj_sched::rate::Rate;
+use falaj_sched::time::{Span, Time};
+
+/// Who paces a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Pace {
+    /// falaj: a packet is handed over when it is due.
+    #[default]
+    Falaj,
+    /// The device behind its port, which is handed packets ahead of time and sends them at the link's rate.
+    Device {
+        /// It holds so many bytes at most, as the link accounts them; at least a largest packet.
+        backlog: u32,
+    },
+}
+
+/// What is known of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Device {
+    /// What it was handed has left by then, at the link's rate.
+    until: Time,
+    /// It has room for a largest packet as long as what it holds takes no longer than this.
+    full: Span,
+    /// Once it was full, it is asked again when what it holds takes no longer than this.
+    low: Span,
+    backlog: u32,
+    /// The port takes nothing for now.
+    refuses: bool,
+    /// falaj paces the link again, and begins when the device has sent what it was handed.
+    yields: bool,
+}
+
+/// Whether the device may be handed a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// It may: its transmission begins then.
+    From(Time),
+    /// Not before this instant; [`Time::NEVER`]: not before the port says so.
+    Not(Time),
+}
+
+impl Device {
+    pub(super) fn new(pace: Pace, rate: Rate, largest: u32) -> Option<Device> {
+        let Pace::Device { backlog } = pace else { return None };
+        let full = rate.airtime(backlog.saturating_sub(largest));
+        let low = Span(full.0 / 2);
+        Some(Device { until: Time::ZERO, full, low, backlog, refuses: false, yields: false })
+    }
+
+    /// The instant at which the discipline is, which never goes back.
+    #[inline]
+    pub(super) fn clock(&self, now: Time) -> Time {
+        now.max(self.until)
+    }
+
+    /// May the device be handed a packet?
+    pub(super) fn room(&self, now: Time) -> Room {
+        let start = self.clock(now);
+        match start - now {
+            _ if self.refuses => Room::Not(Time::NEVER),
+            held if held > self.full => Room::Not(Time(start.0 - self.low.0)),
+            _ => Room::From(start),
+        }
+    }
+
+    /// It was handed a packet, whose last bit leaves then.
+    pub(super) fn handed(&mut self, end: Time) {
+        self.until = end;
+    }
+
+    /// Has it sent all that it was handed?
+    pub(super) fn is_empty(&self, now: Time) -> bool {
+        self.until <= now
+    }
+
+    /// When it has.
+    pub(super) fn until(&self) -> Time {
+        self.until
+    }
+
+    /// Its port has room for so many bytes, or for nothing. A device that has less room than by the link's rate is slower.
+    pub(super) fn reports(&mut self, room: u32, now: Time, rate: Rate) {
+        self.refuses = room == 0;
+        if room > 0 {
+            self.until = self.until.max(now + rate.airtime(self.backlog.saturating_sub(room)));
+        }
+    }
+
+    /// Goes on from what was known of the device before a change; where falaj paces the link from then on, that waits for it.
+    pub(super) fn succeed(new: Option<Device>, old: Option<Device>, now: Time) -> Option<Device> {
+        match (new, old) {
+            (Some(new), Some(Device { until, refuses, .. })) => Some(Device { until, refuses, ..new }),
+            (None, Some(old)) => Some(Device { yields: true, ..old }).filter(|old| !old.is_empty(now)),
+            (new, None) => new,
+        }
+    }
+
+    /// Does it wait for the end of what was handed over, so that falaj may pace the link?
+    pub(super) fn yields(&self) -> bool {
+        self.yields
+    }
+}
