@@ -110,7 +110,9 @@ impl Thread {
             awake: Awake {
                 by_timer: now.by_timer - was.by_timer,
                 by_packet: now.by_packet - was.by_packet,
+                by_room: now.by_room - was.by_room,
                 by_caller: now.by_caller - was.by_caller,
+                refused: now.refused - was.refused,
                 spun: now.spun - was.spun,
                 rested: now.rested - was.rested,
             },

@@ -152,6 +152,14 @@ impl Pipe for Beside {
         self.before.iter().map(|before| before.pipe.next_due()).fold(self.now.next_due(), Time::min)
     }
 
+    fn next_refill(&self) -> Time {
+        self.now.next_refill()
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        self.now.backlog()
+    }
+
     fn least_delay(&self) -> Span {
         self.before.iter().map(|before| before.pipe.least_delay()).fold(self.now.least_delay(), Span::min)
     }

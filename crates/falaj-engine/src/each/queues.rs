@@ -147,6 +147,14 @@ impl Pipe for Queues {
         self.inner.next_due()
     }
 
+    fn next_refill(&self) -> Time {
+        self.inner.next_refill()
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        self.inner.backlog()
+    }
+
     fn least_delay(&self) -> Span {
         self.inner.least_delay()
     }

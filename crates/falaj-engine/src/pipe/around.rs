@@ -6,7 +6,7 @@
 //! engine is polled makes no difference.
 
 use super::book::{Book, Counters};
-use super::device::{Device, Room};
+use super::device::{Device, Pace, Room};
 use super::{Leavings, Pipe, PipeSpec, Remains};
 use crate::change::{Fate, Handover};
 use crate::each::queues::Flat;
@@ -437,8 +437,9 @@ impl<S: Server + 'static> Pipe for Of<S> {
             Link::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
-            // What the device has room for is due at once.
+            Link::Full(_) if self.backlog().is_some() => return Time::NEVER,
             Link::Full(then) => then,
+            // What may go then is handed over at once.
             Link::NotBefore(then) if self.device.is_some() => then,
             // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
             // before the airtime, which is rounded up.
@@ -448,6 +449,20 @@ impl<S: Server + 'static> Pipe for Of<S> {
             }
         };
         then + self.least_delay
+    }
+
+    fn next_refill(&self) -> Time {
+        match self.link {
+            Link::Full(then) if self.backlog().is_some() => then,
+            _ => Time::NEVER,
+        }
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        match self.spec.pace {
+            Pace::Falaj => None,
+            Pace::Device { backlog } => Some(backlog),
+        }
     }
 
     fn least_delay(&self) -> Span {

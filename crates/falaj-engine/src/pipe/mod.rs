@@ -51,6 +51,14 @@ pub(crate) trait Pipe: Send + Any {
     fn drops_early(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
+    /// When its device is to be handed more, which nobody waits for to the nanosecond; [`Time::NEVER`] where falaj paces the link.
+    fn next_refill(&self) -> Time {
+        Time::NEVER
+    }
+    /// What its device holds at most, where that paces the link.
+    fn backlog(&self) -> Option<u32> {
+        None
+    }
     /// What is due next is so much later than the event that decides it, at least.
     fn least_delay(&self) -> Span;
     fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool;

@@ -76,6 +76,7 @@ impl Forwarder {
                 return Ok(Woken::Shared(pipe, of));
             }
             let released = self.release(now)?;
+            let is_full = self.any_is_full();
             had_turn &= !released;
             if !released {
                 spinning = Some(now);
@@ -100,9 +101,9 @@ impl Forwarder {
                 return Ok(Woken::Deadline);
             }
             // Under load reading tells what is there, and is cheaper than asking first.
-            if now.since(looked) > LOOK || !(busy || spins) {
+            if now.since(looked) > LOOK || !(busy || spins) || is_full {
                 looked = now;
-                if sleeps && !busy && self.is_dense(now) {
+                if sleeps && !busy && !is_full && self.is_dense(now) {
                     if let Some(i) = self.rest(deadline)? {
                         return Ok(Woken::Readable(i));
                     }
@@ -111,12 +112,20 @@ impl Forwarder {
                     continue;
                 }
                 let wake = if busy || spins { now } else { self.wake() };
-                self.waiting.iter().enumerate().for_each(|(i, waiting)| self.watch.heed(i, waiting.is_none()));
+                // Who sleeps reads nothing sooner for a device that has no room.
+                let reads = !(sleeps && is_full && self.is_dense(now));
+                let wake = if reads { wake } else { wake.min(now + LOOK) };
+                for i in 0..self.ports.len() {
+                    self.watch.heed(i, reads && self.waiting[i].is_none(), self.room_is_awaited(i));
+                }
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
                     slept = self.clock.now();
                     spinning = None;
                     self.note_what_woke(wake, deadline);
+                }
+                if is_full {
+                    self.try_again()?;
                 }
                 let ports = self.ports.len();
                 if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
@@ -152,7 +161,8 @@ impl Forwarder {
     /// Leaves what comes alone until the slack since the last rest is over.
     /// Says which other descriptor ended that, if one did.
     fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
-        let rest = (self.woke + self.slack()).min(deadline).since(self.clock.now());
+        let until = (self.woke + self.slack()).max(self.nothing_until());
+        let rest = until.min(deadline).since(self.clock.now());
         if rest > Span::ZERO {
             self.watch_others.look(rest)?;
             self.awake.by_timer += 1;
@@ -161,11 +171,20 @@ impl Forwarder {
         Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
     }
 
+    /// Before this nothing comes of what may have come, as devices are to be handed nothing and nothing else is on its way.
+    fn nothing_until(&self) -> Time {
+        let refill = self.network.next_refill();
+        let alone = refill < Time::NEVER && self.network.next_event() == refill && self.releases.next() == Time::NEVER;
+        let all = alone && self.ports.iter().all(|port| self.network.backlog(port.pipe).is_some());
+        if all { refill } else { Time::ZERO }
+    }
+
     /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
     fn note_what_woke(&mut self, wake: Time, deadline: Time) {
         let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
         let count = match readable {
             Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
+            None if (0..self.ports.len()).any(|i| self.watch.has_room(i)) => &mut self.awake.by_room,
             None if wake <= deadline => {
                 self.lead.woke(wake, self.clock.now());
                 &mut self.awake.by_timer
@@ -180,9 +199,11 @@ impl Forwarder {
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
             // There may be room then.
-            return self.network.next_event().min(self.releases.next());
+            return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());
-        self.lead.wake(due, self.sleeps().then(|| self.slack()))
+        let wake = self.lead.wake(due, self.sleeps().then(|| self.slack()));
+        // A device that is to be handed more has half of what it holds left: nobody spins for that.
+        wake.min(self.network.next_refill()).min(self.next_try())
     }
 }
