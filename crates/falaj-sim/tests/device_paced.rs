@@ -73,6 +73,23 @@ fn rates_stay_and_delays_grow_by_what_the_device_holds() {
     }
 }
 
+/// The paper's row 4 with phases of 3 ms: the device takes all that the queue of link B holds at once, and more comes while it sends
+/// that. B has not run empty, and keeps its phase.
+#[test]
+fn a_flow_whose_packets_keep_coming_keeps_its_turn() {
+    let text = LINKS.replace("300us", "3ms").replace("200us", "3ms").replace("100B-1514B", "1514B");
+    for serve in ["phase-wise", "packet-wise"] {
+        let rate = |pace: &str| {
+            let (run, _) = simulated(&text.replace("SERVE", serve).replace("PACE", pace));
+            run.pipes[0].iter().map(|flow| flow.counters.sent as f64).collect::<Vec<_>>()
+        };
+        let (falaj, device) = (rate(""), rate("pace = \"device\"\nbacklog = \"25p\""));
+        for (f, (falaj, device)) in falaj.iter().zip(&device).enumerate() {
+            assert!((device / falaj - 1.0).abs() < 0.03, "{serve}: {device} and {falaj} of flow {f}");
+        }
+    }
+}
+
 /// To a link with nothing in it, it makes no difference who paces it: delays end when the last bit leaves, and not when
 /// packets are handed over.
 #[test]

@@ -5,7 +5,7 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-use super::book::{Book, Counters};
+use super::book::{Book, Counters, Tally};
 use super::device::{Device, Pace, Room};
 use super::{Leavings, Pipe, PipeSpec, Remains};
 use crate::change::{Fate, Handover};
@@ -37,6 +37,12 @@ enum Link {
     },
     /// Its device has no room before this.
     Full(Time),
+    /// Its device was handed the last packet of this flow, which is in its queue until it ends.
+    Handed {
+        queue: FlowId,
+        leaf: FlowId,
+        end: Time,
+    },
 }
 
 impl Link {
@@ -46,7 +52,7 @@ impl Link {
         match self {
             Link::Idle => Time::NEVER,
             Link::NotBefore(then) | Link::Full(then) => then,
-            Link::Sending { end, .. } => end,
+            Link::Sending { end, .. } | Link::Handed { end, .. } => end,
         }
     }
 
@@ -56,9 +62,14 @@ impl Link {
         matches!(self, Link::Idle | Link::NotBefore(_))
     }
 
+    /// Was its device handed the last packet of this flow?
+    fn has_handed(self, flow: FlowId) -> bool {
+        matches!(self, Link::Handed { leaf, .. } if leaf == flow)
+    }
+
     fn sending(self) -> Option<(FlowId, Time)> {
         match self {
-            Link::Sending { queue, end } => Some((queue, end)),
+            Link::Sending { queue, end } | Link::Handed { queue, end, .. } => Some((queue, end)),
             _ => None,
         }
     }
@@ -110,7 +121,7 @@ pub(super) fn pipe<S: Server + 'static>(
         server,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
-        device: Device::new(spec.pace, spec.setup.rate, spec.setup.largest),
+        device: Device::new(spec),
         book,
         plain: 0,
         peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
@@ -179,6 +190,13 @@ impl<S: Server> Of<S> {
     #[cold]
     fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
         while let Some(device) = self.device {
+            if let Link::Handed { queue, leaf, end } = self.link {
+                if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
+                    return;
+                }
+                self.finish(queue, end);
+                self.link = Link::Idle;
+            }
             if device.yields() && device.is_empty(now) {
                 self.device = None;
                 self.plain = self.plain();
@@ -191,24 +209,33 @@ impl<S: Server> Of<S> {
             };
             match self.server.next(start, &self.wire) {
                 Answer::Serve(queue) => {
-                    let from = out.len();
                     let end = self.send(queue, start, out);
                     // It is the device's from now on.
-                    if let Some(Output::Emit(emit)) = out[from..].last_mut() {
+                    if let Some(Output::Emit(emit)) = out.last_mut() {
                         emit.due = now;
+                        self.link = Link::Handed { queue, leaf: emit.flow, end };
                     }
                     self.device.iter_mut().for_each(|device| device.handed(end));
-                    self.finish(queue, end);
                 }
                 Answer::Drop(queue) => {
                     let packet = self.server.throw_away(queue, start);
                     let by_policy = self.server.by_policy();
                     self.thrown_out(packet, by_policy, out);
                 }
-                Answer::NotBefore(then) => return self.link = Link::NotBefore(then),
+                Answer::NotBefore(then) => {
+                    debug_assert!(then > start, "an instant that never comes");
+                    return self.link = Link::NotBefore(then);
+                }
                 Answer::Idle => return self.link = Link::Idle,
             }
         }
+    }
+
+    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody looks.
+    fn is_alone(&self) -> bool {
+        const FEW: usize = 64;
+        let waits = |tally: &Tally| u64::from(tally.backlog);
+        self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
     }
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
@@ -379,13 +406,13 @@ impl<S: Server + 'static> Pipe for Of<S> {
             // In tests: asking out of turn changes nothing.
             let _ = self.server.next(self.clock(now), &self.wire);
         }
-        let mut at = now;
+        let (mut at, mut by_device) = (now, false);
         if bytes > self.plain {
             match self.comes_apart(&unit, out) {
                 Some(cost) => bytes = cost,
                 None => return self.link.due(),
             }
-            at = self.clock(now);
+            (at, by_device) = (self.clock(now), self.device.is_some());
         }
         let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at) else {
             if let Some(impairer) = &mut self.impairer {
@@ -408,7 +435,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         if self.server.marked() {
             self.mark(flow, handle, out);
         }
-        if is_head && self.link.is_free() {
+        if is_head && self.link.is_free() || by_device && self.link.has_handed(flow) {
             self.ask(now, out);
         }
         self.link.due()
@@ -438,6 +465,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
             Link::Full(_) if self.backlog().is_some() => return Time::NEVER,
+            Link::Handed { .. } if self.is_alone() => return Time::NEVER,
+            Link::Handed { end, .. } => end,
             Link::Full(then) => then,
             // What may go then is handed over at once.
             Link::NotBefore(then) if self.device.is_some() => then,

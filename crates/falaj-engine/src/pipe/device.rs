@@ -10,10 +10,16 @@
 //! Where the discipline has nobody go before a later instant, nothing is handed over before that comes: the device would send at
 //! once. So phases that pass unused stay unused.
 //!
+//! Whether a flow has run empty is concluded when that is so, and not ahead of time: the last packet of a flow is in its queue until
+//! the device has sent it, and who goes next is decided then, or when the flow gets another one. Else a flow whose packets keep coming
+//! would seem to have run empty as often as the device takes all that wait; it would lose its turn, and of the rate that it is promised
+//! as much as its queue is shorter than the device's.
+//!
 //! A device that has room for a largest packet no more is let alone until half of the rest has gone, so that those who hand over wake up
 //! once for many packets. A port that refuses what it is handed is asked no more until it has room: who goes next is
 //! not decided before it can go.
 
+use super::spec::PipeSpec;
 use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 
@@ -40,6 +46,8 @@ pub(super) struct Device {
     /// Once it was full, it is asked again when what it holds takes no longer than this.
     low: Span,
     backlog: u32,
+    /// What the discipline decides depends on which flows have run empty.
+    concludes: bool,
     /// The port takes nothing for now.
     refuses: bool,
     /// falaj paces the link again, and begins when the device has sent what it was handed.
@@ -56,11 +64,16 @@ pub(super) enum Room {
 }
 
 impl Device {
-    pub(super) fn new(pace: Pace, rate: Rate, largest: u32) -> Option<Device> {
-        let Pace::Device { backlog } = pace else { return None };
-        let full = rate.airtime(backlog.saturating_sub(largest));
-        let low = Span(full.0 / 2);
-        Some(Device { until: Time::ZERO, full, low, backlog, refuses: false, yields: false })
+    pub(super) fn new(spec: &PipeSpec) -> Option<Device> {
+        let Pace::Device { backlog } = spec.pace else { return None };
+        let full = spec.setup.rate.airtime(backlog.saturating_sub(spec.setup.largest));
+        let (low, concludes) = (Span(full.0 / 2), spec.kind != "fifo");
+        Some(Device { until: Time::ZERO, full, low, backlog, concludes, refuses: false, yields: false })
+    }
+
+    /// Does the discipline mind whether a flow has run empty?
+    pub(super) fn concludes(&self) -> bool {
+        self.concludes
     }
 
     /// The instant at which the discipline is, which never goes back.
