@@ -470,6 +470,12 @@ impl Engine {
         self.devices.iter().map(|&i| self.pipes[i].next_refill()).fold(Time::NEVER, Time::min)
     }
 
+    /// Until then all devices that send have enough to send, whatever comes: who sleeps need not look sooner. [`Time::NEVER`] where
+    /// none sends, and the past where what comes may have to go at once.
+    pub fn supplied_until(&self) -> Time {
+        self.devices.iter().map(|&i| self.pipes[i].supplied_until()).fold(Time::NEVER, Time::min)
+    }
+
     /// How many bytes the device behind this pipe holds at most; `None` where falaj paces the link.
     pub fn backlog(&self, pipe: PipeId) -> Option<u32> {
         self.pipes[pipe.0 as usize].backlog()

@@ -90,6 +90,26 @@ fn where_falaj_paces_room_is_not_asked_for() {
     assert_eq!(times(&mut out), [(80, 0)]);
 }
 
+/// Whoever hands over need not look before there is something to do, whatever comes.
+#[test]
+fn it_is_said_for_how_long_a_device_has_enough() {
+    let (mut engine, mut out) = (engine(&fifo(10, 40)), Vec::new());
+    assert_eq!(engine.supplied_until(), Time::NEVER);
+    (0..10).for_each(|handle| put(&mut engine, handle, 10, 0, &mut out));
+    assert_eq!((engine.supplied_until(), engine.next_refill()), (Time(200), Time(200)));
+    engine.poll(Time(1_000), &mut out);
+    assert_eq!(engine.supplied_until(), Time::NEVER);
+    // Of a flow that may run empty what it has last is waited for: half of what a device may hold is left at 1,480.
+    let mut spec = fifo(10, 40);
+    spec.kind = "drr";
+    spec.setup.flows[0].values.set("quantum", Value::Bytes(10));
+    let mut engine = Engine::new(&[spec]).unwrap_or_else(|(_, refused)| panic!("{refused:?}"));
+    (0..3).for_each(|handle| put(&mut engine, handle, 10, 1_360, &mut out));
+    assert_eq!((engine.supplied_until(), engine.next_event()), (Time(1_480), Time(1_600)));
+    assert_eq!((engine.next_refill(), engine.next_due()), (Time::NEVER, Time::NEVER), "nothing is to be handed over");
+    assert_eq!(engine.counters(PIPE, FlowId(0)).backlog, 1, "the last one");
+}
+
 /// What a port says, and when.
 #[derive(Clone, Copy)]
 struct Said {

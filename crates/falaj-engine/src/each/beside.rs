@@ -156,6 +156,10 @@ impl Pipe for Beside {
         self.now.next_refill()
     }
 
+    fn supplied_until(&self) -> Time {
+        self.now.supplied_until()
+    }
+
     fn backlog(&self) -> Option<u32> {
         self.now.backlog()
     }

@@ -151,6 +151,10 @@ impl Pipe for Queues {
         self.inner.next_refill()
     }
 
+    fn supplied_until(&self) -> Time {
+        self.inner.supplied_until()
+    }
+
     fn backlog(&self) -> Option<u32> {
         self.inner.backlog()
     }

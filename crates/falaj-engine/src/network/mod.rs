@@ -315,6 +315,11 @@ impl Network {
         (pipe.0 % 2..self.heeds.len() as u32).step_by(2).map(PipeId)
     }
 
+    /// See [`Engine::supplied_until`].
+    pub fn supplied_until(&self) -> Time {
+        self.engine.supplied_until()
+    }
+
     /// See [`Engine::next_refill`].
     pub fn next_refill(&self) -> Time {
         self.engine.next_refill()

@@ -487,6 +487,15 @@ impl<S: Server + 'static> Pipe for Of<S> {
         }
     }
 
+    fn supplied_until(&self) -> Time {
+        match (self.link, self.device) {
+            (Link::Idle, Some(_)) => Time::NEVER,
+            (Link::Full(then), Some(_)) => then,
+            (Link::Handed { end, .. }, Some(device)) => device.low_before(end),
+            _ => Time::ZERO,
+        }
+    }
+
     fn backlog(&self) -> Option<u32> {
         match self.spec.pace {
             Pace::Falaj => None,

@@ -97,6 +97,11 @@ impl Device {
         self.until = end;
     }
 
+    /// When half of what it may hold is left before the end of what it was handed.
+    pub(super) fn low_before(&self, end: Time) -> Time {
+        Time(end.0.saturating_sub(self.low.0))
+    }
+
     /// Has it sent all that it was handed?
     pub(super) fn is_empty(&self, now: Time) -> bool {
         self.until <= now

@@ -55,6 +55,11 @@ pub(crate) trait Pipe: Send + Any {
     fn next_refill(&self) -> Time {
         Time::NEVER
     }
+    /// Until then its device has enough to send, whatever comes; [`Time::NEVER`] where it is to send nothing, and
+    /// [`Time::ZERO`] where what comes may have to go at once, as wherever falaj paces the link.
+    fn supplied_until(&self) -> Time {
+        Time::ZERO
+    }
     /// What its device holds at most, where that paces the link.
     fn backlog(&self) -> Option<u32> {
         None

@@ -55,6 +55,8 @@ impl Forwarder {
         let mut had_turn = false;
         // Since when there has been nothing to do.
         let mut spinning: Option<Time> = None;
+        // Which other descriptor is readable: told when what was due meanwhile is done, so that all is counted.
+        let mut heard = None;
         loop {
             let now = self.clock.now();
             if let Some(since) = spinning.take() {
@@ -76,6 +78,9 @@ impl Forwarder {
                 return Ok(Woken::Shared(pipe, of));
             }
             let released = self.release(now)?;
+            if let Some(i) = heard {
+                return Ok(Woken::Readable(i));
+            }
             let is_full = self.any_is_full();
             had_turn &= !released;
             if !released {
@@ -87,9 +92,7 @@ impl Forwarder {
                     self.watch_others.look(REST)?;
                     slept = self.clock.now();
                     spinning = None;
-                    if let Some(i) = (0..others.len()).find(|&i| self.watch_others.is_readable(i)) {
-                        return Ok(Woken::Readable(i));
-                    }
+                    heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
                     continue;
                 }
             }
@@ -105,7 +108,8 @@ impl Forwarder {
                 looked = now;
                 if sleeps && !busy && !is_full && self.is_dense(now) {
                     if let Some(i) = self.rest(deadline)? {
-                        return Ok(Woken::Readable(i));
+                        heard = Some(i);
+                        continue;
                     }
                     spinning = None;
                     busy = self.receive(true)? == Found::Part;
@@ -129,7 +133,8 @@ impl Forwarder {
                 }
                 let ports = self.ports.len();
                 if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
-                    return Ok(Woken::Readable(i));
+                    heard = Some(i);
+                    continue;
                 }
             }
             let found = self.receive(busy || spins)?;
@@ -171,12 +176,13 @@ impl Forwarder {
         Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
     }
 
-    /// Before this nothing comes of what may have come, as devices are to be handed nothing and nothing else is on its way.
+    /// Before this nothing comes of what may have come, as devices pace all links, and have enough to send.
     fn nothing_until(&self) -> Time {
-        let refill = self.network.next_refill();
-        let alone = refill < Time::NEVER && self.network.next_event() == refill && self.releases.next() == Time::NEVER;
-        let all = alone && self.ports.iter().all(|port| self.network.backlog(port.pipe).is_some());
-        if all { refill } else { Time::ZERO }
+        let supplied = self.network.supplied_until();
+        if supplied == Time::NEVER || self.ports.iter().any(|port| self.network.backlog(port.pipe).is_none()) {
+            return Time::ZERO;
+        }
+        supplied.min(self.network.next_event()).min(self.releases.next())
     }
 
     /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
