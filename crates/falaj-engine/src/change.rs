@@ -144,6 +144,13 @@ impl Prepared {
         self.begin.iter().map(|(pipe, _)| *pipe)
     }
 
+    /// Which pipes are paced by their devices from then on, of those that it changes or begins.
+    pub fn by_devices(&self) -> impl Iterator<Item = PipeId> {
+        let changed = self.parts.iter().map(|part| (part.pipe, &part.successor));
+        let all = changed.chain(self.begin.iter().map(|(pipe, fresh)| (*pipe, fresh)));
+        all.filter(|(_, pipe)| pipe.backlog().is_some()).map(|(pipe, _)| pipe)
+    }
+
     /// Which pipes it changes.
     pub fn pipes(&self) -> impl Iterator<Item = PipeId> {
         self.parts.iter().map(|part| part.pipe)

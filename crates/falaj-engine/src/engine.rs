@@ -107,8 +107,17 @@ pub struct Emit {
     pub start: Time,
     /// Last bit out of the queue; `end - arrival` is the delay that is promised.
     pub end: Time,
-    /// Last bit at the far end of the link: when it shall be handed over.
+    /// Last bit at the far end of the link: when it shall be handed over. Of a link that its device paces, when that was
+    /// decided: then it shall be handed over, ahead of time.
     pub due: Time,
+}
+
+impl Emit {
+    /// Last bit at the far end of the link, whoever paces it.
+    #[inline]
+    pub fn arrives(&self) -> Time {
+        self.due.max(self.end)
+    }
 }
 
 /// A unit that is lost.
@@ -155,6 +164,8 @@ pub struct Engine {
     /// Of those that have ended and whose place is another's.
     of_the_ended: Counters,
     calendar: Calendar,
+    /// Pipes that their devices pace.
+    devices: Vec<usize>,
     /// Of no pipe is what is due next sooner after the event that decides it.
     least_delay: Span,
     /// Of pipes that others took over from.
@@ -185,6 +196,8 @@ pub enum Unfit {
     NoSuchPipe,
     /// A pipe would begin where another one is.
     Occupied,
+    /// A pipe would be paced by its device, and the port behind it does not say when it has room.
+    Unpaced,
 }
 
 impl std::fmt::Display for Unfit {
@@ -196,6 +209,9 @@ impl std::fmt::Display for Unfit {
             Unfit::NoSuchFlow { flows } => write!(f, "flows would become others than the {flows} that there are"),
             Unfit::NoSuchPipe => f.write_str("there is no such pipe"),
             Unfit::Occupied => f.write_str("its place is another's still"),
+            Unfit::Unpaced => f.write_str(
+                "the interface does not say when it has room: `pace = \"device\"` is for packet sockets, as of `falaj bridge`",
+            ),
         }
     }
 }
@@ -212,14 +228,15 @@ impl Engine {
         let calendar = Calendar::new(pipes.len());
         let ended = vec![false; pipes.len()];
         let of_the_ended = Counters::default();
-        let (least_delay, leavings) = (Span::ZERO, Vec::new());
-        let mut engine = Engine { pipes, ended, of_the_ended, calendar, least_delay, leavings };
+        let (least_delay, devices, leavings) = (Span::ZERO, Vec::new(), Vec::new());
+        let mut engine = Engine { pipes, ended, of_the_ended, calendar, devices, least_delay, leavings };
         engine.measure();
         Ok(engine)
     }
 
     fn measure(&mut self) {
         self.least_delay = self.pipes.iter().map(|pipe| pipe.least_delay()).min().unwrap_or_default();
+        self.devices = (0..self.pipes.len()).filter(|&i| self.pipes[i].backlog().is_some()).collect();
     }
 
     /// A unit arrives at a pipe. Runs all that is due until `now` first, so
@@ -276,6 +293,16 @@ impl Engine {
             let due = self.pipes[i].event(due, out);
             self.calendar.set(i, due);
         }
+    }
+
+    /// The port behind a pipe that its device paces has room for so many bytes at `now`, after all that is due by then; with
+    /// none it takes nothing until it is told otherwise, and nobody is decided on. Before anything is said it has room for
+    /// the pipe's backlog, and goes on having it at the link's rate. `now` never goes back.
+    pub fn port_room(&mut self, pipe: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
+        self.poll(now, out);
+        let i = pipe.0 as usize;
+        let due = self.pipes[i].port_room(room, now, out);
+        self.calendar.set(i, due);
     }
 
     /// Checks a change of a pipe: whatever of its spec is to be another.
@@ -431,9 +458,27 @@ impl Engine {
 
     /// No unit that is still to be decided is due before this, unless one
     /// arrives: whoever hands units over may sleep until then, and events that
-    /// only move a phase on wake nobody.
+    /// only move a phase on wake nobody. What devices are to be handed ahead of
+    /// time is apart: [`next_refill`](Engine::next_refill).
     pub fn next_due(&self) -> Time {
         self.calendar.least(self.least_delay, |i| self.pipes[i].next_due())
+    }
+
+    /// When the next device is to be handed more that was full; [`Time::NEVER`] if none is. That is no matter of nanoseconds, as half
+    /// of what it holds is left then: [`next_due`](Engine::next_due) leaves it out.
+    pub fn next_refill(&self) -> Time {
+        self.devices.iter().map(|&i| self.pipes[i].next_refill()).fold(Time::NEVER, Time::min)
+    }
+
+    /// Until then all devices that send have enough to send, whatever comes: who sleeps need not look sooner. [`Time::NEVER`] where
+    /// none sends, and the past where what comes may have to go at once.
+    pub fn supplied_until(&self) -> Time {
+        self.devices.iter().map(|&i| self.pipes[i].supplied_until()).fold(Time::NEVER, Time::min)
+    }
+
+    /// How many bytes the device behind this pipe holds at most; `None` where falaj paces the link.
+    pub fn backlog(&self, pipe: PipeId) -> Option<u32> {
+        self.pipes[pipe.0 as usize].backlog()
     }
 
     /// Would a packet of so many bytes find room in its queue now? Whoever is

@@ -3,10 +3,10 @@
 
 mod common;
 
-use common::{Dice, any_pipe, become_kind, bursts, divide, impair};
+use common::{Dice, any_pipe, become_kind, bursts, by_device, divide, impair};
 use falaj_engine::engine::Unit;
 use falaj_engine::impair::Impairments;
-use falaj_engine::pipe::PipeSpec;
+use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Engine, Output, PipeId, Unfit, Why};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
@@ -82,11 +82,13 @@ fn no_change_loses_or_reorders_a_packet() {
 /// The discipline, the link, the flows, a limit or only the parameters become others.
 fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     let mut entry = registry::entry(spec.kind).expect("registered");
-    match dice.from(0, 6) {
+    match dice.from(0, 7) {
         6 if dice.from(0, 2) == 0 => {
             (spec.impairments, spec.capacity) = (Impairments::default(), Capacity::Serialise);
         }
         6 => impair(dice, spec),
+        7 if spec.pace == Pace::Falaj && by_device(dice, spec) => {}
+        7 => spec.pace = Pace::Falaj,
         0 => entry = dice.one_of(&registry::ENTRIES.iter().collect::<Vec<_>>()),
         1 => spec.setup.rate = Rate::from_bits(dice.from(900_000_000, 1_100_000_000)),
         2 => spec.delay = Span(dice.from(0, 2_000)),
@@ -102,6 +104,10 @@ fn change(dice: &mut Dice, spec: &mut PipeSpec) {
     spec.setup.flows = spec.setup.leaves().into_iter().cloned().collect();
     if matches!(entry.kind, "virtual-links" | "dcf") {
         (spec.capacity, spec.impairments.profile) = (Capacity::Serialise, None);
+    }
+    // What no device does was asked for.
+    if spec.pace != Pace::Falaj && (entry.kind == "dcf" || spec.refused().is_some()) {
+        spec.pace = Pace::Falaj;
     }
     become_kind(dice, spec, entry);
     if dice.from(0, 1) == 0 && spec.setup.flows.len() < 9 {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Dice, any_pipe, bursts, impair, run};
+use common::{Dice, any_pipe, bursts, by_device, impair, run};
 use falaj_sched::time::Time;
 
 #[test]
@@ -12,6 +12,8 @@ fn extra_spurious_and_late_polls_change_no_decision() {
         let mut spec = any_pipe(&mut dice);
         if seed % 2 == 1 {
             impair(&mut dice, &mut spec);
+        } else if seed % 4 == 2 {
+            by_device(&mut dice, &mut spec);
         }
         let arrivals = bursts(&mut dice, &spec, 15_000);
         let late = run(&spec, &arrivals, |_, _, _| {});

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Arrival, Dice, any_pipe, become_kind, bursts, emits, run};
+use common::{Arrival, Dice, any_pipe, become_kind, bursts, by_device, emits, run};
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Engine, Output, PipeId};
@@ -21,7 +21,10 @@ use falaj_theory::{Curve, exact, float};
 fn no_packet_stays_longer_than_promised() {
     for seed in 0..6_000 {
         let mut dice = Dice::new(seed);
-        let spec = any_pipe(&mut dice);
+        let mut spec = any_pipe(&mut dice);
+        if seed % 3 == 2 {
+            by_device(&mut dice, &mut spec);
+        }
         let arrivals = bursts(&mut dice, &spec, 20_000);
         let engine = Engine::new(std::slice::from_ref(&spec)).unwrap();
         for e in emits(&run(&spec, &arrivals, |_, _, _| {})) {
@@ -50,6 +53,9 @@ fn backlogged_flows_get_their_service_curve() {
         let cycle: u64 = spec.setup.flows.iter().map(phase).sum();
         let from = dice.from(0, 3 * cycle);
         let horizon = from + 12 * cycle;
+        if seed % 3 == 2 {
+            by_device(&mut dice, &mut spec);
+        }
         let largest = spec.setup.largest;
         let sizes = dice.from(0, 2);
         let size = |dice: &mut Dice| match sizes {

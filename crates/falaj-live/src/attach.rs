@@ -80,7 +80,7 @@ pub fn to_hosts(
             ports.push(Attached { port, pipe: PipeId(number(from) as u32), leaves_at: number(from.other()) });
         }
     }
-    Ok(Forwarder::new(clock, network, ports, options))
+    paced(Forwarder::new(clock, network, ports, options))
 }
 
 /// A port at an interface of one of the hosts: which one, and which of its interfaces.
@@ -180,7 +180,13 @@ fn connect(
         let to = if stays { from } else { from.other() };
         ports.push(Attached { port, pipe: PipeId(pipe_of(towards)), leaves_at: to.index() });
     }
-    Ok(Forwarder::new(clock, network, ports, options))
+    paced(Forwarder::new(clock, network, ports, options))
+}
+
+/// A forwarder whose ports know which devices pace links.
+fn paced(mut forwarder: Forwarder) -> io::Result<Forwarder> {
+    forwarder.pace()?;
+    Ok(forwarder)
 }
 
 /// The links behind loopback sockets, one for each source; where the sources
@@ -221,5 +227,5 @@ pub fn to_loopback(
             ports.push(Attached { port: Box::new(port), pipe, leaves_at });
         }
     }
-    Ok(Forwarder::new(clock, network, ports, options))
+    paced(Forwarder::new(clock, network, ports, options))
 }

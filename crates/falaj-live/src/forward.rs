@@ -22,6 +22,7 @@ mod contract;
 mod figures;
 mod leaves;
 mod options;
+mod room;
 mod share;
 mod snapshot;
 mod turns;
@@ -52,6 +53,7 @@ use falaj_engine::{Output, PipeId};
 use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use room::Full;
 use share::Share;
 use std::collections::BTreeMap;
 use std::io;
@@ -97,6 +99,10 @@ pub struct Forwarder {
     units: Units,
     /// By port, what waits there for room.
     waiting: Vec<Option<Waiting>>,
+    /// By port, what it had no room for.
+    full: Vec<Full>,
+    /// By port, what its device is handed ahead of time at most, where that paces a link.
+    backlogs: Vec<Option<u32>>,
     /// By port, its turns.
     shares: Vec<Share>,
     /// Where a part of a unit is made.
@@ -143,6 +149,8 @@ impl Forwarder {
             flows: flows.iter().map(|&n| vec![fresh.clone(); n]).collect(),
             network,
             waiting: vec![None; ports.len()],
+            full: ports.iter().map(|_| Full::default()).collect(),
+            backlogs: vec![None; ports.len()],
             shares: vec![Share::default(); ports.len()],
             ports,
             options,

@@ -20,9 +20,10 @@ impl Watch {
         self.0.extend(fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }));
     }
 
-    /// Does this one matter for now?
-    pub(crate) fn heed(&mut self, i: usize, heed: bool) {
-        self.0[i].events = if heed { libc::POLLIN } else { 0 };
+    /// Does it matter for now whether this one may be read from, and whether it has room?
+    pub(crate) fn heed(&mut self, i: usize, reading: bool, room: bool) {
+        let events = |heed: bool, what| if heed { what } else { 0 };
+        self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 
     /// Looks, or waits for `timeout` at most. A signal ends the wait as if the time were over.
@@ -52,6 +53,12 @@ impl Watch {
     /// Had this one something to read, or to complain about?
     #[inline]
     pub(crate) fn is_readable(&self, i: usize) -> bool {
-        self.0[i].revents != 0
+        self.0[i].revents & !libc::POLLOUT != 0
+    }
+
+    /// Had this one room, where that mattered?
+    #[inline]
+    pub(crate) fn has_room(&self, i: usize) -> bool {
+        self.0[i].revents & libc::POLLOUT != 0
     }
 }

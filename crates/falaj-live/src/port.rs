@@ -51,6 +51,21 @@ pub trait Port {
     fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<Received>>;
     /// Hands one unit over; `false` if it was not taken.
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool>;
+    /// Does it say when it has room, so that the device behind it may pace a link?
+    fn says_room(&self) -> bool {
+        false
+    }
+    /// From now on the device paces a link, and is handed so many bytes ahead of time at most; `None`: no link any more. Of ports that
+    /// [say when they have room](Port::says_room), which from then on refuse what they have none for: [`transmit`](Port::transmit)
+    /// fails with `EAGAIN`, and the port becomes writable when it has room; or with `ENOBUFS` or `ENOMEM`, of which nobody says when it is
+    /// over. What it refused is handed over later.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
+        let _ = backlog;
+        Ok(())
+    }
     /// Does it take datagrams that leave together in one piece? Others are handed over one by one.
     fn takes_trains(&self) -> bool {
         false
@@ -82,7 +97,7 @@ pub trait Port {
     fn mark(&self, unit: &mut [u8], ecn: Ecn) {
         mark(unit, ecn);
     }
-    /// Readable when a unit may be received; the same descriptor always.
+    /// Readable when a unit may be received, and writable when it has room; the same descriptor always.
     fn readable(&self) -> BorrowedFd<'_>;
 }
 

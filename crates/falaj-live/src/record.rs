@@ -3,8 +3,9 @@
 //! capture, never of the link.
 
 use crate::clock::Clock;
+use falaj_engine::PipeId;
 use falaj_sched::time::Time;
-use falaj_traffic::capture::{Change, Taken, Wanted, Writer};
+use falaj_traffic::capture::{Change, Room, Taken, Wanted, Writer};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,6 +30,8 @@ pub struct Recorder {
     /// The changes in that piece once more.
     changes: Vec<u8>,
     changed: u64,
+    /// So often a port said whether it had room.
+    rooms: u64,
 }
 
 /// A part of the file, and how many packets are in it.
@@ -58,7 +61,7 @@ impl Recorder {
         let writer = Writer::new(Vec::with_capacity(2 * PIECE), scenario, ways, zero)?;
         let (to_file, pieces) = sync_channel(PIECES);
         let thread = std::thread::Builder::new().name("capture".into()).spawn(move || write(file, &pieces))?;
-        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0, changes: Vec::new(), changed: 0 })
+        Ok(Recorder { writer, to_file, thread, filling: 0, taken: 0, changes: Vec::new(), changed: 0, rooms: 0 })
     }
 
     /// A packet's frame, and what became of it.
@@ -79,6 +82,14 @@ impl Recorder {
         // Memory takes everything.
         let _ = self.writer.change(&change);
         self.changes.extend_from_slice(&self.writer.sink()[before..]);
+    }
+
+    /// The port at which packets leave that come in for this pipe has said whether it has room, behind so many packets.
+    pub(crate) fn room(&mut self, PipeId(way): PipeId, bytes: u32, at: Time, behind: u64) {
+        let room = Room { number: self.rooms, way, bytes, at, behind };
+        self.rooms += 1;
+        // Memory takes everything.
+        let _ = self.writer.room(&room);
     }
 
     /// The piece goes to the file, if that keeps up.

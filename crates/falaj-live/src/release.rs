@@ -20,6 +20,8 @@ pub(crate) struct Sent {
     pub(crate) delay: Span,
     /// When it is due.
     pub(crate) due: Time,
+    /// Handed over by then it is not late: a device that was handed others before it is not done with them sooner.
+    pub(crate) by: Time,
 }
 
 /// Packets of one unit, one behind the other, that leave together.
@@ -35,6 +37,8 @@ pub(crate) struct Burst {
     pub(crate) packets: Vec<Sent>,
     /// When it is to be looked at, or handed over.
     pub(crate) at: Time,
+    /// When its port refused it first, if it did.
+    pub(crate) refused: Option<Time>,
     order: u64,
 }
 
@@ -97,7 +101,7 @@ impl Releases {
 
     /// The engine has emitted this packet.
     pub(crate) fn emitted(&mut self, packet: Packet, emit: &Emit) {
-        let sent = Sent { delay: emit.end - emit.arrival, due: emit.due };
+        let sent = Sent { delay: emit.end - emit.arrival, due: emit.due, by: emit.due.max(emit.start) };
         let unit = packet.unit as usize;
         if self.open.len() <= unit {
             self.open.resize(unit + 1, None);
@@ -200,10 +204,16 @@ impl Releases {
         &self.bursts[index as usize]
     }
 
+    /// Its port has no room for it now.
+    pub(crate) fn refused(&mut self, index: u32, now: Time) {
+        self.bursts[index as usize].refused.get_or_insert(now);
+    }
+
     /// It was handed over, or could not be.
     pub(crate) fn done(&mut self, index: u32) {
         let burst = &mut self.bursts[index as usize];
         burst.packets.clear();
+        burst.refused = None;
         burst.order = 0;
         self.free.push(index);
     }

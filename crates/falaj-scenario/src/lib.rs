@@ -77,6 +77,7 @@ mod matching;
 mod model;
 mod nearest;
 mod nesting;
+mod pace;
 mod parse;
 mod place;
 mod plugin;

@@ -10,6 +10,7 @@ use crate::keys::{self, Holds, Key};
 use crate::masks;
 use crate::model::{ALL, Direction, Flow, Link, Run, Towards, default_scheduler};
 use crate::nearest;
+use crate::pace;
 use crate::plugin;
 use crate::presets;
 use crate::profile;
@@ -394,9 +395,11 @@ fn direction(
     }
     let mut flows: Vec<Flow> = flows.into_iter().flat_map(FlowRead::leaves).collect();
     flows.iter_mut().for_each(adapters::restrict);
+    let Ok(pace) = pace::pace(tables, &setup, problems) else { return (None, names, Vec::new()) };
     let direction = Direction {
         capacity,
         framing,
+        pace,
         delay,
         impairments,
         seed: Run::default().seed,
@@ -408,7 +411,7 @@ fn direction(
         masks,
     };
     if let Some(refused) = direction.pipe().refused() {
-        problems.push(refusal(refused, tables, chosen, &[]));
+        problems.push(pace::refusal(&refused, tables).unwrap_or_else(|| refusal(refused, tables, chosen, &[])));
         return (None, names, Vec::new());
     }
     (Some(direction), names, promised.concat())

@@ -7,7 +7,7 @@ use falaj_engine::framing::Framing;
 use falaj_engine::impair::Impairments;
 use falaj_engine::key::Key;
 use falaj_engine::network::{NetworkSpec, Place};
-use falaj_engine::pipe::PipeSpec;
+use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_sched::capacity::Capacity;
 use falaj_sched::label::Ecn;
 use falaj_sched::params::{FlowSetup, Setup, Values};
@@ -75,6 +75,8 @@ pub struct Direction {
     pub capacity: Capacity,
     /// What packets cost on the link beyond what `account` counts; `setup` counts that cost.
     pub framing: Option<Framing>,
+    /// Who paces it.
+    pub pace: Pace,
     /// Propagation delay.
     pub delay: Span,
     /// What the link does to packets.
@@ -104,6 +106,7 @@ impl Direction {
             setup: self.setup.clone(),
             capacity: self.capacity.clone(),
             framing: self.framing,
+            pace: self.pace,
             delay: self.delay,
             impairments: self.impairments.clone(),
             seed: self.seed,
@@ -113,7 +116,7 @@ impl Direction {
 
     /// Builds the engine the same pipe of this one?
     pub fn is_piped_as(&self, other: &Direction) -> bool {
-        let small = |d: &Direction| (d.scheduler.kind, d.framing, d.delay, d.seed);
+        let small = |d: &Direction| (d.scheduler.kind, d.framing, d.pace, d.delay, d.seed);
         small(self) == small(other)
             && self.capacity == other.capacity
             && self.impairments == other.impairments
@@ -323,6 +326,7 @@ impl Scenario {
         let direction = Direction {
             capacity: Capacity::Serialise,
             framing: None,
+            pace: Pace::Falaj,
             delay,
             impairments: Impairments::default(),
             seed: Run::default().seed,

@@ -21,7 +21,7 @@ pub(crate) fn among<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str
 pub(crate) fn list<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut out = String::new();
     for (n, name) in names.into_iter().enumerate() {
-        if n == 24 {
+        if n == 28 {
             out.push_str(", …");
             break;
         }

@@ -9,6 +9,7 @@ use falaj_engine::impair::jitter::Jitter;
 use falaj_engine::impair::loss::{GilbertElliott, Loss};
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
+use falaj_engine::pipe::Pace;
 use falaj_scenario::{Bucket, Diagnostics, PRESETS, Scenario, Towards, parse, parse_limit, parse_rate, parse_span};
 use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::params::Value;
@@ -340,4 +341,21 @@ match = "any"
 "#;
     let (scenario, _) = falaj_scenario::parse(text, "a.toml").unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(scenario.links[0].up.setup.joined("hfsc").flows.len(), 3);
+}
+
+#[test]
+fn who_paces_a_link_and_what_its_device_holds() {
+    let pace = |rest: &str| {
+        let (scenario, warnings) = read(&format!("[link.a]\nrate = \"100mbit\"\n{rest}"));
+        assert!(warnings.is_empty(), "{warnings}");
+        [&scenario.links[0].up, &scenario.links[0].down].map(|direction| direction.pipe().pace)
+    };
+    let device = |backlog| [Pace::Device { backlog }; 2];
+    assert_eq!(pace(""), [Pace::Falaj; 2]);
+    // A millisecond; or two packets.
+    assert_eq!(pace("pace = \"device\""), device(12_500));
+    assert_eq!(pace("pace = \"device\"\nup.rate = \"1mbit\""), [Pace::Device { backlog: 3028 }, device(12_500)[0]]);
+    assert_eq!(pace("pace = \"device\"\nbacklog = \"20p\""), device(30_280));
+    assert_eq!(pace("pace = \"device\"\nbacklog = \"1p\"\noverhead = \"4B\""), device(1_518));
+    assert_eq!(pace("up.pace = \"device\"\nup.backlog = \"64kB\""), [Pace::Device { backlog: 64_000 }, Pace::Falaj]);
 }

@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
         "#]],
     );
 }
@@ -668,7 +668,7 @@ replications = 1.5
             7 | up = "fast"
               |      ^^^^^^
               |
-              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `each`, `max-flows`, `expire`
+              = help: write a table of `rate`, `delay`, `mtu`, `account`, `scheduler`, `flow`, `overhead`, `cells`, `preset`, `pace`, `backlog`, `burst`, `trace`, `loss`, `duplicate`, `corrupt`, `reorder`, `jitter`, `slot`, `profile`, `each`, `max-flows`, `expire`
 
             error: `match`: a table does not go here
              --> a.toml:9:9
@@ -959,7 +959,7 @@ dleay = "1ms"
             11 | dleay = "1ms"
                | ^^^^^ did you mean `delay`?
                |
-               = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
+               = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`
         "#]],
     );
 }
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -2651,7 +2651,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
         "#]],
     );
 }
@@ -3027,6 +3027,71 @@ phase = "10ms"
               |
               = help: choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`
         "#]],
+    );
+}
+
+#[test]
+fn what_no_device_paces() {
+    let device = |rest: &str| format!("pace = \"device\"\n{rest}\n");
+    errors_of_link(
+        "pace = \"card\"\n",
+        expect![[r#"
+        error: `pace`: `card` is not one of the words allowed
+         --> a.toml:3:8
+          |
+        3 | pace = "card"
+          |        ^^^^^^
+          |
+          = help: allowed: `falaj`, `device`
+    "#]],
+    );
+    errors_of_link(
+        "backlog = \"20p\"\n",
+        expect![[r#"
+        error: `backlog` is what a device holds, and falaj paces this link
+         --> a.toml:3:1
+          |
+        3 | backlog = "20p"
+          | ^^^^^^^
+          |
+          = help: write `pace = "device"`, or leave out `backlog`
+    "#]],
+    );
+    errors_of_link(
+        &device("backlog = \"1000B\""),
+        expect![[r#"
+        error: `backlog`: a device that holds 1000 B never takes a packet of 1514 B
+         --> a.toml:4:11
+          |
+        4 | backlog = "1000B"
+          |           ^^^^^^^
+          |
+          = help: at least `1p` or `1514B`
+    "#]],
+    );
+    errors_of_link(
+        &device("delay = \"1ms\""),
+        expect![[r#"
+        error: `pace`: what the device was handed is beyond reach: it is neither delayed nor lost on purpose
+         --> a.toml:3:8
+          |
+        3 | pace = "device"
+          |        ^^^^^^^^
+          |
+          = help: let falaj pace this link (`pace = "falaj"`), or leave out `delay`, `mask` and what a link does to packets, behind another scheduler than `dcf`
+    "#]],
+    );
+    errors_of_link(
+        &device("burst = \"20kB\""),
+        expect![[r#"
+        error: `pace`: a device that paces its link sends at one rate
+         --> a.toml:3:8
+          |
+        3 | pace = "device"
+          |        ^^^^^^^^
+          |
+          = help: let falaj pace this link (`pace = "falaj"`), or leave out `delay`, `mask` and what a link does to packets, behind another scheduler than `dcf`
+    "#]],
     );
 }
 

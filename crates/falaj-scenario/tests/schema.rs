@@ -176,6 +176,8 @@ fn the_schema_knows_the_disciplines() {
         ("[link.a]\ndelay = \"1ms\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14 B\"\ncells = \"atm\"".into(), true),
         ("[link.a]\nrate = \"1gbit\"\noverhead = \"-14\"".into(), false),
+        ("[link.a]\nrate = \"1gbit\"\npace = \"device\"\nbacklog = \"20p\"".into(), true),
+        ("[link.a]\nrate = \"1gbit\"\npace = \"device\"\nbacklog = \"20\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\nloss = \"1ms\"".into(), false),
         ("[link.a]\nrate = \"1gbit\"\nreorder = { gap = 3 }".into(), false),
         ("[run]\nseed = 1".into(), false),

@@ -28,6 +28,14 @@ pub struct Promise {
 }
 
 impl Promise {
+    /// The same where all of it comes so much later, as on a link that is handed packets ahead of time.
+    #[must_use]
+    pub fn later(self, by: Span) -> Promise {
+        let later = |bound: Bound| Bound { delay: bound.delay + by, ..bound };
+        let others = self.others.into_iter().map(later).collect();
+        Promise { latency: self.latency + by, delay: later(self.delay), others, ..self }
+    }
+
     /// What a discipline promises whose bounds count only the work that a server
     /// of constant rate does before a packet has left: behind a server that
     /// does as much with `latency` added, in any interval, all of it comes that

@@ -97,7 +97,7 @@ impl Closed {
         match output {
             Output::Emit(emit) | Output::Copy(emit) => {
                 if let (0, Some((connection, _))) = (packet.turned, &mut self.connections[packet.feed]) {
-                    connection.arrives(&packet.segment, emit.due, packet.marked);
+                    connection.arrives(&packet.segment, emit.arrives(), packet.marked);
                     self.heard.push(packet.feed);
                 }
             }

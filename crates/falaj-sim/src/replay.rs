@@ -137,6 +137,13 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// The port at which packets leave that come in for this pipe has room for so many bytes, behind the arrivals that have entered and
+    /// not before the last of them.
+    pub fn port_room(&mut self, way: PipeId, bytes: u32, at: Time) {
+        self.network.port_room(way, bytes, at, &mut self.out);
+        self.note();
+    }
+
     /// How many flows a pipe has now; none where there is no such pipe.
     pub fn flows(&self, pipe: PipeId) -> usize {
         self.delays.get(pipe.0 as usize).map_or(0, Vec::len)

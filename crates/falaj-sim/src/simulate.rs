@@ -258,7 +258,7 @@ impl<W: Witness> Teller<'_, W> {
             }
             match output {
                 Output::Emit(emit) => {
-                    underway.leaves(emit.handle, (self.first..=end).contains(&emit.end).then_some(emit.due));
+                    underway.leaves(emit.handle, (self.first..=end).contains(&emit.end).then_some(emit.arrives()));
                     self.sent(emit, end);
                 }
                 Output::Drop(dropped) => {

@@ -14,26 +14,28 @@
 //! Instants are nanoseconds of the engine's time. The scenario is the comment of
 //! the section, in as many pieces as it takes. Where
 //! there are rules, `part` is there for them, and packets that they do not let in too. Changes of the link stand between, as
-//! entries of a log ([`Wanted`]). Interfaces are the link's ways in: 0
+//! entries of a log ([`Wanted`]), and so does what ports say of their room. Interfaces are the link's ways in: 0
 //! at the near end, 1 at the far end. A capture of another program's, pcap or
 //! pcapng, has arrivals alone.
 //!
 //! The section names the program that wrote it: `falaj` alone in the first version of this format, which had no changes and `ip` with rules only;
-//! `falaj, journal 2` since.
+//! `falaj, journal 2` the second, which had none of what ports say that pace a link ([`Room`]); `falaj, journal 3` since.
 
 mod change;
 mod read;
+mod room;
 mod taken;
 mod write;
 
 pub use change::{Change, Wanted};
 pub use read::{Broken, Capture, LARGEST, Packet, Unreadable, read};
+pub use room::Room;
 pub use taken::{Taken, Verdict, word};
 pub use write::Writer;
 
 /// What the section says of who wrote it: this, and the version of the format.
 const OURS: &str = "falaj, journal ";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 /// Before there were versions.
 const FIRST: &str = "falaj";
 
@@ -142,9 +144,9 @@ mod tests {
             other[at..at + mark.len()].copy_from_slice(version.as_bytes());
             read(&other[..])
         };
-        assert!(matches!(as_of("falaj, journal 3"), Err(Unreadable::Later(3))));
+        assert!(matches!(as_of("falaj, journal 4"), Err(Unreadable::Later(4))));
         let said = as_of("falaj, journal 9").expect_err("later").to_string();
-        assert!(said.contains("version 9") && said.contains("up to 2"), "{said}");
+        assert!(said.contains("version 9") && said.contains("up to 3"), "{said}");
         assert_eq!(as_of("another program!").expect("a capture").scenario, None);
         assert_eq!([FIRST, "falaj, journal 2", "falaj 2"].map(|name| version(&of(name))), [Some(1), Some(2), None]);
         fn of(name: &str) -> SectionHeaderOption<'_> {

@@ -4,9 +4,11 @@ use crate::show;
 use falaj_engine::framing::Cells;
 use falaj_engine::impair::event::Event;
 use falaj_engine::impair::loss::Loss;
+use falaj_engine::pipe::Pace;
 use falaj_scenario::Direction;
 use falaj_sched::capacity::Capacity;
 use falaj_sched::probability::Probability;
+use falaj_sched::time::Span;
 
 /// Each thing in a few words: `loses 1%`, `jitter 5ms`.
 pub(crate) fn words(direction: &Direction) -> Vec<String> {
@@ -44,9 +46,14 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
         (overhead, Cells::None) => format!("overhead {overhead}B"),
         (overhead, cells) => format!("overhead {overhead}B in {cells:?} cells").to_lowercase(),
     });
+    let pace = match direction.pace {
+        Pace::Falaj => None,
+        Pace::Device { backlog } => Some(format!("paced by its device, which holds {backlog}B")),
+    };
     [
         framing,
         capacity,
+        pace,
         loss,
         event("doubles", what.duplicate),
         event("corrupts", what.corrupt),
@@ -64,6 +71,11 @@ pub(crate) fn words(direction: &Direction) -> Vec<String> {
 pub(crate) fn promises(direction: &Direction) -> Vec<String> {
     let what = &direction.impairments;
     let mut out = Vec::new();
+    let held = direction.pipe().held_by_device();
+    if held > Span::ZERO {
+        let held = show::nanos(held.0 as f64);
+        out.push(format!("the device is handed packets ahead of time: {held} of delay <= is what it holds"));
+    }
     if what.loss.is_some() || what.profile.as_ref().is_some_and(|profile| profile.loss() > 0.0) {
         out.push(
             "the link loses packets: bounds hold for those that arrive, and they have used its time all the same"

@@ -8,6 +8,7 @@ use crate::pace::Pace;
 use crate::show::{self, note};
 use crate::sim::Interrupted;
 use anyhow::{Context, Result, bail};
+use falaj_engine::account::Account;
 use falaj_engine::rules::Taken;
 use falaj_live::attach;
 use falaj_live::clock::{Clock, Usage, monotonic, thread_usage};
@@ -17,6 +18,7 @@ use falaj_live::forward::{Awake, Forwarder, LiveFlow, Losses, Options, Woken};
 use falaj_live::priority::{self, Rank};
 use falaj_live::sandbox::{self, End, Event, Exit, Join, Sandbox};
 use falaj_scenario::{Link, Scenario};
+use falaj_sched::rate::Rate;
 use falaj_sched::time::{Span, Time};
 use signal_hook::consts::SIGINT;
 use std::fs::File;
@@ -110,7 +112,9 @@ impl Thread {
             awake: Awake {
                 by_timer: now.by_timer - was.by_timer,
                 by_packet: now.by_packet - was.by_packet,
+                by_room: now.by_room - was.by_room,
                 by_caller: now.by_caller - was.by_caller,
+                refused: now.refused - was.refused,
                 spun: now.spun - was.spun,
                 rested: now.rested - was.rested,
             },
@@ -143,12 +147,30 @@ pub(crate) fn measure(scenario: &Scenario, options: Options, what: &'static str)
     measure_beside(scenario, options, what, &|| Ok(()))
 }
 
+/// The same where packets come to the link by packet sockets, whoever paces it.
+pub(crate) fn measure_by_sockets(scenario: &Scenario, options: Options, what: &'static str) -> Result<Measured> {
+    let join = match join_of(&scenario.links) {
+        Join::Auto => Join::Packet,
+        join => join,
+    };
+    measure_joined(scenario, join, (options, &|| Ok(())), what)
+}
+
 /// The same beside something that `begins` starts, as the sources are about to begin; it may have threads.
 pub(crate) fn measure_beside(
     scenario: &Scenario,
     options: Options,
     what: &'static str,
     begins: &dyn Fn() -> Result<()>,
+) -> Result<Measured> {
+    measure_joined(scenario, join_of(&scenario.links), (options, begins), what)
+}
+
+fn measure_joined(
+    scenario: &Scenario,
+    join: Join,
+    (options, begins): (Options, &dyn Fn() -> Result<()>),
+    what: &'static str,
 ) -> Result<Measured> {
     let links = between_two_ends(scenario)?;
     if scenario.traffic.is_empty() {
@@ -160,9 +182,9 @@ pub(crate) fn measure_beside(
         warn_of_spinning(link);
     }
     let plans = ends::plan(scenario)?;
-    match sandbox_of(links, Join::Auto, None) {
+    match sandbox_of(links, join, None) {
         Ok((sandbox, pipes)) => in_namespaces(scenario, plans, sandbox, pipes, (options, begins), what),
-        Err(error) => {
+        Err(error) if !matches!(join, Join::Device(_)) => {
             // Who measures again and again need not hear it each time.
             static TOLD: std::sync::Once = std::sync::Once::new();
             TOLD.call_once(|| {
@@ -171,7 +193,22 @@ pub(crate) fn measure_beside(
             });
             over_loopback(scenario, plans, (options, begins), what)
         }
+        Err(error) => Err(error).context("a link that its device paces is measured between network namespaces alone"),
     }
+}
+
+/// How sides are joined: where devices pace links, by interfaces that send at their rate. Of several the fastest counts, and frames
+/// are as much longer than what a link accounts as of its largest packets.
+fn join_of(links: &[Link]) -> Join {
+    let paced =
+        links.iter().flat_map(|link| [&link.up, &link.down]).filter(|d| d.pace != falaj_engine::pipe::Pace::Falaj);
+    let rate = paced.map(|direction| {
+        let [frame, counted] =
+            [Account::L2, direction.account].map(|account| u128::from(account.largest(direction.mtu)));
+        let rate = u128::from(direction.setup.rate.0) * frame / counted.max(1);
+        Rate(u64::try_from(rate).unwrap_or(u64::MAX))
+    });
+    rate.max().map_or(Join::Auto, Join::Device)
 }
 
 /// What the ends write and read.

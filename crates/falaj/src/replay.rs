@@ -20,6 +20,7 @@ use falaj_traffic::capture::{self, Capture, Taken, Wanted};
 use falaj_traffic::meter::Meter;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;
@@ -52,7 +53,8 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     let taken: Vec<Taken> = capture.packets.iter().filter_map(|p| p.taken).collect();
     let ours = !taken.is_empty() && taken.len() == capture.packets.len();
     let gaps = taken.iter().enumerate().any(|(i, t)| t.number != i as u64)
-        || capture.changes.iter().enumerate().any(|(i, change)| change.number != i as u64);
+        || capture.changes.iter().enumerate().any(|(i, change)| change.number != i as u64)
+        || capture.rooms.iter().enumerate().any(|(i, room)| room.number != i as u64);
     let changes = if ours && own { &capture.changes[..] } else { &[] };
     if changes.len() < capture.changes.len() {
         note!("{} changes in {name} are left out: they are of its own scenario", capture.changes.len());
@@ -78,16 +80,31 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
     let mut replay = Replay::new(&network, &arrivals).map_err(|(_, refused)| refused)?;
     let mut at: Vec<u32> = (0..scenario.links.len() as u32).collect();
     let mut entered = 0;
-    for change in changes {
-        let behind = taken.partition_point(|taken| taken.number < change.behind).max(entered);
+    let rooms = if ours && own { &capture.rooms[..] } else { &[] };
+    let mut between: Vec<Between<'_>> = changes.iter().map(Between::Change).collect();
+    between.extend(rooms.iter().map(Between::Room));
+    between.sort_by_key(|one| (one.behind(), one.at()));
+    for one in between {
+        let behind = taken.partition_point(|taken| taken.number < one.behind()).max(entered);
         enter(&mut replay, &arrivals, entered..behind).with_context(|| name.to_string())?;
         entered = behind;
         let around = [behind.checked_sub(1), Some(behind)].map(|n| n.and_then(|n| arrivals.get(n)).map(|a| a.at));
         let in_order =
-            around[0].is_none_or(|before| before <= change.at) && around[1].is_none_or(|then| change.at <= then);
-        ensure!(in_order, "{name}: change {} is not between the packets that it is said to be between", change.number);
-        (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
-            .with_context(|| format!("{name}: change {} ({})", change.number, change.wanted.what))?;
+            around[0].is_none_or(|before| before <= one.at()) && around[1].is_none_or(|then| one.at() <= then);
+        ensure!(in_order, "{name}: {one} is not between the packets that it is said to be between");
+        match one {
+            Between::Change(change) => {
+                (scenario, at) = changed(&mut replay, (&scenario, &at), change, &name.to_string())
+                    .with_context(|| format!("{name}: {one} ({})", change.wanted.what))?;
+            }
+            Between::Room(room) => {
+                ensure!(
+                    replay.flows(PipeId(room.way)) > 0,
+                    "{name}: {one} is of a way that its scenario does not have"
+                );
+                replay.port_room(PipeId(room.way), room.bytes, room.at);
+            }
+        }
     }
     enter(&mut replay, &arrivals, entered..arrivals.len()).with_context(|| name.to_string())?;
     let replayed = replay.end(None);
@@ -104,6 +121,39 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         }
     }
     Ok(if matches!(difference, Some(Some(_))) { ExitCode::from(DIFFERS) } else { ExitCode::SUCCESS })
+}
+
+/// What happened between two packets.
+#[derive(Clone, Copy)]
+enum Between<'a> {
+    Change(&'a capture::Change),
+    Room(&'a capture::Room),
+}
+
+impl Between<'_> {
+    fn behind(&self) -> u64 {
+        match self {
+            Between::Change(change) => change.behind,
+            Between::Room(room) => room.behind,
+        }
+    }
+
+    fn at(&self) -> Time {
+        match self {
+            Between::Change(change) => change.at,
+            Between::Room(room) => room.at,
+        }
+    }
+}
+
+/// `change 3`, `word 7 of a port`.
+impl fmt::Display for Between<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Between::Change(change) => write!(f, "change {}", change.number),
+            Between::Room(room) => write!(f, "word {} of a port", room.number),
+        }
+    }
 }
 
 /// These enter, the next that do.

@@ -143,8 +143,25 @@ impl Pipe for Beside {
         self.next()
     }
 
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
+        self.due = self.now.port_room(room, now, out);
+        self.next()
+    }
+
     fn next_due(&self) -> Time {
         self.before.iter().map(|before| before.pipe.next_due()).fold(self.now.next_due(), Time::min)
+    }
+
+    fn next_refill(&self) -> Time {
+        self.now.next_refill()
+    }
+
+    fn supplied_until(&self) -> Time {
+        self.now.supplied_until()
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        self.now.backlog()
     }
 
     fn least_delay(&self) -> Span {

@@ -167,6 +167,11 @@ impl Pipe for Links {
         self.due()
     }
 
+    /// No device paces a link that is many.
+    fn port_room(&mut self, _: u32, _: Time, _: &mut Vec<Output>) -> Time {
+        self.due()
+    }
+
     fn next_due(&self) -> Time {
         let due = |place: usize| match self.links.get(place) {
             Some(Some(link)) => link.pipe.next_due(),

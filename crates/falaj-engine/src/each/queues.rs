@@ -136,8 +136,27 @@ impl Pipe for Queues {
         due
     }
 
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
+        let from = out.len();
+        let due = self.inner.port_room(room, now, out);
+        self.tell(&mut out[from..]);
+        due
+    }
+
     fn next_due(&self) -> Time {
         self.inner.next_due()
+    }
+
+    fn next_refill(&self) -> Time {
+        self.inner.next_refill()
+    }
+
+    fn supplied_until(&self) -> Time {
+        self.inner.supplied_until()
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        self.inner.backlog()
     }
 
     fn least_delay(&self) -> Span {

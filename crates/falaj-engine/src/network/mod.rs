@@ -302,6 +302,43 @@ impl Network {
         }
     }
 
+    /// The port at which packets leave that come in for this pipe has room for so many bytes; see [`Engine::port_room`]. Where
+    /// there are rules its direction alone counts.
+    pub fn port_room(&mut self, entrance: PipeId, room: u32, now: Time, out: &mut Vec<Output>) {
+        if self.rules.is_none() {
+            return self.engine.port_room(entrance, room, now, out);
+        }
+        self.poll(now, out);
+        for pipe in self.towards(entrance) {
+            self.engine.port_room(pipe, room, now, &mut self.inner);
+            self.sort(out);
+        }
+    }
+
+    /// The most that a device holds behind which packets leave that come in for this pipe; `None` where falaj paces all links that
+    /// they may pass.
+    pub fn backlog(&self, entrance: PipeId) -> Option<u32> {
+        if self.rules.is_none() {
+            return self.engine.backlog(entrance);
+        }
+        self.towards(entrance).filter_map(|pipe| self.engine.backlog(pipe)).max()
+    }
+
+    /// All pipes of this one's direction.
+    fn towards(&self, pipe: PipeId) -> impl Iterator<Item = PipeId> + use<> {
+        (pipe.0 % 2..self.heeds.len() as u32).step_by(2).map(PipeId)
+    }
+
+    /// See [`Engine::supplied_until`].
+    pub fn supplied_until(&self) -> Time {
+        self.engine.supplied_until()
+    }
+
+    /// See [`Engine::next_refill`].
+    pub fn next_refill(&self) -> Time {
+        self.engine.next_refill()
+    }
+
     /// Has anything left a pipe for another, or was lost between them, since [`passed`](Network::passed) was asked last?
     #[inline]
     pub fn has_passed(&self) -> bool {

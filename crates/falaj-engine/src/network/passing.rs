@@ -129,7 +129,7 @@ impl Network {
                 if let Some(FlowId(flow)) = self.places[pipe].classifier.flow_of(&self.keys[slot as usize]) {
                     self.made += 1;
                     let (order, pipe) = (self.made, pipe as u32);
-                    self.hops.push(Reverse(Hop { due: emit.due, order, pipe, flow, slot }));
+                    self.hops.push(Reverse(Hop { due: emit.arrives(), order, pipe, flow, slot }));
                     self.passed.push(emit);
                     return;
                 }

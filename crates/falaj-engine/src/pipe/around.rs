@@ -5,7 +5,8 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-use super::book::{Book, Counters};
+use super::book::{Book, Counters, Tally};
+use super::device::{Device, Pace, Room};
 use super::{Leavings, Pipe, PipeSpec, Remains};
 use crate::change::{Fate, Handover};
 use crate::each::queues::Flat;
@@ -30,7 +31,18 @@ use std::sync::Arc;
 enum Link {
     Idle,
     NotBefore(Time),
-    Sending { queue: FlowId, end: Time },
+    Sending {
+        queue: FlowId,
+        end: Time,
+    },
+    /// Its device has no room before this.
+    Full(Time),
+    /// Its device was handed the last packet of this flow, which is in its queue until it ends.
+    Handed {
+        queue: FlowId,
+        leaf: FlowId,
+        end: Time,
+    },
 }
 
 impl Link {
@@ -39,14 +51,25 @@ impl Link {
     fn due(self) -> Time {
         match self {
             Link::Idle => Time::NEVER,
-            Link::NotBefore(then) => then,
-            Link::Sending { end, .. } => end,
+            Link::NotBefore(then) | Link::Full(then) => then,
+            Link::Sending { end, .. } | Link::Handed { end, .. } => end,
         }
+    }
+
+    /// May a packet that comes go at once, if the discipline lets it?
+    #[inline]
+    fn is_free(self) -> bool {
+        matches!(self, Link::Idle | Link::NotBefore(_))
+    }
+
+    /// Was its device handed the last packet of this flow?
+    fn has_handed(self, flow: FlowId) -> bool {
+        matches!(self, Link::Handed { leaf, .. } if leaf == flow)
     }
 
     fn sending(self) -> Option<(FlowId, Time)> {
         match self {
-            Link::Sending { queue, end } => Some((queue, end)),
+            Link::Sending { queue, end } | Link::Handed { queue, end, .. } => Some((queue, end)),
             _ => None,
         }
     }
@@ -59,6 +82,8 @@ struct Of<S: Server> {
     server: S,
     wire: Wire,
     link: Link,
+    /// Of a link that falaj paces, none.
+    device: Option<Device>,
     book: Book,
     /// Of a link that does nothing to packets, none.
     impairer: Option<Box<Impairer>>,
@@ -67,7 +92,7 @@ struct Of<S: Server> {
     /// No packet is on its way for less time than this.
     least_delay: Span,
     /// Packets up to this length come in without more ado: of a link that does
-    /// something to packets or counts more than they have, none.
+    /// something to packets, counts more than they have or is paced by its device, none.
     plain: u32,
     /// Who goes next is asked anew while tokens are waited for.
     peeks: bool,
@@ -90,26 +115,42 @@ pub(super) fn pipe<S: Server + 'static>(
         let chances = Chances { seed: spec.seed, pipe: id.0 };
         Box::new(Impairer::new(&spec.impairments, spec.delay, chances, flows))
     });
-    Box::new(Of {
+    let mut pipe = Of {
         id,
         flows,
         server,
         wire: Wire::of(spec.setup.rate, &spec.capacity),
         link: Link::Idle,
+        device: Device::new(spec),
         book,
-        plain: if impairer.is_some() || spec.framing.is_some() { 0 } else { spec.setup.largest },
+        plain: 0,
         peeks: peeks && matches!(spec.capacity, Capacity::TokenBucket(_)),
         impairer,
         breaches: Vec::new(),
         least_delay: spec.impairments.delays(spec.delay).0,
         spec: Arc::clone(spec),
         leavings: None,
-    })
+    };
+    pipe.plain = pipe.plain();
+    Box::new(pipe)
 }
 
 impl<S: Server> Of<S> {
+    fn plain(&self) -> u32 {
+        let apart = self.impairer.is_some() || self.spec.framing.is_some() || self.device.is_some();
+        if apart { 0 } else { self.spec.setup.largest }
+    }
+
+    /// The instant at which the discipline is: of a link that its device paces, where what that was handed ends.
+    fn clock(&self, now: Time) -> Time {
+        self.device.map_or(now, |device| device.clock(now))
+    }
+
     /// The link is free: asks until something is on the wire or nothing may be.
     fn ask(&mut self, now: Time, out: &mut Vec<Output>) {
+        if self.device.is_some() {
+            return self.fill(now, out);
+        }
         loop {
             match self.server.next(now, &self.wire) {
                 Answer::Serve(queue) => {
@@ -143,6 +184,58 @@ impl<S: Server> Of<S> {
                 }
             }
         }
+    }
+
+    /// Hands packets to the device as long as that has room and some may go.
+    #[cold]
+    fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
+        while let Some(device) = self.device {
+            if let Link::Handed { queue, leaf, end } = self.link {
+                if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
+                    return;
+                }
+                self.finish(queue, end);
+                self.link = Link::Idle;
+            }
+            if device.yields() && device.is_empty(now) {
+                self.device = None;
+                self.plain = self.plain();
+                return self.ask(now, out);
+            }
+            let start = match device.room(now) {
+                _ if device.yields() => return self.link = Link::Full(device.until()),
+                Room::From(start) => start,
+                Room::Not(then) => return self.link = Link::Full(then),
+            };
+            match self.server.next(start, &self.wire) {
+                Answer::Serve(queue) => {
+                    let end = self.send(queue, start, out);
+                    // It is the device's from now on.
+                    if let Some(Output::Emit(emit)) = out.last_mut() {
+                        emit.due = now;
+                        self.link = Link::Handed { queue, leaf: emit.flow, end };
+                    }
+                    self.device.iter_mut().for_each(|device| device.handed(end));
+                }
+                Answer::Drop(queue) => {
+                    let packet = self.server.throw_away(queue, start);
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
+                }
+                Answer::NotBefore(then) => {
+                    debug_assert!(then > start, "an instant that never comes");
+                    return self.link = Link::NotBefore(then);
+                }
+                Answer::Idle => return self.link = Link::Idle,
+            }
+        }
+    }
+
+    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody looks.
+    fn is_alone(&self) -> bool {
+        const FEW: usize = 64;
+        let waits = |tally: &Tally| u64::from(tally.backlog);
+        self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
     }
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.
@@ -311,15 +404,17 @@ impl<S: Server + 'static> Pipe for Of<S> {
         let Unit { flow, handle, mut bytes } = unit;
         if cfg!(debug_assertions) && (self.link == Link::Idle || matches!(self.link, Link::NotBefore(t) if t > now)) {
             // In tests: asking out of turn changes nothing.
-            let _ = self.server.next(now, &self.wire);
+            let _ = self.server.next(self.clock(now), &self.wire);
         }
+        let (mut at, mut by_device) = (now, false);
         if bytes > self.plain {
             match self.comes_apart(&unit, out) {
                 Some(cost) => bytes = cost,
                 None => return self.link.due(),
             }
+            (at, by_device) = (self.clock(now), self.device.is_some());
         }
-        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, now) else {
+        let Ok(is_head) = self.server.arrive(Packet { handle, bytes, flow, arrival: now }, at) else {
             if let Some(impairer) = &mut self.impairer {
                 impairer.turned_away(flow);
             }
@@ -340,7 +435,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         if self.server.marked() {
             self.mark(flow, handle, out);
         }
-        if is_head && !matches!(self.link, Link::Sending { .. }) {
+        if is_head && self.link.is_free() || by_device && self.link.has_handed(flow) {
             self.ask(now, out);
         }
         self.link.due()
@@ -354,11 +449,27 @@ impl<S: Server + 'static> Pipe for Of<S> {
         self.link.due()
     }
 
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time {
+        if let Some(device) = &mut self.device {
+            device.reports(room, now, self.spec.setup.rate);
+            if !matches!(self.link, Link::Sending { .. }) {
+                self.fill(now, out);
+            }
+        }
+        self.link.due()
+    }
+
     fn next_due(&self) -> Time {
         let then = match self.link {
             Link::Idle => return Time::NEVER,
             // What leaves then was decided before, and what follows has an airtime that nobody knows yet.
             Link::Sending { end, .. } => end,
+            Link::Full(_) if self.backlog().is_some() => return Time::NEVER,
+            Link::Handed { .. } if self.is_alone() => return Time::NEVER,
+            Link::Handed { end, .. } => end,
+            Link::Full(then) => then,
+            // What may go then is handed over at once.
+            Link::NotBefore(then) if self.device.is_some() => then,
             // One of the heads goes first, and is due when its last bit has left. The wire may end a nanosecond
             // before the airtime, which is rounded up.
             Link::NotBefore(then) => {
@@ -367,6 +478,29 @@ impl<S: Server + 'static> Pipe for Of<S> {
             }
         };
         then + self.least_delay
+    }
+
+    fn next_refill(&self) -> Time {
+        match self.link {
+            Link::Full(then) if self.backlog().is_some() => then,
+            _ => Time::NEVER,
+        }
+    }
+
+    fn supplied_until(&self) -> Time {
+        match (self.link, self.device) {
+            (Link::Idle, Some(_)) => Time::NEVER,
+            (Link::Full(then), Some(_)) => then,
+            (Link::Handed { end, .. }, Some(device)) => device.low_before(end),
+            _ => Time::ZERO,
+        }
+    }
+
+    fn backlog(&self) -> Option<u32> {
+        match self.spec.pace {
+            Pace::Falaj => None,
+            Pace::Device { backlog } => Some(backlog),
+        }
     }
 
     fn least_delay(&self) -> Span {
@@ -391,6 +525,9 @@ impl<S: Server + 'static> Pipe for Of<S> {
 
     fn soonest(&self, bytes: u32, now: Time) -> Time {
         let free = if self.link == Link::Idle || self.peeks { now } else { self.link.due().max(now) };
+        if self.device.is_some() {
+            return free;
+        }
         free + self.wire.least_airtime(bytes) + self.least_delay
     }
 
@@ -406,7 +543,8 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn promise(&self, flow: FlowId) -> Result<Promise, NoPromise> {
-        self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err)
+        let promise = self.spec.no_promise().map_or_else(|| self.server.promise(flow), Err);
+        promise.map(|promise| promise.later(self.spec.held_by_device()))
     }
 
     fn breaches(&self, out: &mut Vec<Breach>) {
@@ -431,12 +569,16 @@ impl<S: Server + 'static> Pipe for Of<S> {
     }
 
     fn forgettable(&mut self, flow: FlowId, now: Time) -> bool {
-        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, now)
+        self.book.tallies[flow.index()].backlog == 0 && self.server.forgettable(flow, self.clock(now))
     }
 
     fn rests(&mut self, now: Time) -> bool {
         let mut flows = (0..self.book.tallies.len() as u32).map(FlowId);
-        self.link == Link::Idle && self.wire.is_rested(now) && flows.all(|flow| self.forgettable(flow, now))
+        let handed_over = self.device.is_some_and(|device| !device.is_empty(now));
+        self.link == Link::Idle
+            && !handed_over
+            && self.wire.is_rested(now)
+            && flows.all(|flow| self.forgettable(flow, now))
     }
 
     fn masks(&self) -> &Masks {
@@ -469,29 +611,33 @@ impl<S: Server + 'static> Pipe for Of<S> {
         };
         let how = unmasked.as_ref().unwrap_or(how);
         let others = !how.flows.is_empty() || how.drop;
-        let (wire, before);
+        let (wire, before, device);
         let as_they_are = !others && old.largest() <= self.largest();
         old.breaches(&mut self.breaches);
         let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
         let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
             let old: Box<dyn Any> = old;
             let old = *old.downcast::<Of<S>>().expect("just looked");
-            (wire, self.book, before) = (old.wire, old.book, old.impairer);
+            (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
+            let at = device.map_or(now, |device| device.clock(now));
             self.leavings = Some(Box::new(old.spec));
             let sending = old.link.sending();
             let queue = sending.map(|(queue, _)| queue);
             let setup = self.spec.setup.joined(self.spec.kind);
-            (self.server.succeed(old.server, &setup, queue, known, now), sending.map(|(_, end)| end))
+            (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
         } else {
-            let Remains { packets, sending, wire: its, book, impairer } = old.dismantle();
+            let Remains { packets, sending, wire: its, device: its_device, book, impairer } = old.dismantle();
             self.server.start(&self.spec.setup.joined(self.spec.kind));
-            (wire, self.book, before) = (its, book, impairer);
-            (self.inherit((packets, sending.is_some()), flows, how, known, now, out), sending)
+            (wire, self.book, before, device) = (its, book, impairer, its_device);
+            let at = device.map_or(now, |device| device.clock(now));
+            (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
         };
         if let (Some(queue), Some(end)) = (on_the_wire, end) {
             self.link = Link::Sending { queue, end };
         }
         self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
+        self.device = Device::succeed(self.device, device, now);
+        self.plain = self.plain();
         self.book.resize(flows);
         self.impair_on(before, others);
         if !matches!(self.link, Link::Sending { .. }) {
@@ -511,6 +657,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
             packets: self.server.dismantle(sending.map(|(queue, _)| queue)),
             sending: sending.map(|(_, end)| end),
             wire: self.wire,
+            device: self.device,
             book: self.book,
             impairer: self.impairer,
         }

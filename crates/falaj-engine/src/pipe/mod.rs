@@ -2,9 +2,11 @@
 
 mod around;
 mod book;
+mod device;
 mod spec;
 
 pub use book::{Counters, Tally};
+pub use device::Pace;
 pub use spec::PipeSpec;
 
 use crate::change::Handover;
@@ -15,6 +17,7 @@ use crate::engine::{Output, PipeId, Unit};
 use crate::impair::Impairer;
 use around::pipe;
 use book::Book;
+use device::Device;
 use falaj_sched::discipline::Discipline;
 use falaj_sched::label::{Known, Label};
 use falaj_sched::managed::WithPolicies;
@@ -38,6 +41,9 @@ pub(crate) trait Pipe: Send + Any {
     fn arrive(&mut self, unit: Unit, ids: &Ids, now: Time, out: &mut Vec<Output>) -> Time;
     /// Runs the event that is due at `now`.
     fn event(&mut self, now: Time, out: &mut Vec<Output>) -> Time;
+    /// The port behind it has room for so many bytes; none: it takes nothing until it says otherwise. Nothing to a link that
+    /// falaj paces.
+    fn port_room(&mut self, room: u32, now: Time, out: &mut Vec<Output>) -> Time;
     /// What is known of the unit that arrives next.
     fn announce(&mut self, label: Label);
     fn heeds_labels(&self) -> bool;
@@ -45,6 +51,19 @@ pub(crate) trait Pipe: Send + Any {
     fn drops_early(&self) -> bool;
     /// No unit that is not decided yet is due before this, unless one arrives.
     fn next_due(&self) -> Time;
+    /// When its device is to be handed more, which nobody waits for to the nanosecond; [`Time::NEVER`] where falaj paces the link.
+    fn next_refill(&self) -> Time {
+        Time::NEVER
+    }
+    /// Until then its device has enough to send, whatever comes; [`Time::NEVER`] where it is to send nothing, and
+    /// [`Time::ZERO`] where what comes may have to go at once, as wherever falaj paces the link.
+    fn supplied_until(&self) -> Time {
+        Time::ZERO
+    }
+    /// What its device holds at most, where that paces the link.
+    fn backlog(&self) -> Option<u32> {
+        None
+    }
     /// What is due next is so much later than the event that decides it, at least.
     fn least_delay(&self) -> Span;
     fn has_room(&self, flow: FlowId, ids: &Ids, bytes: u32) -> bool;
@@ -106,6 +125,7 @@ pub(crate) struct Remains {
     /// When the one on the wire ends.
     sending: Option<Time>,
     wire: Wire,
+    device: Option<Device>,
     book: Book,
     impairer: Option<Box<Impairer>>,
 }

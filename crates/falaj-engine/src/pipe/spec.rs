@@ -1,5 +1,6 @@
 //! What a pipe is made from, and what cannot be together in one.
 
+use super::device::Pace;
 use crate::each::Masks;
 use crate::framing::Framing;
 use crate::impair::Impairments;
@@ -19,6 +20,8 @@ pub struct PipeSpec {
     pub capacity: Capacity,
     /// What a packet costs beyond the bytes that are accounted; `setup` counts that cost.
     pub framing: Option<Framing>,
+    /// Who paces the link.
+    pub pace: Pace,
     /// Propagation delay of the link.
     pub delay: Span,
     /// What the link does to packets.
@@ -37,6 +40,7 @@ impl PipeSpec {
             setup,
             capacity: Capacity::Serialise,
             framing: None,
+            pace: Pace::Falaj,
             delay,
             impairments: Impairments::default(),
             seed: 0,
@@ -69,7 +73,48 @@ impl PipeSpec {
             what: what.into(),
             help: "choose another scheduler, or leave out `burst`, `trace`, `profile` and what limits a `slot`".into(),
         });
-        refused.or_else(|| self.masks.impossible(self.kind, &self.setup))
+        refused.or_else(|| self.no_device()).or_else(|| self.masks.impossible(self.kind, &self.setup))
+    }
+
+    /// What cannot be on a link that its device paces.
+    fn no_device(&self) -> Option<Refused> {
+        let Pace::Device { backlog } = self.pace else { return None };
+        let refused = |param, what: String, help: &str| Some(Refused { flow: None, param, what, help: help.into() });
+        let largest = self.setup.largest;
+        if backlog < largest {
+            let what = format!("a device that holds {backlog} B never takes a packet of {largest} B");
+            return refused("backlog", what, &format!("at least `1p` or `{largest}B`"));
+        }
+        if self.setup.rate.is_unlimited() {
+            let what = "how long a device takes for what it holds is not known without a rate".into();
+            return refused("rate", what, "give the link the `rate` of its device");
+        }
+        let (does, help) = match self.kind {
+            "dcf" => {
+                ("the stations of `dcf` take the air themselves, one packet at a time", "choose another scheduler")
+            }
+            _ if self.capacity != Capacity::Serialise => {
+                ("a device that paces its link sends at one rate", "leave out `burst` or `trace`")
+            }
+            _ if self.delay > Span::ZERO || !self.impairments.is_none() => (
+                "what the device was handed is beyond reach: it is neither delayed nor harmed on purpose",
+                "leave out `delay` and what the link does to packets",
+            ),
+            _ if self.masks.link.is_some() => ("one device is one link, and not one for each id", "leave out `each`"),
+            _ => return None,
+        };
+        refused("pace", does.into(), &format!("{help}, or let falaj pace the link: `pace = \"falaj\"`"))
+    }
+
+    /// So much later than if falaj paced the link a packet leaves at most, as a device holds others before it.
+    pub fn held_by_device(&self) -> Span {
+        match self.pace {
+            Pace::Falaj => Span::ZERO,
+            Pace::Device { backlog } => {
+                let (rate, largest) = (self.setup.rate, self.setup.largest);
+                rate.airtime(backlog.saturating_sub(largest)) + rate.airtime(largest)
+            }
+        }
     }
 }
 

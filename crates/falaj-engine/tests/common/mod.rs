@@ -20,7 +20,7 @@ use falaj_engine::impair::loss::{FourStates, GilbertElliott, Loss};
 use falaj_engine::impair::profile::Profile;
 use falaj_engine::impair::reorder::Reorder;
 use falaj_engine::impair::slots::Slots;
-use falaj_engine::pipe::PipeSpec;
+use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
 use falaj_sched::capacity::{Capacity, Opportunities, Steps};
 use falaj_sched::dcf;
@@ -195,6 +195,18 @@ pub fn accepted(spec: &mut PipeSpec) {
     if spec.refused().is_some() {
         (spec.capacity, spec.impairments.profile, spec.impairments.slots) = (Capacity::Serialise, None, None);
     }
+}
+
+/// Has the device pace the link, if that can be; says whether it does.
+pub fn by_device(dice: &mut Dice, spec: &mut PipeSpec) -> bool {
+    let largest = spec.setup.largest;
+    let backlog = largest * dice.one_of(&[1, 2, 3, 8, 20]) + dice.from(0, u64::from(largest)) as u32;
+    let paced = PipeSpec { pace: Pace::Device { backlog }, delay: Span::ZERO, ..spec.clone() };
+    let accepted = paced.refused().is_none();
+    if accepted {
+        *spec = paced;
+    }
+    accepted
 }
 
 /// Gives some of the flows disciplines of their own, if the one above lets them. Who takes trees whole gets some.

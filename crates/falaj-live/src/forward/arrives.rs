@@ -126,7 +126,7 @@ impl Forwarder {
             if self.options.when_full.waits(entry.pipe) {
                 self.network.poll(now, &mut self.out);
                 // Where nothing will ever make room the queue is too small for it.
-                let ever = self.network.next_event() != Time::NEVER;
+                let ever = self.network.next_event() != Time::NEVER || self.any_is_full();
                 if ever && !self.network.has_room(&entry, &key, length) {
                     self.waiting[i] = Some(Waiting { entry: Some(entry), ..arriving });
                     break;

@@ -36,6 +36,7 @@ impl Forwarder {
         self.note();
         let fates: Vec<(PipeId, &[Fate])> = flows.iter().map(|flows| (flows.pipe, &flows.fates[..])).collect();
         let begin: Vec<PipeId> = engine.begins().collect();
+        self.may_be_paced(engine.by_devices())?;
         let (other_rules, heeded) = (rules.is_some(), self.network.heeds_labels());
         let (units, ports, cut) = (&self.units, &self.ports, RefCell::new(&mut self.cut));
         let known = |handle: u32| match units.packet_of(handle) {
@@ -64,6 +65,8 @@ impl Forwarder {
         }
         // What the change decided on names flows as they are from now on.
         self.note();
+        // They were asked whether they can; what one that fails is handed goes on as to any other.
+        let _ = self.pace();
         Ok(Changed { at: now, dropped })
     }
 

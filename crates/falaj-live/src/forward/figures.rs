@@ -89,8 +89,12 @@ pub struct Awake {
     pub by_timer: u64,
     /// Sleeps that ended because there was a packet, be it at once.
     pub by_packet: u64,
+    /// Sleeps that ended because a port had room again.
+    pub by_room: u64,
     /// Sleeps that ended for whoever called: a deadline, another descriptor.
     pub by_caller: u64,
+    /// Times that a port which paces a link had no room for what it was handed; that waited, and nothing was lost.
+    pub refused: u64,
     /// Time awake with nothing to do but to look at ports and clock.
     pub spun: Span,
     /// Time in which the hybrid timer slept alone, as others waited for a processor.

@@ -1,7 +1,7 @@
 //! What goes out: what the engine decided, and what is handed over when it is due.
 
 use super::written::{Before, record};
-use super::{Forwarder, Overflow, gone, lose};
+use super::{Forwarder, Overflow, gone, lose, room};
 use crate::port::is_gone;
 use crate::tap::Tap;
 use falaj_engine::ecn;
@@ -127,9 +127,26 @@ impl Forwarder {
         joins
     }
 
-    /// Hands over, at once, what leaves together.
+    /// Hands over, at once, what leaves together; or keeps it, where there is no room for it.
     fn hand_over(&mut self) -> io::Result<()> {
         let Some(&first) = self.together.first() else { return Ok(()) };
+        let to = self.ports[self.units.port(self.releases.burst(first).unit)].leaves_at;
+        // Behind what is there already.
+        let wanting = if self.is_full(to) { None } else { Some(self.transmit()?) };
+        match wanting {
+            Some(None) => {}
+            None => self.keep(to),
+            Some(Some(wanting)) => {
+                self.keep(to);
+                self.has_no_room(to, &wanting);
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands over what leaves together, unless there is no room for it now: why not.
+    pub(super) fn transmit(&mut self) -> io::Result<Option<io::Error>> {
+        let Some(&first) = self.together.first() else { return Ok(None) };
         let burst = self.releases.burst(first);
         let to = self.ports[self.units.port(burst.unit)].leaves_at;
         let port = &mut self.ports[to].port;
@@ -140,14 +157,16 @@ impl Forwarder {
         let handed_over = self.clock.now();
         let (taken, result) = match port.transmit(unit) {
             Err(e) if is_gone(&e) => (false, Err(gone(port.as_ref(), &e))),
-            taken => (taken.unwrap_or(false), Ok(())),
+            Err(e) if self.backlogs[to].is_some() && room::is_wanting(&e) => return Ok(Some(e)),
+            taken => (taken.unwrap_or(false), Ok(None)),
         };
         for index in self.together.drain(..) {
             let burst = self.releases.burst(index);
             let packets = burst.packets.len() as u32;
             if taken {
                 let flow = &mut self.flows[burst.pipe as usize][burst.flow as usize];
-                let late = handed_over.since(burst.at);
+                // What its port had no room for was not late by that.
+                let late = burst.refused.unwrap_or(handed_over).since(burst.at);
                 flow.release_error.record_n(late, packets.into());
                 self.latest = self.latest.max(late);
                 if let Some(before) = flow.last_late.replace(late) {
@@ -159,7 +178,7 @@ impl Forwarder {
                     flow.held.record_n(burst.at.since(alike[0].due), times);
                     let whose = (PipeId(burst.pipe), FlowId(burst.flow));
                     // Packets that were held for others of their unit are late by that too.
-                    let late = handed_over.since(alike[0].due);
+                    let late = handed_over.since(alike[0].by);
                     self.contracts.handed_over(whose, alike[0].delay, late, times, handed_over);
                 }
             } else {

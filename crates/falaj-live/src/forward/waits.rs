@@ -55,6 +55,8 @@ impl Forwarder {
         let mut had_turn = false;
         // Since when there has been nothing to do.
         let mut spinning: Option<Time> = None;
+        // Which other descriptor is readable: told when what was due meanwhile is done, so that all is counted.
+        let mut heard = None;
         loop {
             let now = self.clock.now();
             if let Some(since) = spinning.take() {
@@ -76,6 +78,10 @@ impl Forwarder {
                 return Ok(Woken::Shared(pipe, of));
             }
             let released = self.release(now)?;
+            if let Some(i) = heard {
+                return Ok(Woken::Readable(i));
+            }
+            let is_full = self.any_is_full();
             had_turn &= !released;
             if !released {
                 spinning = Some(now);
@@ -86,9 +92,7 @@ impl Forwarder {
                     self.watch_others.look(REST)?;
                     slept = self.clock.now();
                     spinning = None;
-                    if let Some(i) = (0..others.len()).find(|&i| self.watch_others.is_readable(i)) {
-                        return Ok(Woken::Readable(i));
-                    }
+                    heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
                     continue;
                 }
             }
@@ -100,27 +104,37 @@ impl Forwarder {
                 return Ok(Woken::Deadline);
             }
             // Under load reading tells what is there, and is cheaper than asking first.
-            if now.since(looked) > LOOK || !(busy || spins) {
+            if now.since(looked) > LOOK || !(busy || spins) || is_full {
                 looked = now;
-                if sleeps && !busy && self.is_dense(now) {
+                if sleeps && !busy && !is_full && self.is_dense(now) {
                     if let Some(i) = self.rest(deadline)? {
-                        return Ok(Woken::Readable(i));
+                        heard = Some(i);
+                        continue;
                     }
                     spinning = None;
                     busy = self.receive(true)? == Found::Part;
                     continue;
                 }
                 let wake = if busy || spins { now } else { self.wake() };
-                self.waiting.iter().enumerate().for_each(|(i, waiting)| self.watch.heed(i, waiting.is_none()));
+                // Who sleeps reads nothing sooner for a device that has no room.
+                let reads = !(sleeps && is_full && self.is_dense(now));
+                let wake = if reads { wake } else { wake.min(now + LOOK) };
+                for i in 0..self.ports.len() {
+                    self.watch.heed(i, reads && self.waiting[i].is_none(), self.room_is_awaited(i));
+                }
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
                     slept = self.clock.now();
                     spinning = None;
                     self.note_what_woke(wake, deadline);
                 }
+                if is_full {
+                    self.try_again()?;
+                }
                 let ports = self.ports.len();
                 if let Some(i) = (0..others.len()).find(|i| self.watch.is_readable(ports + i)) {
-                    return Ok(Woken::Readable(i));
+                    heard = Some(i);
+                    continue;
                 }
             }
             let found = self.receive(busy || spins)?;
@@ -152,7 +166,8 @@ impl Forwarder {
     /// Leaves what comes alone until the slack since the last rest is over.
     /// Says which other descriptor ended that, if one did.
     fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
-        let rest = (self.woke + self.slack()).min(deadline).since(self.clock.now());
+        let until = (self.woke + self.slack()).max(self.nothing_until());
+        let rest = until.min(deadline).since(self.clock.now());
         if rest > Span::ZERO {
             self.watch_others.look(rest)?;
             self.awake.by_timer += 1;
@@ -161,11 +176,21 @@ impl Forwarder {
         Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
     }
 
+    /// Before this nothing comes of what may have come, as devices pace all links, and have enough to send.
+    fn nothing_until(&self) -> Time {
+        let supplied = self.network.supplied_until();
+        if supplied == Time::NEVER || self.ports.iter().any(|port| self.network.backlog(port.pipe).is_none()) {
+            return Time::ZERO;
+        }
+        supplied.min(self.network.next_event()).min(self.releases.next())
+    }
+
     /// Counts what ended a sleep that was to end at `wake`, or at the caller's deadline.
     fn note_what_woke(&mut self, wake: Time, deadline: Time) {
         let readable = (0..self.watch.len()).find(|&i| self.watch.is_readable(i));
         let count = match readable {
             Some(i) if i < self.ports.len() => &mut self.awake.by_packet,
+            None if (0..self.ports.len()).any(|i| self.watch.has_room(i)) => &mut self.awake.by_room,
             None if wake <= deadline => {
                 self.lead.woke(wake, self.clock.now());
                 &mut self.awake.by_timer
@@ -180,9 +205,11 @@ impl Forwarder {
     fn wake(&self) -> Time {
         if self.waiting.iter().any(Option::is_some) {
             // There may be room then.
-            return self.network.next_event().min(self.releases.next());
+            return self.network.next_event().min(self.releases.next()).min(self.next_try());
         }
         let due = self.releases.next().min(self.network.next_due());
-        self.lead.wake(due, self.sleeps().then(|| self.slack()))
+        let wake = self.lead.wake(due, self.sleeps().then(|| self.slack()));
+        // A device that is to be handed more has half of what it holds left: nobody spins for that.
+        wake.min(self.network.next_refill()).min(self.next_try())
     }
 }

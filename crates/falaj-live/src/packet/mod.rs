@@ -185,18 +185,32 @@ impl PacketSocket {
     /// # Errors
     /// What `sendmsg(2)` says: `EINVAL` for a header that does not fit its frame, `EMSGSIZE` for a frame beyond the mtu.
     pub fn send(&self, unit: &[u8]) -> io::Result<bool> {
+        match self.offer(unit) {
+            Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => Ok(false),
+            sent => Ok(sent?),
+        }
+    }
+
+    /// The same, but it is an error if there is no room or memory now.
+    fn offer(&self, unit: &[u8]) -> Result<bool, Errno> {
         let Some((head, frame)) = unit.split_at_checked(Tap::VNET_HEADER) else { return Ok(false) };
         let parts = [io::IoSlice::new(&head[..HEADER]), io::IoSlice::new(frame)];
         loop {
             match socket::sendmsg::<()>(self.socket.as_raw_fd(), &parts, &[], MsgFlags::MSG_DONTWAIT, None) {
                 Ok(_) => return Ok(true),
                 Err(Errno::EINTR) => {}
-                Err(Errno::EAGAIN | Errno::ENOBUFS | Errno::ENOMEM) => return Ok(false),
                 // Somebody pulled the cable. It may come back, and then all goes on.
                 Err(Errno::ENETDOWN | Errno::ENXIO | Errno::ENODEV) => return Ok(false),
-                Err(errno) => return Err(errno.into()),
+                Err(errno) => return Err(errno),
             }
         }
+    }
+
+    /// What it sends may wait for the interface up to so many bytes; the kernel doubles that for what each packet takes beside
+    /// its bytes, and lets a few wait whatever is said.
+    fn set_room(&self, bytes: usize) -> Result<(), Errno> {
+        setsockopt(&self.socket, sockopt::SndBufForce, &bytes)
+            .or_else(|_| setsockopt(&self.socket, sockopt::SndBuf, &bytes))
     }
 }
 
@@ -320,12 +334,14 @@ fn copy(frame: sys::Frame<'_>, unit: &mut [u8]) -> Result<usize, Errno> {
 #[derive(Debug)]
 pub struct PacketPort {
     reader: PacketReader,
+    /// The device paces a link.
+    is_paced: bool,
 }
 
 impl PacketPort {
     /// Of the interface that is read there.
     pub fn new(reader: PacketReader) -> PacketPort {
-        PacketPort { reader }
+        PacketPort { reader, is_paced: false }
     }
 }
 
@@ -344,7 +360,17 @@ impl Port for PacketPort {
     }
 
     fn transmit(&mut self, unit: &[u8]) -> io::Result<bool> {
-        self.reader.socket.send(unit)
+        if self.is_paced { Ok(self.reader.socket.offer(unit)?) } else { self.reader.socket.send(unit) }
+    }
+
+    fn says_room(&self) -> bool {
+        true
+    }
+
+    /// What waits in the interface's queueing discipline is charged to the socket, which so has room as the device has.
+    fn pace(&mut self, backlog: Option<u32>) -> io::Result<()> {
+        self.is_paced = backlog.is_some();
+        Ok(self.reader.socket.set_room(backlog.map_or(ROOM, |bytes| bytes as usize))?)
     }
 
     fn readable(&self) -> BorrowedFd<'_> {

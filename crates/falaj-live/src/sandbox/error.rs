@@ -55,6 +55,8 @@ pub enum Step {
     FindInterface,
     /// Setting up a packet socket: its header, its receive ring.
     PacketOptions,
+    /// Having an interface send at a rate.
+    TokenBucket,
     /// Opening an AF_XDP socket.
     XdpSocket,
     /// Loading the program that feeds it.
@@ -80,7 +82,7 @@ pub enum Step {
 }
 
 /// All steps, for their numbers on the control socket.
-const STEPS: [Step; 32] = [
+const STEPS: [Step; 33] = [
     Step::OneThread,
     Step::Sockets,
     Step::UserNamespace,
@@ -102,6 +104,7 @@ const STEPS: [Step; 32] = [
     Step::PacketSocket,
     Step::FindInterface,
     Step::PacketOptions,
+    Step::TokenBucket,
     Step::XdpSocket,
     Step::LoadProgram,
     Step::AttachProgram,
@@ -147,6 +150,7 @@ impl Step {
             Step::PacketSocket => "cannot open a packet socket",
             Step::FindInterface => "cannot attach to the interface",
             Step::PacketOptions => "cannot set up the packet socket",
+            Step::TokenBucket => "cannot have an interface send at a rate",
             Step::XdpSocket => "cannot open an AF_XDP socket",
             Step::LoadProgram => "cannot load the XDP program",
             Step::AttachProgram => "cannot have the XDP program at the interface",
@@ -207,6 +211,9 @@ impl Error {
                 Some("that takes CAP_NET_RAW: run as root, or once: setcap cap_net_raw+ep $(command -v falaj)".into())
             }
             Step::FindInterface if errno == Errno::ENODEV => Some("`ip link` lists the interfaces there".into()),
+            Step::TokenBucket if errno == Errno::ENOENT => {
+                Some("the kernel has no token bucket: CONFIG_NET_SCH_TBF".into())
+            }
             Step::PacketOptions if errno == Errno::ENOPROTOOPT => Some("Linux 4.20 or later is needed".into()),
             Step::XdpSocket if errno == Errno::EAFNOSUPPORT => {
                 Some("the kernel was built without AF_XDP (CONFIG_XDP_SOCKETS)".into())

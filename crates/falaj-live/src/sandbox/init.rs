@@ -109,7 +109,8 @@ impl Init {
         let at = &self.plan.attachments[n];
         let packet = |network: &mut Network, why: Option<(Step, Errno)>| {
             let message = Message::Packet(why.map(|(step, _)| step), why.map_or(0, |(_, errno)| errno as i32));
-            Ok((message, Some(network.add_packet(at, self.tso)?)))
+            let rate = if let Join::Device(rate) = self.join { Some(rate) } else { None };
+            Ok((message, Some(network.add_packet(at, self.tso, rate)?)))
         };
         match (self.join, self.end) {
             (Join::Auto | Join::Tap, _) => match network.add_tap(at, self.tso) {
@@ -119,7 +120,7 @@ impl Init {
                 }
                 Err(failure) => Err(failure),
             },
-            (Join::Packet, _) => packet(network, None),
+            (Join::Packet | Join::Device(_), _) => packet(network, None),
             (Join::Veth, End::Near) => {
                 let there = self.link()?.ok_or((Step::CreateVeth, Errno::EPROTO))?;
                 network.add_veth(at, there.as_fd())?;

@@ -44,6 +44,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::{fmt, fs, io};
 
+use falaj_sched::rate::Rate;
 use nix::errno::Errno;
 use nix::sched::CloneFlags;
 use nix::sys::wait::{Id, WaitPidFlag, waitid};
@@ -195,6 +196,9 @@ pub enum Join {
     /// An interface of a veth pair on each side, the pair's other one in a namespace where only the caller has a packet
     /// socket; it reads and writes every packet.
     Packet,
+    /// The same, and the pair's other interface sends no faster than at this rate, as a card does: by the kernel's token bucket
+    /// (`tbf`), which counts whole frames without their checksums.
+    Device(Rate),
     /// A pair of veth interfaces, with nothing in between: the yardstick for benchmarks.
     Veth,
     /// Two pairs of veth interfaces with a kernel bridge between them, another yardstick.

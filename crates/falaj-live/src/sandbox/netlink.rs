@@ -3,14 +3,17 @@
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
+use falaj_sched::rate::Rate;
 use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+    DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage,
+    NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage, AddressScope};
 use netlink_packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState};
 use netlink_packet_route::neighbour_table::{NeighbourTableAttribute, NeighbourTableMessage, NeighbourTableParameter};
 use netlink_packet_route::route::{RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType};
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
@@ -107,6 +110,36 @@ impl Netlink {
         link.header.index = index;
         link.attributes = vec![LinkAttribute::Controller(bridge)];
         self.request(RouteNetlinkMessage::SetLink(link), 0)
+    }
+
+    /// Has interface `index` send frames at this rate, by a token bucket for a few of the largest of its `mtu`; what waits for tokens
+    /// waits in it, a megabyte at most.
+    pub(crate) fn add_token_bucket(&mut self, index: u32, rate: Rate, mtu: u16) -> Result<(), Errno> {
+        /// `TCA_TBF_PARMS`, `TCA_TBF_RATE64` and `TCA_TBF_BURST`.
+        const PARAMETERS: u16 = 1;
+        const RATE: u16 = 4;
+        const BURST: u16 = 6;
+        const WAITS: u32 = 1 << 20;
+        let bytes = rate.0 / 8;
+        // What a timer that is late by half a millisecond must not lose.
+        let burst = u32::try_from(bytes / 2_000).unwrap_or(u32::MAX).max(2 * (u32::from(mtu) + 18));
+        // Rate and peak rate of a `tc_tbf_qopt`, then how much waits; the link layer is Ethernet.
+        let mut parameters = [0; 36];
+        parameters[1] = 1;
+        parameters[8..12].copy_from_slice(&u32::try_from(bytes).unwrap_or(u32::MAX).to_ne_bytes());
+        parameters[24..28].copy_from_slice(&WAITS.to_ne_bytes());
+        let option = |kind, value: &[u8]| TcOption::Other(DefaultNla::new(kind, value.to_vec()));
+        let mut message = TcMessage::with_index(i32::try_from(index).map_err(|_| Errno::ENODEV)?);
+        message.header.parent = TcHandle::ROOT;
+        message.attributes = vec![
+            TcAttribute::Kind("tbf".into()),
+            TcAttribute::Options(vec![
+                option(PARAMETERS, &parameters),
+                option(RATE, &bytes.to_ne_bytes()),
+                option(BURST, &burst.to_ne_bytes()),
+            ]),
+        ];
+        self.request(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Gives interface `index` an address, usable at once: without the wait for duplicate address detection.

@@ -7,6 +7,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use falaj_sched::rate::Rate;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::net::if_::if_nametoindex;
@@ -94,8 +95,8 @@ impl Network {
     }
 
     /// A link as a packet socket at the far end of a pair of veth interfaces. That end is in a network namespace of
-    /// its own, where nobody answers; it lives as long as the socket, and the pair with it.
-    pub(super) fn add_packet(&mut self, at: &Attachment, tso: bool) -> Result<OwnedFd, Failure> {
+    /// its own, where nobody answers; it lives as long as the socket, and the pair with it. It sends at this `rate`, if there is one.
+    pub(super) fn add_packet(&mut self, at: &Attachment, tso: bool, rate: Option<Rate>) -> Result<OwnedFd, Failure> {
         let veth = |errno| (Step::CreateVeth, errno);
         let side = network_namespace().map_err(veth)?;
         unshare(CloneFlags::CLONE_NEWNET).map_err(veth)?;
@@ -109,6 +110,10 @@ impl Network {
         self.netlink.add_veth(here, outer, between.as_fd()).map_err(veth)?;
         let up = if_nametoindex(OUTER).and_then(|index| there.up(index));
         up.map_err(|errno| (Step::Interface, errno))?;
+        if let Some(rate) = rate {
+            let index = if_nametoindex(OUTER).map_err(|errno| (Step::Interface, errno))?;
+            there.add_token_bucket(index, rate, at.mtu).map_err(|errno| (Step::TokenBucket, errno))?;
+        }
         let socket = PacketSocket::make(OUTER, false)?;
         setns(side, CloneFlags::CLONE_NEWNET).map_err(veth)?;
         self.configure(at)?;

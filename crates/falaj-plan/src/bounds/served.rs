@@ -90,6 +90,14 @@ pub fn served(direction: &Direction, setup: &Setup) -> Result<Served, Refusals> 
         finely.deadlines.fill(None);
         finely.jitters.fill(None);
     }
+    let later = direction.pipe().held_by_device();
+    if later > Span::ZERO {
+        // All that leaves does so behind what the device was handed before.
+        promises = promises.into_iter().map(|promise| promise.map(|promise| promise.later(later))).collect();
+        finely.turns.iter_mut().flatten().for_each(|turns| turns.latency += later);
+        finely.deadlines.iter_mut().flatten().for_each(|deadlines| deadlines.late += later);
+        finely.jitters.iter_mut().flatten().for_each(|jitter| jitter.delay += later);
+    }
     if any_later(setup) {
         // A shorter packet may follow in the place of one that was to go later, which others did not reckon with.
         finely.deadlines.fill(None);

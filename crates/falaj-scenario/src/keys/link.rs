@@ -69,6 +69,18 @@ pub(super) const BURST: Key = key(
     Otherwise("none: the link serialises, each packet occupies it for its length"),
     "makes the link a token bucket: packets pass in no time while tokens last, so many bytes of them at most",
 );
+pub(super) const PACE: Key = key(
+    "pace",
+    Holds::Value(Kind::Choice(&["falaj", "device"])),
+    Default("falaj"),
+    "who paces the link: falaj hands each packet over when it is due, or the device behind the port is handed packets ahead of time and sends them at `rate`",
+);
+pub(super) const BACKLOG: Key = key(
+    "backlog",
+    Holds::Value(Kind::Limit),
+    Otherwise("what the link carries in 1ms, and two of its largest packets at least"),
+    "with `pace = \"device\"`, how much the device is handed ahead of time at most, a largest packet at least; delays grow by the time it takes, and falaj wakes up once for half of it",
+);
 pub(super) const TRACED: Key = key(
     "trace",
     Holds::Brief(TRACE),
@@ -140,6 +152,8 @@ pub const LINK: &[Key] = &[
     OVERHEAD,
     CELLS,
     PRESET,
+    PACE,
+    BACKLOG,
     BURST,
     TRACED,
     LOSES,
@@ -164,6 +178,6 @@ pub const LINK: &[Key] = &[
 
 /// `[link.NAME.up]` and `[link.NAME.down]`: what is not set is as in `[link.NAME]`.
 pub const DIRECTION: &[Key] = &[
-    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, BURST, TRACED, LOSES, DUPLICATES, CORRUPTS,
-    REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST, EXPIRE,
+    RATE, DELAY, MTU, ACCOUNT, SCHEDULED, FLOWS, OVERHEAD, CELLS, PRESET, PACE, BACKLOG, BURST, TRACED, LOSES,
+    DUPLICATES, CORRUPTS, REORDERS, JITTERS, SLOTTED, PROFILED, EACH_LINK, MOST, EXPIRE,
 ];

@@ -1,6 +1,6 @@
 //! Reading a capture, whoever has written it.
 
-use super::{Change, FIRST, OURS, Taken, VERSION};
+use super::{Change, FIRST, OURS, Room, Taken, VERSION};
 use pcap_file::pcap::PcapParser;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionOption;
@@ -19,6 +19,8 @@ pub struct Capture {
     pub packets: Vec<Packet>,
     /// Changes of the link between them, in order.
     pub changes: Vec<Change>,
+    /// What ports said that pace the link, in order.
+    pub rooms: Vec<Room>,
     /// Where it breaks off, if it does, as where its writer was killed.
     pub broken: Option<Broken>,
 }
@@ -123,6 +125,7 @@ pub(super) fn of_at_most(from: impl Read, largest: u64) -> Result<Capture, Unrea
     // Ours are written when they are decided; what counts is when they came.
     capture.packets.sort_by_key(|p| (p.taken.map_or(u64::MAX, |t| t.number), p.at));
     capture.changes.sort_by_key(|change| change.number);
+    capture.rooms.sort_by_key(|room| room.number);
     Ok(capture)
 }
 
@@ -203,6 +206,7 @@ fn pcapng(bytes: &[u8], capture: &mut Capture) -> Result<(), Unreadable> {
             }
             Block::SystemdJournalExport(entry) if version.is_some() => {
                 capture.changes.extend(Change::parse(&entry.journal_entry));
+                capture.rooms.extend(Room::parse(&entry.journal_entry));
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Writing a capture.
 
-use super::{Change, OURS, Taken, VERSION};
+use super::{Change, OURS, Room, Taken, VERSION};
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
@@ -62,7 +62,19 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// What the file says.
     pub fn change(&mut self, change: &Change) -> std::io::Result<()> {
-        let journal_entry = change.entry(self.zero + Duration::from_nanos(change.at.0)).into();
+        self.log(change.entry(self.zero + Duration::from_nanos(change.at.0)))
+    }
+
+    /// Writes what a port said.
+    ///
+    /// # Errors
+    /// What the file says.
+    pub fn room(&mut self, room: &Room) -> std::io::Result<()> {
+        self.log(room.entry(self.zero + Duration::from_nanos(room.at.0)))
+    }
+
+    fn log(&mut self, entry: Vec<u8>) -> std::io::Result<()> {
+        let journal_entry = entry.into();
         self.file.write_pcapng_block(SystemdJournalExportBlock { journal_entry }).map_err(io)?;
         Ok(())
     }

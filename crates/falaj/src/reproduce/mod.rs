@@ -60,8 +60,12 @@ pub(crate) struct Args {
     #[arg(long)]
     live: bool,
     /// What is sent, live; more than one with a comma between.
-    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["idle", "light", "row7", "row4", "row14"])]
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["idle", "light", "row7", "row4", "row14", "flood"])]
     load: Vec<fortuna::Load>,
+    /// Who paces the links, live; both with a comma between. A device, here a veth that sends no faster than at their rate, is handed
+    /// packets ahead of time, up to what it sends in a millisecond, by a loop that sleeps (`--timer sleep`).
+    #[arg(long, value_enum, value_delimiter = ',', requires = "live", default_values = ["falaj", "device"])]
+    pace: Vec<fortuna::Paced>,
     /// The phase of each link, live; more than one with a comma between. At least 40us, a packet's time.
     #[arg(long, value_delimiter = ',', requires = "live", value_parser = file::parse_duration, default_values = ["60us", "300us", "3ms"])]
     phase: Vec<Span>,

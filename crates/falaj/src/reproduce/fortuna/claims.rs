@@ -4,7 +4,7 @@
 //! ours, set beside the values of an independent model of the same servers.
 
 use super::figures::{A, B, DRR, Sweep};
-use super::live::{Load, Outcome};
+use super::live::{Load, Outcome, Paced};
 use super::runs::{Ours, Server};
 use super::tables::verdict;
 use crate::show;
@@ -270,11 +270,12 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
             "without packets nobody is woken for a phase: wake-ups by the timer in a second, most of all servers";
         claim(text.into(), largest(idle), "", most(5.0));
     }
-    for phase in outcomes.iter().filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG) {
+    let by_falaj = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Falaj));
+    for phase in by_falaj().filter(|o| o.is(Load::Light) && o.server == PhaseWise.name() && o.phase() >= LONG) {
         let packet_wise = |o: &&Outcome| {
             (o.is(Load::Light), o.server.as_str(), o.phase()) == (true, &PacketWise.name(), phase.phase())
         };
-        let Some(packet) = outcomes.iter().find(packet_wise) else { continue };
+        let Some(packet) = by_falaj().find(packet_wise) else { continue };
         let text = format!(
             "phases of {}, light load, the phase-wise server needs the timer more often: wake-ups for 100 packets, \
              less packet-wise",
@@ -282,6 +283,21 @@ pub(super) fn live(outcomes: &[Outcome]) -> Vec<Claim> {
         );
         let ours = phase.timer_wakes_for_100_packets() - packet.timer_wakes_for_100_packets();
         claim(text, ours, "", least(10.0));
+    }
+    let by_device = || outcomes.iter().filter(|o| o.is_paced_by(Paced::Device));
+    if by_device().next().is_some() {
+        let text =
+            "a device is handed packets ahead of time: those that the link sent and that did not come, of all loads";
+        claim(text.into(), by_device().map(|o| o.missing() as f64).sum(), "", most(0.0));
+    }
+    // Where no time is kept free, a device that is full has to be looked after twice in a millisecond.
+    let skips = |o: &&Outcome| o.server == PacketWiseSkip.name() && o.phase() >= LONG;
+    for device in by_device().filter(|o| o.is(Load::Flood)).filter(skips) {
+        let text = format!(
+            "phases of {}, flooded, tails skipped: a device is handed many packets at once: wake-ups for 100 packets",
+            device.phase(),
+        );
+        claim(text, device.wakes_for_100_packets(), "", most(40.0));
     }
     claims
 }

@@ -16,13 +16,14 @@ use super::claims::{self, Claim};
 use super::runs::{Effort, FIRST_SEED, Link, Scale, Server, scenario_text};
 use super::tables::SERVERS;
 use crate::file;
-use crate::measure::{Measured, Thread, measure};
+use crate::measure::{Measured, Thread, measure_by_sockets};
 use crate::show::{self, say};
 use crate::sim::{Interrupted, Replications, Simulated};
 use anyhow::Result;
 use clap::ValueEnum;
 use falaj_engine::PipeId;
 use falaj_live::forward::{Losses, Options};
+use falaj_live::timer::Timer;
 use falaj_sched::time::Span;
 use falaj_traffic::meter::Meter;
 use serde::Serialize;
@@ -38,6 +39,8 @@ pub(in crate::reproduce) enum Load {
     Row7,
     /// The tables' row 4: BA, 0.8 and 0.2 of the line.
     Row4,
+    /// More than the line carries: BB, 0.6 of it each.
+    Flood,
     /// The tables' row 14: BAB, 0.7, 0.2 and 0.1 of the line.
     Row14,
 }
@@ -50,6 +53,7 @@ impl Load {
             Load::Light => &[('A', 1), ('B', 1)],
             Load::Row7 => &[('A', 10), ('B', 10)],
             Load::Row4 => &[('B', 80), ('A', 20)],
+            Load::Flood => &[('B', 60), ('B', 60)],
             Load::Row14 => &[('B', 70), ('A', 20), ('B', 10)],
         }
     }
@@ -60,6 +64,7 @@ impl Load {
             Load::Light => "light",
             Load::Row7 => "row 7",
             Load::Row4 => "row 4",
+            Load::Flood => "flood",
             Load::Row14 => "row 14",
         }
     }
@@ -72,6 +77,28 @@ impl Load {
     }
 }
 
+/// Who paces the links.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(in crate::reproduce) enum Paced {
+    /// falaj hands each packet over when it is due.
+    Falaj,
+    /// The device is handed packets ahead of time.
+    Device,
+}
+
+impl Paced {
+    /// What the link's table has.
+    fn word(self) -> &'static str {
+        match self {
+            Paced::Falaj => "falaj",
+            Paced::Device => "device",
+        }
+    }
+}
+
+/// What a loop that sleeps may be late by.
+const SLACK: Span = Span::from_micros(50);
+
 /// How long, unless told.
 pub(super) const DURATION: Span = Span::from_secs(2);
 
@@ -79,6 +106,7 @@ pub(super) const DURATION: Span = Span::from_secs(2);
 #[derive(Clone, Debug)]
 pub(in crate::reproduce) struct Plan {
     pub(in crate::reproduce) loads: Vec<Load>,
+    pub(in crate::reproduce) paces: Vec<Paced>,
     pub(in crate::reproduce) phases: Vec<Span>,
     pub(in crate::reproduce) duration: Span,
 }
@@ -90,6 +118,8 @@ pub(super) struct Tenant {
     offered: u64,
     simulated: View,
     measured: View,
+    /// Of what the link sent, at the far end.
+    pub(super) received: u64,
     release_error_p99_ns: Option<u64>,
     end_to_end_p50_ns: Option<u64>,
     end_to_end_p99_ns: Option<u64>,
@@ -118,13 +148,17 @@ pub(super) struct Outcome {
     shape: String,
     phase_ns: u64,
     pub(super) server: String,
+    paced_by: &'static str,
     over: &'static str,
     /// Of the forwarding thread, while the sources sent. Sleeps that ended for
-    /// what was due, for a packet, for falaj's own progress.
+    /// what was due, for a packet, for room of the device, for falaj's own progress.
     elapsed_ns: u64,
     woken_by_timer: u64,
     woken_by_packet: u64,
+    woken_by_room: u64,
     woken_by_caller: u64,
+    /// Times that the device had no room.
+    refused: u64,
     /// Context switches, as the kernel counts them.
     voluntary_switches: u64,
     involuntary_switches: u64,
@@ -159,14 +193,15 @@ pub(super) struct Results {
 pub(super) fn run(plan: &Plan) -> Result<Results> {
     let mut outcomes = Vec::new();
     let mut interrupted = false;
-    let total = plan.loads.len() * plan.phases.len() * SERVERS.len();
+    let total = plan.loads.len() * plan.phases.len() * SERVERS.len() * plan.paces.len();
     'all: for &load in &plan.loads {
         for &phase in &plan.phases {
-            for server in SERVERS {
+            for (server, &paced) in SERVERS.into_iter().flat_map(|server| plan.paces.iter().map(move |p| (server, p))) {
                 if show::progress_wanted() {
-                    eprintln!("{}/{total}: {}, {phase}, {}", outcomes.len() + 1, load.shape(), server.name());
+                    let (n, by) = (outcomes.len() + 1, paced.word());
+                    eprintln!("{n}/{total}: {}, {phase}, {}, paced by {by}", load.shape(), server.name());
                 }
-                match outcome(load, phase, server, plan.duration) {
+                match outcome(load, phase, (server, paced), plan.duration) {
                     Err(error) if error.is::<Interrupted>() && !outcomes.is_empty() => {
                         interrupted = true;
                         break 'all;
@@ -180,10 +215,12 @@ pub(super) fn run(plan: &Plan) -> Result<Results> {
     Ok(Results { plan: plan.clone(), outcomes, claims, interrupted })
 }
 
-fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Outcome> {
+fn outcome(load: Load, phase: Span, (server, paced): (Server, Paced), duration: Span) -> Result<Outcome> {
     let (links, scale) = (load.links(), Scale { rate: "100mbit", phase });
     let title = format!("Section II.B, {}", load.shape());
     let mut text = scenario_text(&title, links, server, scale, Effort { seconds: duration.as_secs_f64(), seeds: 1 });
+    let link = "[link.virtual]\n";
+    text = text.replace(link, &format!("{link}pace = \"{}\"\n", paced.word()));
     if load == Load::Idle {
         // Somebody listens, nobody speaks.
         text.push_str(&format!(
@@ -191,8 +228,13 @@ fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Ou
         ));
     }
     let scenario = file::parse_quietly(&text, "fortuna, live")?;
+    let options = match paced {
+        Paced::Falaj => Options::default(),
+        // There is nothing to be handed over at an instant: it sleeps, as a loop does that has no processor of its own.
+        Paced::Device => Options { timer: Timer::Sleep, slack: SLACK, ..Options::default() },
+    };
     // Live first: namespaces are made while the program has one thread.
-    let measured = measure(&scenario, Options::default(), "measuring")?;
+    let measured = measure_by_sockets(&scenario, options, "measuring")?;
     let simulated = Replications::run(&scenario)?;
     if simulated.duration() < duration {
         return Err(Interrupted("while simulating").into());
@@ -212,11 +254,14 @@ fn outcome(load: Load, phase: Span, server: Server, duration: Span) -> Result<Ou
         shape: load.shape(),
         phase_ns: phase.0,
         server: server.name(),
+        paced_by: paced.word(),
         over,
         elapsed_ns: elapsed.0,
         woken_by_timer: awake.by_timer,
         woken_by_packet: awake.by_packet,
+        woken_by_room: awake.by_room,
         woken_by_caller: awake.by_caller,
+        refused: awake.refused,
         voluntary_switches: usage.slept,
         involuntary_switches: usage.preempted,
         cpu_ns: usage.cpu.0,
@@ -242,6 +287,7 @@ fn tenant(kind: char, offered: u64, simulated: &Simulated, measured: &Measured, 
         offered: offered * 1_000_000,
         simulated: View::of(simulated.sent, simulated.sent_rate.map_or(0.0, |e| e.mean), &simulated.delay),
         measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
+        received: live.received.datagrams,
         release_error_p99_ns: live.link.release_error.quantile(0.99).map(|s| s.0),
         end_to_end_p50_ns: live.received.p50,
         end_to_end_p99_ns: live.received.p99,
@@ -261,8 +307,22 @@ impl Outcome {
         self.woken_by_timer as f64 * 100.0 / self.packets as f64
     }
 
+    /// Whatever woke it.
+    pub(super) fn wakes_for_100_packets(&self) -> f64 {
+        (self.woken_by_timer + self.woken_by_packet + self.woken_by_room) as f64 * 100.0 / self.packets as f64
+    }
+
     pub(super) fn phase(&self) -> Span {
         Span(self.phase_ns)
+    }
+
+    pub(super) fn is_paced_by(&self, paced: Paced) -> bool {
+        self.paced_by == paced.word()
+    }
+
+    /// Of what the link sent, what did not come to the far end.
+    pub(super) fn missing(&self) -> u64 {
+        self.tenants.iter().map(|t| t.measured.packets.saturating_sub(t.received)).sum()
     }
 
     pub(super) fn is(&self, load: Load) -> bool {
@@ -270,7 +330,8 @@ impl Outcome {
     }
 
     fn names(&self) -> Vec<String> {
-        vec![format!("{}: {}", self.load, self.shape), show::nanos(self.phase_ns as f64), self.server.clone()]
+        let load = format!("{}: {}", self.load, self.shape);
+        vec![load, show::nanos(self.phase_ns as f64), self.server.clone(), self.paced_by.to_owned()]
     }
 
     /// The thread's line.
@@ -285,6 +346,7 @@ impl Outcome {
             format!("{:.0}", self.a_second(self.packets)),
             format!("{:.0}", self.timer_wakes_a_second()),
             format!("{:.0}", self.a_second(self.woken_by_packet)),
+            format!("{:.0}", self.a_second(self.woken_by_room)),
             format!("{:.0}", self.a_second(self.voluntary_switches)),
             share(self.cpu_ns),
             share(self.spun_ns),
@@ -320,13 +382,15 @@ fn nanos(ns: Option<u64>) -> String {
 }
 
 /// Columns of the thread's table.
-pub(super) const THREAD: [&str; 12] = [
+pub(super) const THREAD: [&str; 14] = [
     "load",
     "phase",
     "server",
+    "paced by",
     "packets/s",
     "woken/s by timer",
     "by packet",
+    "by room",
     "switches/s",
     "CPU",
     "spinning",
@@ -336,10 +400,11 @@ pub(super) const THREAD: [&str; 12] = [
 ];
 
 /// Columns of the tenants' table.
-pub(super) const TENANTS: [&str; 11] = [
+pub(super) const TENANTS: [&str; 12] = [
     "load",
     "phase",
     "server",
+    "paced by",
     "link",
     "rate simulated",
     "measured",

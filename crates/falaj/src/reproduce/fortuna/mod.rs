@@ -32,7 +32,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 
-pub(super) use live::Load;
+pub(super) use live::{Load, Paced};
 
 /// What was asked for, and came out.
 struct Results {
@@ -133,6 +133,7 @@ pub(super) fn main(args: &Args) -> Result<ExitCode> {
     // Live first: namespaces are made while the program has one thread.
     let plan = live::Plan {
         loads: args.load.clone(),
+        paces: args.pace.clone(),
         phases: args.phase.clone(),
         duration: args.duration.unwrap_or(live::DURATION),
     };

@@ -1,0 +1,136 @@
+//! Ports whose devices pace a link: what they have no room for is kept, in its order, and the engine decides on nobody until they
+//! have.
+
+use super::{Attached, Forwarder};
+use falaj_engine::{PipeId, Unfit};
+use falaj_sched::time::{Span, Time};
+use nix::libc::{EAGAIN, ENOBUFS, ENOMEM};
+use std::collections::VecDeque;
+use std::io;
+
+/// Where nobody says when a port has room it is tried again after so long: some packets of a fast link.
+const AGAIN: Span = Span::from_micros(100);
+
+/// What a port had no room for.
+#[derive(Default)]
+pub(super) struct Full {
+    /// Bursts that were decided before it said so; about as many as its device is handed ahead of time at most.
+    kept: VecDeque<u32>,
+    /// To be tried again then; `None`: it becomes writable.
+    again: Option<Time>,
+}
+
+/// Is this said of a unit for which there is no room now, and may be later?
+pub(super) fn is_wanting(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(EAGAIN | ENOBUFS | ENOMEM))
+}
+
+impl Forwarder {
+    /// Has the ports know whose devices pace a link, and which do not any more.
+    ///
+    /// # Errors
+    /// A device is to pace a link, and its port does not say when it has room; or what the kernel says.
+    pub fn pace(&mut self) -> io::Result<()> {
+        for to in 0..self.ports.len() {
+            let from = self.ports.iter().filter(|port| port.leaves_at == to);
+            let backlog = from.filter_map(|port| self.network.backlog(port.pipe)).max();
+            let port = &mut self.ports[to].port;
+            if backlog.is_some() && !port.says_room() {
+                return Err(io::Error::new(io::ErrorKind::Unsupported, format!("{}: {}", port.name(), Unfit::Unpaced)));
+            }
+            if backlog != self.backlogs[to] {
+                port.pace(backlog)?;
+                self.backlogs[to] = backlog;
+            }
+        }
+        Ok(())
+    }
+
+    /// May devices pace these pipes?
+    pub(super) fn may_be_paced(&self, mut pipes: impl Iterator<Item = PipeId>) -> Result<(), Unfit> {
+        let ruled = self.network.has_rules();
+        let may = |pipe: PipeId| {
+            let leads = |from: PipeId| if ruled { from.0 % 2 == pipe.0 % 2 } else { from == pipe };
+            let mut ports = self.ports.iter().filter(|port| leads(port.pipe));
+            ports.all(|port| self.ports[port.leaves_at].port.says_room())
+        };
+        if pipes.all(may) { Ok(()) } else { Err(Unfit::Unpaced) }
+    }
+
+    /// Is something kept for this port?
+    pub(super) fn is_full(&self, to: usize) -> bool {
+        !self.full[to].kept.is_empty()
+    }
+
+    /// For any?
+    pub(super) fn any_is_full(&self) -> bool {
+        (0..self.full.len()).any(|to| self.is_full(to))
+    }
+
+    /// Does this port say when it has room for what is kept?
+    pub(super) fn room_is_awaited(&self, to: usize) -> bool {
+        self.is_full(to) && self.full[to].again.is_none()
+    }
+
+    /// When the next port is to be tried again of which nobody says when it has room.
+    pub(super) fn next_try(&self) -> Time {
+        self.full.iter().filter_map(|full| full.again).min().unwrap_or(Time::NEVER)
+    }
+
+    /// What leaves together waits for room.
+    pub(super) fn keep(&mut self, to: usize) {
+        let now = self.clock.now();
+        for index in self.together.drain(..) {
+            self.releases.refused(index, now);
+            self.full[to].kept.push_back(index);
+        }
+    }
+
+    /// A port had no room, for this reason: the engine hears of it.
+    pub(super) fn has_no_room(&mut self, to: usize, wanting: &io::Error) {
+        let now = self.clock.now();
+        self.awake.refused += 1;
+        self.full[to].again = (wanting.raw_os_error() != Some(EAGAIN)).then(|| now + AGAIN);
+        self.tell_room(to, 0, now);
+    }
+
+    fn tell_room(&mut self, to: usize, room: u32, now: Time) {
+        for i in 0..self.ports.len() {
+            let Attached { pipe, leaves_at, .. } = self.ports[i];
+            if leaves_at == to {
+                self.network.port_room(pipe, room, now, &mut self.out);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.room(pipe, room, now, self.arrived);
+                }
+            }
+        }
+        self.note();
+    }
+
+    /// Hands over what is kept, where there may be room now.
+    pub(super) fn try_again(&mut self) -> io::Result<()> {
+        /// It has room, and nobody knows for how much: as much as it ever had, until it refuses again.
+        const ROOM: u32 = u32::MAX;
+        for to in 0..self.full.len() {
+            let now = self.clock.now();
+            let may = self.full[to].again.map_or_else(|| self.watch.has_room(to), |again| again <= now);
+            if !self.is_full(to) || !may {
+                continue;
+            }
+            self.full[to].again = None;
+            while let Some(index) = self.full[to].kept.pop_front() {
+                self.together.push(index);
+                if let Some(wanting) = self.transmit()? {
+                    self.together.clear();
+                    self.full[to].kept.push_front(index);
+                    self.full[to].again = (wanting.raw_os_error() != Some(EAGAIN)).then(|| now + AGAIN);
+                    break;
+                }
+            }
+            if !self.is_full(to) {
+                self.tell_room(to, ROOM, self.clock.now());
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,80 @@
+//! What a port said in a capture of a link that its device paces: that it had no room, or had some again.
+//!
+//! Each is an entry of a log, as [changes](super::Wanted) are:
+//!
+//! ```text
+//! __REALTIME_TIMESTAMP=1800000000123456
+//! SYSLOG_IDENTIFIER=falaj
+//! MESSAGE=no room behind way 0
+//! FALAJ_ROOM=0
+//! FALAJ_WAY=0
+//! FALAJ_NUMBER=7
+//! FALAJ_AT=123456789
+//! FALAJ_BEHIND=4711
+//! ```
+
+use falaj_sched::time::Time;
+use std::time::Duration;
+
+/// What a port said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// From 0.
+    pub number: u64,
+    /// The way in whose packets leave by that port.
+    pub way: u32,
+    /// For so many bytes; none: it takes nothing for now.
+    pub bytes: u32,
+    /// When, in the engine's time.
+    pub at: Time,
+    /// So many packets had arrived before it.
+    pub behind: u64,
+}
+
+impl Room {
+    /// The entry, of this time since 1970.
+    pub(super) fn entry(&self, said: Duration) -> Vec<u8> {
+        let Room { number, way, bytes, at: Time(at), behind } = self;
+        let (micros, what) = (said.as_micros(), if *bytes == 0 { "no room" } else { "room" });
+        format!(
+            "__REALTIME_TIMESTAMP={micros}\nSYSLOG_IDENTIFIER=falaj\nMESSAGE={what} behind way {way}\nFALAJ_ROOM={bytes}\n\
+             FALAJ_WAY={way}\nFALAJ_NUMBER={number}\nFALAJ_AT={at}\nFALAJ_BEHIND={behind}\n"
+        )
+        .into_bytes()
+    }
+
+    /// Reads an entry; `None` if it is not one of ours, or not whole.
+    pub(super) fn parse(entry: &[u8]) -> Option<Room> {
+        // A block is filled up to a multiple of four bytes.
+        let end = entry.iter().rposition(|&byte| byte == b'\n')?;
+        let lines = std::str::from_utf8(&entry[..end]).ok()?;
+        let number = |name: &str| {
+            let mut fields = lines.lines().filter_map(|line| line.split_once('='));
+            fields.find(|(field, _)| *field == name)?.1.parse::<u64>().ok()
+        };
+        Some(Room {
+            number: number("FALAJ_NUMBER")?,
+            way: u32::try_from(number("FALAJ_WAY")?).ok()?,
+            bytes: u32::try_from(number("FALAJ_ROOM")?).ok()?,
+            at: Time(number("FALAJ_AT")?),
+            behind: number("FALAJ_BEHIND")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_nothing_else() {
+        for (way, bytes) in [(0, 0), (1, u32::MAX)] {
+            let room = Room { number: 7, way, bytes, at: Time(u64::MAX - 1), behind: 12 };
+            let entry = room.entry(Duration::from_secs(1_800_000_000));
+            assert_eq!(Room::parse(&entry), Some(room));
+            assert_eq!(Room::parse(&[&entry[..], &[0; 3]].concat()), Some(room));
+            assert!((0..entry.len() - 1).all(|length| Room::parse(&entry[..length]).is_none()));
+        }
+        assert_eq!(Room::parse(b"__REALTIME_TIMESTAMP=1\nMESSAGE=of another program\n"), None);
+    }
+}
