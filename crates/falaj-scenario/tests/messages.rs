@@ -41,7 +41,7 @@ dealy = "2ms"
             3 | dealy = "2ms"
               | ^^^^^ did you mean `delay`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -366,7 +366,7 @@ quantum = "1514B"
             3 | scheduler = { kind = "ddr" }
               |                      ^^^^^ did you mean `drr`?
               |
-              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, …
+              = help: allowed: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
         "#]],
     );
 }
@@ -660,7 +660,7 @@ replications = 1.5
             6 | scheduler = { kind = 1 }
               |                      ^
               |
-              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, …
+              = help: write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
 
             error: `up`: a text does not go here
              --> a.toml:7:6
@@ -1070,7 +1070,7 @@ size = "500B"
             2 | rte = "1mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `shceduler`
              --> a.toml:3:1
@@ -1078,7 +1078,7 @@ size = "500B"
             3 | shceduler = { kind = "drr" }
               | ^^^^^^^^^ did you mean `scheduler`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: link `a` has no key `flows`
              --> a.toml:4:9
@@ -1086,7 +1086,7 @@ size = "500B"
             4 | [link.a.flows.x]
               |         ^^^^^ did you mean `flow`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
 
             error: traffic `x` lacks `on`, which `on-off` needs
              --> a.toml:6:1
@@ -1110,7 +1110,7 @@ size = "500B"
             7 | lnik = "a"
               | ^^^^ did you mean `link`?
               |
-              = help: allowed: `acknowledge`, `allowed`, `bytes`, `capture`, `congestion`, `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `initial-window`, `link`, `model`, `off`, `offset`, `on`, `pattern`, `pause`, `policed`, `rate`, `repeat`, `return`, …
+              = help: allowed: `acknowledge`, `allowed`, `bytes`, `capture`, `congestion`, `d0`, `d1`, `direction`, `ecn`, `flow`, `frames`, `headers`, `initial-window`, `link`, `model`, `off`, `offset`, `on`, `pattern`, `pause`, `policed`, `rate`, `repeat`, `return`, `scale`, `select`, `shape`, `shaped`, …
         "#]],
     );
 }
@@ -2082,7 +2082,7 @@ fn what_is_no_choice() {
             3 | scheduler = {}
               |             ^^
               |
-              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, …
+              = help: `kind`: the discipline; write one of these in quotes: `fifo`, `priority`, `rr`, `wrr`, `hrr`, `corr`, `drr`, `drr+`, `drr++`, `ets`, `virtual-clock`, `scfq`, `sfq`, `wfq`, `wf2q`, `spfq`, `edf`, `sced`, `mtr-ls`, `arc`, `qfq`, `qfq+`, `wf2q+`, `ffs`, `timer-wheels`, `virtual-links`, `shaper`, `cbs`, …
         "#]],
     );
     errors_of_link(
@@ -2651,7 +2651,7 @@ fn a_slip_in_the_name_of_a_link() {
             6 | rat = "20mbit"
               | ^^^ did you mean `rate`?
               |
-              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …
+              = help: allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`
         "#]],
     );
 }
@@ -3072,26 +3072,26 @@ fn what_no_device_paces() {
     errors_of_link(
         &device("delay = \"1ms\""),
         expect![[r#"
-        error: `pace`: what the device was handed is beyond reach: it is neither delayed nor lost on purpose
-         --> a.toml:3:8
-          |
-        3 | pace = "device"
-          |        ^^^^^^^^
-          |
-          = help: let falaj pace this link (`pace = "falaj"`), or leave out `delay`, `mask` and what a link does to packets, behind another scheduler than `dcf`
-    "#]],
+            error: `pace`: what the device was handed is beyond reach: it is neither delayed nor harmed on purpose
+             --> a.toml:3:8
+              |
+            3 | pace = "device"
+              |        ^^^^^^^^
+              |
+              = help: leave out `delay` and what the link does to packets, or let falaj pace the link: `pace = "falaj"`
+        "#]],
     );
     errors_of_link(
         &device("burst = \"20kB\""),
         expect![[r#"
-        error: `pace`: a device that paces its link sends at one rate
-         --> a.toml:3:8
-          |
-        3 | pace = "device"
-          |        ^^^^^^^^
-          |
-          = help: let falaj pace this link (`pace = "falaj"`), or leave out `delay`, `mask` and what a link does to packets, behind another scheduler than `dcf`
-    "#]],
+            error: `pace`: a device that paces its link sends at one rate
+             --> a.toml:3:8
+              |
+            3 | pace = "device"
+              |        ^^^^^^^^
+              |
+              = help: leave out `burst` or `trace`, or let falaj pace the link: `pace = "falaj"`
+        "#]],
     );
 }
 
