@@ -842,7 +842,7 @@ fn a_check_tells_everything_at_once() {
               "column": 1,
               "file": "check-bad.toml",
               "help": [
-                "allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, …"
+                "allowed: `account`, `backlog`, `burst`, `cells`, `corrupt`, `delay`, `down`, `duplicate`, `each`, `expire`, `flow`, `jitter`, `loss`, `max-flows`, `mtu`, `overhead`, `pace`, `preset`, `profile`, `rate`, `reorder`, `scheduler`, `slot`, `trace`, `up`, `uplink`"
               ],
               "label": "did you mean `delay`?",
               "line": 3,
