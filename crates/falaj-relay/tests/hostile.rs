@@ -108,6 +108,10 @@ struct Stream {
 impl Stream {
     fn new(to: SocketAddr, how: u8) -> Option<Stream> {
         let socket = TcpStream::connect(to).ok()?;
+        // At a port where nobody listens: it has drawn that very port for itself, and is its own peer.
+        if socket.local_addr().ok()? == to {
+            return None;
+        }
         socket.set_nonblocking(true).expect("a socket");
         // Where the table was full it is reset already.
         (&socket).write_all(&[how]).ok()?;
