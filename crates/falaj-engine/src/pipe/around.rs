@@ -5,8 +5,10 @@
 //! instant that the discipline named, an arrival at a free link. When the
 //! engine is polled makes no difference.
 
-use super::book::{Book, Counters, Tally};
-use super::device::{Device, Pace, Room};
+mod filling;
+
+use super::book::{Book, Counters};
+use super::device::{Device, Pace};
 use super::{Leavings, Pipe, PipeSpec, Remains};
 use crate::change::{Fate, Handover};
 use crate::each::queues::Flat;
@@ -184,58 +186,6 @@ impl<S: Server> Of<S> {
                 }
             }
         }
-    }
-
-    /// Hands packets to the device as long as that has room and some may go.
-    #[cold]
-    fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
-        while let Some(device) = self.device {
-            if let Link::Handed { queue, leaf, end } = self.link {
-                if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
-                    return;
-                }
-                self.finish(queue, end);
-                self.link = Link::Idle;
-            }
-            if device.yields() && device.is_empty(now) {
-                self.device = None;
-                self.plain = self.plain();
-                return self.ask(now, out);
-            }
-            let start = match device.room(now) {
-                _ if device.yields() => return self.link = Link::Full(device.until()),
-                Room::From(start) => start,
-                Room::Not(then) => return self.link = Link::Full(then),
-            };
-            match self.server.next(start, &self.wire) {
-                Answer::Serve(queue) => {
-                    let end = self.send(queue, start, out);
-                    // It is the device's from now on.
-                    if let Some(Output::Emit(emit)) = out.last_mut() {
-                        emit.due = now;
-                        self.link = Link::Handed { queue, leaf: emit.flow, end };
-                    }
-                    self.device.iter_mut().for_each(|device| device.handed(end));
-                }
-                Answer::Drop(queue) => {
-                    let packet = self.server.throw_away(queue, start);
-                    let by_policy = self.server.by_policy();
-                    self.thrown_out(packet, by_policy, out);
-                }
-                Answer::NotBefore(then) => {
-                    debug_assert!(then > start, "an instant that never comes");
-                    return self.link = Link::NotBefore(then);
-                }
-                Answer::Idle => return self.link = Link::Idle,
-            }
-        }
-    }
-
-    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody looks.
-    fn is_alone(&self) -> bool {
-        const FEW: usize = 64;
-        let waits = |tally: &Tally| u64::from(tally.backlog);
-        self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
     }
 
     /// The head of `queue` goes on the wire; returns when its last bit leaves.

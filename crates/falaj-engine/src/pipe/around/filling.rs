@@ -1,0 +1,63 @@
+//! What a device that paces its link is handed ahead of time; `device.rs` says why that is right.
+
+use super::super::book::Tally;
+use super::super::device::Room;
+use super::{Link, Of};
+use crate::engine::Output;
+use falaj_sched::discipline::Answer;
+use falaj_sched::station::Server;
+use falaj_sched::time::Time;
+
+impl<S: Server> Of<S> {
+    /// Hands packets to the device as long as that has room and some may go.
+    #[cold]
+    pub(super) fn fill(&mut self, now: Time, out: &mut Vec<Output>) {
+        while let Some(device) = self.device {
+            if let Link::Handed { queue, leaf, end } = self.link {
+                if now < end && device.concludes() && self.book.tallies[leaf.index()].backlog < 2 {
+                    return;
+                }
+                self.finish(queue, end);
+                self.link = Link::Idle;
+            }
+            if device.yields() && device.is_empty(now) {
+                self.device = None;
+                self.plain = self.plain();
+                return self.ask(now, out);
+            }
+            let start = match device.room(now) {
+                _ if device.yields() => return self.link = Link::Full(device.until()),
+                Room::From(start) => start,
+                Room::Not(then) => return self.link = Link::Full(then),
+            };
+            match self.server.next(start, &self.wire) {
+                Answer::Serve(queue) => {
+                    let end = self.send(queue, start, out);
+                    // It is the device's from now on.
+                    if let Some(Output::Emit(emit)) = out.last_mut() {
+                        emit.due = now;
+                        self.link = Link::Handed { queue, leaf: emit.flow, end };
+                    }
+                    self.device.iter_mut().for_each(|device| device.handed(end));
+                }
+                Answer::Drop(queue) => {
+                    let packet = self.server.throw_away(queue, start);
+                    let by_policy = self.server.by_policy();
+                    self.thrown_out(packet, by_policy, out);
+                }
+                Answer::NotBefore(then) => {
+                    debug_assert!(then > start, "an instant that never comes");
+                    return self.link = Link::NotBefore(then);
+                }
+                Answer::Idle => return self.link = Link::Idle,
+            }
+        }
+    }
+
+    /// Does nothing wait but what the device was handed last? Where there are many flows, nobody looks.
+    pub(super) fn is_alone(&self) -> bool {
+        const FEW: usize = 64;
+        let waits = |tally: &Tally| u64::from(tally.backlog);
+        self.book.tallies.len() <= FEW && self.book.tallies.iter().map(waits).sum::<u64>() < 2
+    }
+}
