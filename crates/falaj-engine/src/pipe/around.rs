@@ -6,11 +6,12 @@
 //! engine is polled makes no difference.
 
 mod filling;
+mod succession;
 
 use super::book::{Book, Counters};
 use super::device::{Device, Pace};
 use super::{Leavings, Pipe, PipeSpec, Remains};
-use crate::change::{Fate, Handover};
+use crate::change::Handover;
 use crate::each::queues::Flat;
 use crate::each::{Ids, Masks, Report};
 use crate::engine::{Dropped, Early, Emit, Mark, Output, PipeId, Unit, Why};
@@ -26,7 +27,6 @@ use falaj_sched::queue::{FlowId, Packet};
 use falaj_sched::rate::Wire;
 use falaj_sched::station::Server;
 use falaj_sched::time::{Span, Time};
-use std::any::Any;
 use std::sync::Arc;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -271,79 +271,6 @@ impl<S: Server> Of<S> {
         Some(cost)
     }
 
-    /// After a change: goes on with what the link did to packets before it. Where flows and what waits are `others`
-    /// than before, packets have other numbers.
-    fn impair_on(&mut self, before: Option<Box<Impairer>>, others: bool) {
-        let Some(impairer) = &mut self.impairer else { return };
-        let flows = self.book.tallies.len();
-        self.book.harm.resize(flows, Harm::default());
-        let renumbered = before.is_none() || others;
-        if let Some(before) = before {
-            impairer.succeed(*before, !others);
-        }
-        if renumbered {
-            for flow in (0..flows as u32).map(FlowId) {
-                let (offered, backlog) = (self.book.offered(flow), u64::from(self.book.tallies[flow.index()].backlog));
-                (offered - backlog..offered).for_each(|number| impairer.comes(flow, number));
-            }
-        }
-    }
-
-    /// Takes over what another pipe has left; says which queue is on the wire.
-    fn inherit(
-        &mut self,
-        (packets, sending): (Vec<Packet>, bool),
-        flows: usize,
-        how: &Handover,
-        known: Known<'_>,
-        now: Time,
-        out: &mut Vec<Output>,
-    ) -> Option<FlowId> {
-        if !how.flows.is_empty() {
-            self.book.become_others(&how.flows, flows);
-        }
-        self.book.resize(flows);
-        let largest = self.spec.setup.largest;
-        let (mut stay, mut rest) = (Vec::new(), Vec::new());
-        for (n, mut packet) in packets.into_iter().enumerate() {
-            let fate = how.flows.get(packet.flow.index()).copied().unwrap_or(Fate::Is(packet.flow));
-            let (flow, on_the_wire) = (fate.flow(), sending && n == 0);
-            packet.flow = flow;
-            if !on_the_wire && matches!(fate, Fate::Dropped(_)) {
-                self.book.dropped_by_change(None, packet.bytes);
-                out.push(self.dropped(packet.handle, flow, packet.bytes, Why::Changed));
-                continue;
-            }
-            if matches!(fate, Fate::Joins(_) | Fate::Dropped(_)) {
-                self.book.tallies[flow.index()].queued(packet.bytes);
-            }
-            if on_the_wire && packet.bytes > largest {
-                // It has its time on the wire already; no queue shall see it.
-                self.book.tallies[flow.index()].backlog_bytes -= packet.bytes - largest;
-                packet.bytes = largest;
-            }
-            if on_the_wire || !how.drop { stay.push(packet) } else { rest.push(packet) }
-        }
-        let on_the_wire = self.server.inherit(stay, sending, known, now);
-        for packet in rest {
-            let fits = packet.bytes <= largest;
-            if fits && self.server.heeds_labels() {
-                self.server.announce(Label { waited: now.since(packet.arrival), ..known(packet.handle) });
-            }
-            if !fits || self.server.arrive(packet, now).is_err() {
-                self.book.dropped_by_change(Some(packet.flow), packet.bytes);
-                out.push(self.dropped(packet.handle, packet.flow, packet.bytes, Why::Changed));
-            }
-            while let Some(gone) = self.server.evicted() {
-                self.thrown_out(gone, true, out);
-            }
-            if self.server.marked() {
-                self.mark(packet.flow, packet.handle, out);
-            }
-        }
-        on_the_wire
-    }
-
     fn dropped(&self, handle: u32, flow: FlowId, bytes: u32, why: Why) -> Output {
         Output::Drop(Dropped { pipe: self.id, flow, handle, bytes, why })
     }
@@ -551,45 +478,7 @@ impl<S: Server + 'static> Pipe for Of<S> {
         now: Time,
         out: &mut Vec<Output>,
     ) -> Time {
-        let flows = self.flows;
-        let (old, unmasked) = match old.masks().of_flows() {
-            true => {
-                let (flat, how) = old.flatten().into_others(&Masks::default(), flows, how);
-                (flat, Some(how))
-            }
-            false => (old, None),
-        };
-        let how = unmasked.as_ref().unwrap_or(how);
-        let others = !how.flows.is_empty() || how.drop;
-        let (wire, before, device);
-        let as_they_are = !others && old.largest() <= self.largest();
-        old.breaches(&mut self.breaches);
-        let same = (&*old as &dyn Any).downcast_ref::<Of<S>>();
-        let (on_the_wire, end) = if as_they_are && same.is_some_and(|old| self.server.succeeds(&old.server)) {
-            let old: Box<dyn Any> = old;
-            let old = *old.downcast::<Of<S>>().expect("just looked");
-            (wire, self.book, before, device) = (old.wire, old.book, old.impairer, old.device);
-            let at = device.map_or(now, |device| device.clock(now));
-            self.leavings = Some(Box::new(old.spec));
-            let sending = old.link.sending();
-            let queue = sending.map(|(queue, _)| queue);
-            let setup = self.spec.setup.joined(self.spec.kind);
-            (self.server.succeed(old.server, &setup, queue, known, at), sending.map(|(_, end)| end))
-        } else {
-            let Remains { packets, sending, wire: its, device: its_device, book, impairer } = old.dismantle();
-            self.server.start(&self.spec.setup.joined(self.spec.kind));
-            (wire, self.book, before, device) = (its, book, impairer, its_device);
-            let at = device.map_or(now, |device| device.clock(now));
-            (self.inherit((packets, sending.is_some()), flows, how, known, at, out), sending)
-        };
-        if let (Some(queue), Some(end)) = (on_the_wire, end) {
-            self.link = Link::Sending { queue, end };
-        }
-        self.wire = Wire::of(self.spec.setup.rate, &self.spec.capacity).succeed(wire);
-        self.device = Device::succeed(self.device, device, now);
-        self.plain = self.plain();
-        self.book.resize(flows);
-        self.impair_on(before, others);
+        self.take_over(old, how, known, now, out);
         if !matches!(self.link, Link::Sending { .. }) {
             self.ask(now, out);
         }
