@@ -77,8 +77,9 @@ pub(crate) struct Args {
     /// a tenth as long.
     #[arg(long, conflicts_with_all = ["tables", "beyond"])]
     quick: bool,
-    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, each experiment once, with a quarter of all rates, in seconds of 300 ms: some minutes. Takes Debian's
-    /// qemu-system-x86, linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below a directory, --guests=DIR.
+    /// Of `xen`, all figures but 8: virtual machines under QEMU instead of namespaces, with a quarter of all rates, in seconds of
+    /// 300 ms: half an hour. With --quick all once, in seconds of 100 ms: some minutes. Takes Debian's qemu-system-x86,
+    /// linux-image-cloud-amd64 and busybox-static; the last two may lie unpacked (`dpkg -x`) below a directory, --guests=DIR.
     #[arg(long, value_name = "DIR", num_args = 0..=1, require_equals = true, default_missing_value = "/", conflicts_with_all = ["tables", "beyond", "live"])]
     guests: Option<PathBuf>,
     /// Write a page with all of it, the figures as SVG (and as PNG, where falaj was built with the feature `png`)
