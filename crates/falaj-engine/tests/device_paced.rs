@@ -3,9 +3,11 @@
 mod common;
 
 use common::{Arrival, Dice, any_pipe, bursts, by_device, emits};
+use falaj_engine::each::Ids;
 use falaj_engine::engine::Unit;
 use falaj_engine::pipe::{Pace, PipeSpec};
 use falaj_engine::{Emit, Engine, Output, PipeId};
+use falaj_sched::label::Label;
 use falaj_sched::params::{FlowSetup, Setup, Value, Values};
 use falaj_sched::queue::{FlowId, Limit};
 use falaj_sched::rate::Rate;
@@ -78,6 +80,31 @@ fn a_port_that_refuses_is_asked_no_more_until_it_has_room() {
     assert_eq!(times(&mut out), []);
     engine.poll(Time(20_000), &mut out);
     assert_eq!(times(&mut out), [(10_200, 10_320), (10_200, 10_400), (10_360, 10_480)]);
+}
+
+/// A device that is full has what was handed over last: the head of its queue waits like those behind it, and is the first to go where
+/// `fq_codel` has too much.
+#[test]
+fn where_too_much_waits_behind_a_device_who_waits_longest_goes() {
+    let dropped = |limit: u64, packets: &[(u64, u32)]| {
+        let mut spec = PipeSpec { kind: "fq_codel", ..fifo(10, 20) };
+        for (name, value) in [("target", 5), ("interval", 100)] {
+            spec.setup.scheduler.set(name, Value::Span(Span::from_millis(value)));
+        }
+        spec.setup.scheduler.set("limit", Value::Count(limit));
+        let (mut engine, mut out) = (engine(&spec), Vec::new());
+        for (handle, &(connection, bytes)) in packets.iter().enumerate() {
+            let unit = Unit { flow: FlowId(0), handle: handle as u32, bytes };
+            let label = Label { connection, ..Label::default() };
+            engine.input_labelled(PIPE, unit, &Ids::NONE, label, Time(0), &mut out);
+        }
+        let gone = |output: &Output| if let Output::Drop(dropped) = output { Some(dropped.handle) } else { None };
+        assert_eq!(emits(&out).len(), 2, "the device is full of two");
+        out.iter().filter_map(gone).collect::<Vec<_>>()
+    };
+    assert_eq!(dropped(3, &[(1, 10); 6]), [2]);
+    // It is alone in its queue, and the fattest there is.
+    assert_eq!(dropped(1, &[(1, 10), (1, 10), (1, 10), (2, 5)]), [2]);
 }
 
 /// Of a link that falaj paces the port may say what it likes.

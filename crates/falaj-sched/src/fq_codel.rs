@@ -103,8 +103,6 @@ pub struct FqCodel {
     old: Round,
     /// Packets but the one on the wire.
     waiting: u64,
-    /// The queue whose head is on the wire.
-    sending: Option<FlowId>,
     /// What CoDel said of the head that was chosen last.
     chosen: (State, Verdict),
     marked: bool,
@@ -147,7 +145,6 @@ impl FqCodel {
             new: Round::EMPTY,
             old: Round::EMPTY,
             waiting: 0,
-            sending: None,
             chosen: (State::default(), Verdict::Pass),
             marked: false,
             fat: Heap::new(queues as usize),
@@ -249,7 +246,8 @@ impl Discipline for FqCodel {
             }
         }
         let (_, fattest) = self.fat.first()?;
-        Some((fattest, self.sending == Some(fattest)))
+        // What is on the wire is in its queue and waits no more. It may have left without anybody having been asked to go since.
+        Some((fattest, u64::from(flows.bytes(fattest)) > flows.state(fattest).waiting))
     }
 
     fn thrown_away(&mut self, flows: &mut Flows<FqFlow, Stamp>, f: FlowId, bytes: u32, because: Thrown, _: Time) {
@@ -268,7 +266,6 @@ impl Discipline for FqCodel {
 
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<FqFlow, Stamp>, now: Time, _: &Wire) -> Answer {
-        self.sending = None;
         loop {
             let (is_new, f) = match (self.new.first(), self.old.first()) {
                 (Some(f), _) => (true, f),
@@ -310,7 +307,6 @@ impl Discipline for FqCodel {
         state.codel = self.chosen.0;
         state.deficit -= i64::from(sent.bytes);
         self.marked = self.chosen.1 == Verdict::Mark;
-        self.sending = Some(f);
         self.left(flows, f, sent.bytes);
     }
 

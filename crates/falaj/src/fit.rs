@@ -1,5 +1,7 @@
 //! What of a scenario fits links of real packets, and of what there is a warning.
 
+mod paced;
+
 use crate::show::note;
 use anyhow::{Result, bail};
 use falaj_engine::PipeId;
@@ -24,8 +26,15 @@ pub(crate) fn between_two_ends(scenario: &Scenario) -> Result<&[Link]> {
     live_links(scenario)
 }
 
-/// Its links live, of which rules say which ones packets pass.
+/// Its links live, of which rules say which ones packets pass, and of which devices pace those before ports alone.
 pub(crate) fn live_links(scenario: &Scenario) -> Result<&[Link]> {
+    let links = led_to(scenario)?;
+    paced::before_ports(scenario)?;
+    Ok(links)
+}
+
+/// Its links, of which rules say which ones packets pass.
+pub(crate) fn led_to(scenario: &Scenario) -> Result<&[Link]> {
     match scenario.links.len() {
         n if n > 1 && scenario.rules.is_empty() => {
             bail!(

@@ -1,7 +1,7 @@
 //! `falaj sim --replay`: what entered a live link, once more, in simulated time.
 
 use crate::control::difference::difference;
-use crate::fit::live_links;
+use crate::fit::led_to;
 use crate::show::{note, say};
 use crate::sim::name_of_flow;
 use crate::summary::{RULE_HEADER, rule_json, rule_row};
@@ -70,7 +70,7 @@ pub(crate) fn main(path: &Path, scenario: Option<&Path>, as_json: bool) -> Resul
         }
         own_arrivals(&capture)
     } else {
-        live_links(&scenario)?;
+        led_to(&scenario)?;
         foreign(&capture)
     };
     ensure!(

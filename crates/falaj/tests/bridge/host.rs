@@ -3,7 +3,7 @@
 use crate::netlink;
 use crate::storm::{self, packet_socket};
 use nix::libc;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use std::io::{BufRead, IoSliceMut, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
@@ -46,6 +46,11 @@ fn told(words: &[&str]) -> String {
         }
         ["ask", address] => ask(SocketAddr::new(address.parse().expect("an address"), PORT)),
         ["send", interface, with_header, frames @ ..] => send(interface, *with_header == "true", frames),
+        ["flood", address] => {
+            flood(SocketAddr::new(address.parse().expect("an address"), PORT));
+            "done".into()
+        }
+        ["count", address] => in_order(SocketAddr::new(address.parse().expect("an address"), PORT)),
         ["echo", interface] => {
             let interface = (*interface).to_owned();
             std::thread::spawn(move || storm::echo(&interface));
@@ -99,6 +104,38 @@ fn ask(to: SocketAddr) -> String {
     let length = socket.recv(&mut datagram).expect("the link carries UDP");
     assert!(datagram[..length] == sent, "{length} bytes came back");
     "passed".into()
+}
+
+/// Sends numbered datagrams for a second, four in each millisecond.
+fn flood(to: SocketAddr) {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    let began = Instant::now();
+    for number in 0..4_000_u32 {
+        let due = began + Duration::from_millis(u64::from(number / 4));
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let mut datagram = [0; 1000];
+        datagram[..4].copy_from_slice(&number.to_be_bytes());
+        // Where the kernel has no room one is missing, and that is no matter.
+        let _ = socket.send_to(&datagram, to);
+    }
+}
+
+/// Counts numbered datagrams until no more come: how many, and whether their numbers rose.
+fn in_order(at: SocketAddr) -> String {
+    let socket = UdpSocket::bind(at).expect("a port");
+    // What the system allows: nobody here is to lose what the link has sent.
+    let _ = setsockopt(&socket, sockopt::RcvBuf, &(1 << 20));
+    println!("listening");
+    let (mut came, mut last, mut rise) = (0, None, true);
+    let mut datagram = [0; 2000];
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    while socket.recv(&mut datagram).is_ok() {
+        let number = datagram[..4].to_vec();
+        rise &= last.replace(number.clone()) < Some(number);
+        came += 1;
+        socket.set_read_timeout(Some(Duration::from_millis(700))).unwrap();
+    }
+    format!("{came} {}", if rise { "in order" } else { "out of order" })
 }
 
 /// Sends frames as they are, in hexadecimal, each with a vnet header in front or none; how many the kernel took.

@@ -10,6 +10,7 @@
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "../common/mod.rs"]
 mod common;
+mod device;
 mod driver;
 #[expect(dead_code, reason = "others use the rest")]
 #[path = "../../../falaj-live/tests/guest/mod.rs"]
@@ -44,7 +45,13 @@ const CASES: &[(&str, fn())] = &[
     ("what_cannot_be_is_refused", refused),
     ("where_there_is_no_xdp_packet_sockets_do_it", no_xdp),
     (QUEUES, queues),
+    (ORDER, device::order),
+    (REPLAYED, device::replayed),
 ];
+
+/// These take a token bucket of the kernel, and its command.
+const ORDER: &str = "what_a_device_paces_stays_in_order_and_whole";
+const REPLAYED: &str = "what_a_device_refused_is_in_the_capture_and_is_replayed";
 
 /// These take a firewall that knows queues, and its command.
 const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
@@ -72,6 +79,13 @@ fn via() -> Vec<String> {
 fn has_queues() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-Urn", "iptables", "-A", "OUTPUT", "-j", "NFQUEUE", "--queue-num", "1"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+/// Whether an interface can be had that sends at a rate.
+fn has_token_buckets() -> bool {
+    let mut command = Command::new("unshare");
+    command.args(["-Urn", "tc", "qdisc", "add", "dev", "lo", "root"]).args(device::TOKEN_BUCKET);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
@@ -112,6 +126,9 @@ fn main() -> ExitCode {
             }
             if [QUEUES, MUTATED_IN_QUEUES].contains(&name) && !has_queues() {
                 return Ok(Completion::ignored_with("iptables has no NFQUEUE here"));
+            }
+            if [ORDER, REPLAYED].contains(&name) && !has_token_buckets() {
+                return Ok(Completion::ignored_with("tc has no tbf here"));
             }
             if via.is_some() && !has_xdp() {
                 return Ok(Completion::ignored_with("there is no AF_XDP here: falaj doctor says why"));

@@ -3,7 +3,7 @@
 use crate::common::{Ran, directory, falaj, file};
 use falaj_engine::Why;
 use falaj_sched::time::Time;
-use falaj_traffic::capture::{Change, Taken, Verdict, Wanted, Writer};
+use falaj_traffic::capture::{Change, Room, Taken, Verdict, Wanted, Writer};
 use std::time::Duration;
 
 const LINK: &str = "[link.a]\nrate = \"1mbit\"\n";
@@ -21,10 +21,15 @@ fn change(at: u64, behind: u64, scenario: &str, vacant: &[u32]) -> Change {
 }
 
 fn capture(name: &str, scenario: &str, packets: &[Taken], changes: &[Change]) -> Vec<u8> {
+    with_rooms(name, scenario, packets, changes, &[])
+}
+
+fn with_rooms(name: &str, scenario: &str, packets: &[Taken], changes: &[Change], rooms: &[Room]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = Writer::new(&mut bytes, scenario, &["near", "far"], Duration::from_secs(1)).expect("memory");
     packets.iter().for_each(|taken| writer.write(taken, &[0; 1514]).expect("memory"));
     changes.iter().for_each(|change| writer.change(change).expect("memory"));
+    rooms.iter().for_each(|room| writer.room(room).expect("memory"));
     std::fs::write(directory().join(name), &bytes).expect("a file can be written");
     bytes
 }
@@ -104,4 +109,62 @@ fn captures_that_say_less_than_they_might() {
     capture("differs.pcapng", LINK, &dropped, &[]);
     let ran = replayed("differs.pcapng");
     assert!(ran.status == Some(1) && ran.out.contains("first difference: number=1 "), "{ran:#?}");
+}
+
+/// 1514 B take a millisecond; the device holds two packets, and full it is asked again when what it holds takes half of one.
+const DEVICE: &str = "[link.a]\nrate = \"12112kbit\"\npace = \"device\"\nbacklog = \"2p\"\n";
+
+/// What came of it on that link: begun at `start`, in microseconds, and handed over at `due`.
+fn sent(number: u64, arrival: u64, start: u64, due: u64) -> Taken {
+    let verdict =
+        Verdict::Sent { start: Time(start * 1_000), end: Time((start + 1_000) * 1_000), due: Time(due * 1_000) };
+    Taken { verdict, ..packet(number, arrival * 1_000) }
+}
+
+/// What a port said at so many microseconds.
+fn said(number: u64, at: u64, behind: u64, bytes: u32) -> Room {
+    Room { number, way: 0, bytes, at: Time(at * 1_000), behind }
+}
+
+/// The third packet would have been handed over at 1500 us, half a millisecond before the second one ends. The port refuses from
+/// 1000 us on, and has room again at 5000 us.
+#[test]
+fn what_a_port_said_of_its_room_is_replayed() {
+    let packets =
+        [sent(0, 0, 0, 0), sent(1, 100, 1_000, 100), sent(2, 200, 5_000, 5_000), sent(3, 1_200, 6_000, 5_000)];
+    let rooms = [said(0, 1_000, 3, 0), said(1, 5_000, 4, u32::MAX)];
+    let replayed_with = |name: &str, rooms: &[Room]| {
+        with_rooms(name, DEVICE, &packets, &[], rooms);
+        replayed(name)
+    };
+    let ran = replayed_with("room.pcapng", &rooms);
+    assert!(
+        ran.out.ends_with("every packet decided as live, to the nanosecond\n") && ran.status == Some(0),
+        "{ran:#?}"
+    );
+    // Whatever of it is altered: the first packet that is decided otherwise is named.
+    let first = [
+        ("room-sooner", vec![rooms[0], said(1, 4_000, 4, u32::MAX)], 2),
+        ("room-less", vec![rooms[0], said(1, 5_000, 4, 1_514)], 2),
+        ("room-refused-sooner", vec![said(0, 50, 1, 0), rooms[1]], 1),
+        ("room-not-refused", vec![], 2),
+    ];
+    for (name, rooms, number) in first {
+        let ran = replayed_with(&format!("{name}.pcapng"), &rooms);
+        let first = format!("first difference: number={number} ");
+        assert!(ran.status == Some(1) && ran.out.contains(&first), "{name}: {first}\n{ran:#?}");
+    }
+    // One that is missing is noticed by the numbers of the others.
+    let ran = replayed_with("room-missing.pcapng", &rooms[1..]);
+    let missing = "packets or changes are missing in the capture: decisions were not compared";
+    assert!(ran.status == Some(0) && ran.out.contains(missing), "{ran:#?}");
+    // And what cannot have been is refused.
+    for (name, rooms, said) in [
+        ("room-late.pcapng", [said(0, 1_300, 3, 0)], "is not between the packets that it is said to be between"),
+        ("room-way.pcapng", [Room { way: 7, ..rooms[0] }], "is of a way that its scenario does not have"),
+    ] {
+        let ran = replayed_with(name, &rooms);
+        let said = format!("falaj: {name}: word 0 of a port {said}");
+        assert!(ran.status == Some(2) && ran.out.is_empty() && ran.err.contains(&said), "{said}\n{ran:#?}");
+    }
 }

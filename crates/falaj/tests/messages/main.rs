@@ -112,6 +112,40 @@ fn a_scenario_for_another_command() {
     refused(&["traffic", silent], "link a has no [traffic.NAME]: there is nothing to send");
 }
 
+/// The device is behind the port: simulated it is behind each link.
+#[test]
+fn a_device_behind_another_link() {
+    let links = "[link.a]\nrate = \"1mbit\"\nup = { pace = \"device\" }\n[link.b]\nrate = \"1mbit\"\n\
+                 [link.c]\nrate = \"1mbit\"\npace = \"device\"\n";
+    let by = |name, rules: &str| file(name, &format!("{links}{TRAFFIC}{rules}")).to_owned();
+    let said = |rule: &str, to: &str, help: &str| {
+        format!(
+            "falaj: link a is paced by its device, and rule `{rule}` leads packets on from it to link {to}: a device stands behind a \
+             port, and may pace the last link that packets pass; {help}, or let falaj pace link a: `pace = \"falaj\"`\n"
+        )
+    };
+    let two = by("device-two.toml", "[[rule]]\nname = \"both\"\nto = [\"a\", \"c\"]\n");
+    let one = by("device-one.toml", "[[rule]]\nmatch = \"tcp\"\nto = \"c\"\n[[rule]]\nto = [\"b\", \"a\", \"b\"]\n");
+    let on = by("device-on.toml", "[[rule]]\nmatch = \"udp\"\nto = \"a\"\nthen = \"on\"\n[[rule]]\nto = \"b\"\n");
+    for (two, said) in [
+        (&two, said("both", "c", "name it last in `to`")),
+        (&one, said("2", "b", "name it last in `to`")),
+        (&on, said("1", "b", "leave out `then = \"on\"`")),
+    ] {
+        for args in [&["run", two, "--", "true"][..], &["compare", two]] {
+            refused(args, &said);
+        }
+        assert_eq!(falaj(&["sim", two, "--duration", "10ms", "--replications", "1"]).status, Some(0));
+    }
+    // Last, or of the other direction, it may.
+    let rules = "[[rule]]\ndirection = \"down\"\nto = [\"a\", \"c\"]\n[[rule]]\nmatch = \"udp\"\nto = [\"b\", \"a\"]\n[[rule]]\nto = \"c\"\n";
+    let last = by("device-last.toml", rules);
+    refused(
+        &["run", &last, "--", "true"],
+        "the interface does not say when it has room: `pace = \"device\"` is for packet sockets",
+    );
+}
+
 #[test]
 fn a_service_that_does_not_begin() {
     let serve = ["serve", file("begins.toml", ADAPTER)];

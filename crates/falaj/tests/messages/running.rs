@@ -122,6 +122,12 @@ fn changes_of_a_link_with_two_ends() {
     set(&["--file", &adapter], "this link has two ends, and a flow with an `adapter` is for `falaj serve`");
     let two = file("set-two.toml", &format!("{a}{b}"));
     set(&["--file", &two], "this scenario has 2 links, and nothing says which packets pass which");
+    let paced = "[link.link]\nrate = \"1mbit\"\npace = \"device\"\n[[rule]]\nto = [\"link\", \"b\"]\n";
+    let paced = file("set-paced.toml", &format!("{b}{paced}"));
+    set(
+        &["--file", &paced],
+        "link link is paced by its device, and rule `1` leads packets on from it to link b: a device",
+    );
     let large = file("set-large.toml", &format!("{a}#{}\n", "x".repeat(4 << 20)));
     set(&["--file", &large], "the scenario is too large for a line of 4194304 bytes");
     asked("show", &["nobody"], "there is no `nobody`; there are `link`, `link.up`, `up.all`, `link.down`, `down.all`");

@@ -1,0 +1,59 @@
+//! Where devices may pace links of real packets: before a port. A device stands behind that, and what the port says of its
+//! room is of packets that leave there. A link from which packets go on to another link has no device, and would be told to wait
+//! for one that it never fills. In simulation it has one of its own.
+
+use anyhow::{Result, bail};
+use falaj_engine::pipe::Pace;
+use falaj_engine::rules::{Target, To};
+use falaj_scenario::{Rule, Scenario, Towards};
+
+/// Refuses a device-paced link from which rules lead packets on to another.
+pub(super) fn before_ports(scenario: &Scenario) -> Result<()> {
+    for (way, towards) in [Towards::Up, Towards::Down].into_iter().enumerate() {
+        let paced = |link: u32| scenario.links[link as usize].direction(towards).pace != Pace::Falaj;
+        let rules: Vec<&Rule> = scenario.rules.iter().filter(|r| r.rule.way.is_none_or(|only| only == way)).collect();
+        for (n, rule) in rules.iter().enumerate() {
+            let Some((from, to, help)) = within(rule, paced).or_else(|| behind(rule, &rules[n + 1..], paced)) else {
+                continue;
+            };
+            let [from, to] = [from, to].map(|link| &scenario.links[link as usize].name);
+            bail!(
+                "link {from} is paced by its device, and rule `{}` leads packets on from it to link {to}: a device stands \
+                 behind a port, and may pace the last link that packets pass; {help}, or let falaj pace link {from}: \
+                 `pace = \"falaj\"`",
+                rule.name
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A paced link of a rule, the rule's next one, and what to do.
+fn within(rule: &Rule, paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'static str)> {
+    let To::Links(links) = &rule.rule.to else { return None };
+    let two = links.windows(2).find(|two| paced(two[0]))?;
+    Some((two[0], two[1], "name it last in `to`"))
+}
+
+/// The same of the link that is its last, where packets go on with the rules behind. Which of them those take is told by the packets:
+/// that they may is enough.
+fn behind(rule: &Rule, others: &[&Rule], paced: impl Fn(u32) -> bool) -> Option<(u32, u32, &'static str)> {
+    let last = ends(rule).into_iter().filter(|_| rule.rule.on).map(|(_, last)| last).find(|&link| paced(link))?;
+    let (first, _) = others.iter().flat_map(|other| ends(other)).next()?;
+    Some((last, first, "leave out `then = \"on\"`"))
+}
+
+/// The first link and the last one of each way by which a rule leads packets.
+fn ends(rule: &Rule) -> Vec<(u32, u32)> {
+    match &rule.rule.to {
+        To::Links(links) => links.first().copied().zip(links.last().copied()).into_iter().collect(),
+        To::Table { targets, .. } => {
+            let link = |target: &Option<Target>| match target {
+                Some(Target::Link(link)) => Some((*link, *link)),
+                _ => None,
+            };
+            targets.iter().filter_map(link).collect()
+        }
+        To::Drop | To::Pass | To::SkipTo(_) => Vec::new(),
+    }
+}
