@@ -92,7 +92,9 @@ fn served(at: &Path) -> String {
 fn http(mut stream: impl Read + Write, request: &str, body: &str) -> (u16, Value) {
     let head = "HTTP/1.1\r\nHost: falaj\r\nConnection: close\r\nContent-Type: application/json";
     let length = body.len();
-    write!(stream, "{request} {head}\r\nContent-Length: {length}\r\n\r\n{body}").expect("it listens");
+    // In one piece: a service that has heard enough answers and closes, and what is written after that fails.
+    let whole = format!("{request} {head}\r\nContent-Length: {length}\r\n\r\n{body}");
+    stream.write_all(whole.as_bytes()).expect("it listens");
     let mut all = String::new();
     stream.read_to_string(&mut all).expect("UTF-8");
     let (head, body) = all.split_once("\r\n\r\n").expect("an answer");
