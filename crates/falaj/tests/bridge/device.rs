@@ -39,18 +39,25 @@ pub(crate) fn order() {
 
 /// What the port said of its room is between the packets of the capture, and with that each is decided alike.
 pub(crate) fn replayed() {
-    let name = "device.pcapng";
-    for timer in ["hybrid", "sleep"] {
-        flooded(&["--capture", name, "--timer", timer]);
-        let Capture { rooms, packets, .. } =
-            capture::read(File::open(directory().join(name)).expect("it is there")).expect("whole");
-        let refused = rooms.iter().filter(|room| room.bytes == 0).count();
-        assert!(refused > 10 && rooms.len() > refused + 10, "{refused} of {} say that there is no room", rooms.len());
-        assert!(packets.len() > 1_000, "{} packets", packets.len());
-        let ran = falaj(&["sim", "--replay", name, "--json"]);
-        assert!(ran.status == Some(0) && ran.json()["same_decisions"] == true, "{ran:#?}");
-        altered(name);
-    }
+    replayed_with("hybrid");
+}
+
+/// The same where the loop sleeps.
+pub(crate) fn replayed_sleeping() {
+    replayed_with("sleep");
+}
+
+fn replayed_with(timer: &str) {
+    let name = &format!("device-{timer}.pcapng");
+    flooded(&["--capture", name, "--timer", timer]);
+    let Capture { rooms, packets, .. } =
+        capture::read(File::open(directory().join(name)).expect("it is there")).expect("whole");
+    let refused = rooms.iter().filter(|room| room.bytes == 0).count();
+    assert!(refused > 10 && rooms.len() > refused + 10, "{refused} of {} say that there is no room", rooms.len());
+    assert!(packets.len() > 1_000, "{} packets", packets.len());
+    let ran = falaj(&["sim", "--replay", name, "--json"]);
+    assert!(ran.status == Some(0) && ran.json()["same_decisions"] == true, "{ran:#?}");
+    altered(name);
 }
 
 /// A port that would have had no room where it had some: the first packet that is decided otherwise is named.

@@ -47,11 +47,13 @@ const CASES: &[(&str, fn())] = &[
     (QUEUES, queues),
     (ORDER, device::order),
     (REPLAYED, device::replayed),
+    (REPLAYED_SLEEPING, device::replayed_sleeping),
 ];
 
 /// These take a token bucket of the kernel, and its command.
 const ORDER: &str = "what_a_device_paces_stays_in_order_and_whole";
 const REPLAYED: &str = "what_a_device_refused_is_in_the_capture_and_is_replayed";
+const REPLAYED_SLEEPING: &str = "what_a_device_refused_is_replayed_where_the_loop_sleeps";
 
 /// These take a firewall that knows queues, and its command.
 const QUEUES: &str = "packets_of_the_firewalls_queues_are_held_and_go_on";
@@ -127,7 +129,7 @@ fn main() -> ExitCode {
             if [QUEUES, MUTATED_IN_QUEUES].contains(&name) && !has_queues() {
                 return Ok(Completion::ignored_with("iptables has no NFQUEUE here"));
             }
-            if [ORDER, REPLAYED].contains(&name) && !has_token_buckets() {
+            if [ORDER, REPLAYED, REPLAYED_SLEEPING].contains(&name) && !has_token_buckets() {
                 return Ok(Completion::ignored_with("tc has no tbf here"));
             }
             if via.is_some() && !has_xdp() {
