@@ -12,9 +12,8 @@
 //! nothing but the clock from `NEAR` before an instant, because a packet read
 //! then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
-//! read. A turn is so much time of the processor and not so many packets, and
-//! what was taken beyond it is the next turn's: a storm of tiny ones at one port
-//! takes nothing from the others.
+//! read. What a port may read in a round is so much time of the processor and not
+//! so many packets: a storm of tiny ones at one port takes nothing from the others.
 
 mod arrives;
 mod change;
@@ -54,7 +53,7 @@ use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
 use room::Full;
-use share::Share;
+use share::Shares;
 use std::collections::BTreeMap;
 use std::io;
 use turns::Turns;
@@ -103,8 +102,7 @@ pub struct Forwarder {
     full: Vec<Full>,
     /// By port, what its device is handed ahead of time at most, where that paces a link.
     backlogs: Vec<Option<u32>>,
-    /// By port, its turns.
-    shares: Vec<Share>,
+    shares: Shares,
     /// Where a part of a unit is made.
     cut: Vec<u8>,
     /// Bursts that are handed over at once, and where they become one unit.
@@ -151,7 +149,7 @@ impl Forwarder {
             waiting: vec![None; ports.len()],
             full: ports.iter().map(|_| Full::default()).collect(),
             backlogs: vec![None; ports.len()],
-            shares: vec![Share::default(); ports.len()],
+            shares: Shares::new(ports.len()),
             ports,
             options,
             lead: Lead::new(),

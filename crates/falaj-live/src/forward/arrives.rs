@@ -40,15 +40,16 @@ impl Forwarder {
     /// A turn for each port, or for those seen readable.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
         let mut found = Found::Nothing;
+        self.shares.look();
         for i in 0..self.ports.len() {
-            if all || self.watch.is_readable(i) || self.waiting[i].is_some() {
-                found = found.max(self.turn(i)?);
+            if all || self.watch.is_readable(i) || self.waiting[i].is_some() || self.shares.goes_on(i) {
+                found = found.max(if self.shares.may_read(i) { self.turn(i)? } else { Found::Part });
             }
         }
         Ok(found)
     }
 
-    /// Reads from a port until it has nothing more, its turn is over or something
+    /// Reads from a port until it has nothing more, its quantum is used up or something
     /// else has to be handed over soon.
     fn turn(&mut self, i: usize) -> io::Result<Found> {
         if let Some(waiting) = self.waiting[i].take() {
@@ -61,15 +62,16 @@ impl Forwarder {
         let mut over = Time::NEVER;
         while let Some(now) = self.receive_from(i)? {
             if over == Time::NEVER {
-                over = self.shares[i].begins(now);
+                over = self.shares.begins(i, now);
             }
             let latest = Time(self.releases.next().0.saturating_add(may_be_late.0));
             if now >= over || self.waiting[i].is_some() || latest.since(now) < NEAR {
-                self.shares[i].ends(over, now);
+                // For whoever waits for room nobody waits.
+                self.shares.ends(i, self.waiting[i].is_none());
                 return Ok(Found::Part);
             }
         }
-        self.shares[i].is_done();
+        self.shares.ends(i, false);
         Ok(if over == Time::NEVER { Found::Nothing } else { Found::All })
     }
 

@@ -62,6 +62,7 @@ impl Forwarder {
             if let Some(since) = spinning.take() {
                 self.awake.spun += now.since(since);
             }
+            self.shares.charge(now);
             if may_rest && self.rest.is_over(now) {
                 self.rest.look(now);
                 self.releases.allow(self.slack());
