@@ -21,6 +21,7 @@ mod contract;
 mod figures;
 mod leaves;
 mod options;
+mod owed;
 mod room;
 mod share;
 mod snapshot;

@@ -1,6 +1,7 @@
 //! The loop itself: what is due, what came, and how to wait for the next of either.
 
 use super::arrives::Found;
+use super::owed::Owed;
 use super::{Forwarder, NEAR, Overflow};
 use crate::priority;
 use crate::rest;
@@ -13,11 +14,7 @@ use std::os::fd::BorrowedFd;
 
 /// How long `others` may have to wait under load.
 const LOOK: Span = Span::from_millis(1);
-/// A thread before all others that never sleeps is stopped by the kernel for the twentieth part of a second in each
-/// second, so that the others get something too. It leaves them as much in small pieces instead: one for so long awake,
-/// when nothing is due before it is over, or at last in twice that time.
-const AWAKE: Span = Span::from_millis(1);
-const REST: Span = Span::from_micros(50);
+
 /// Why the loop came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
@@ -48,7 +45,7 @@ impl Forwarder {
         let before_others = priority::is_before_others();
         // Nothing changes that before it comes back.
         let has_masks = self.tells_of_sharing && self.network.has_masks();
-        let mut slept = self.clock.now();
+        let mut owed = Owed::new(self.clock.now());
         let mut looked = Time::ZERO;
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
@@ -87,15 +84,18 @@ impl Forwarder {
             if !released {
                 spinning = Some(now);
             }
-            if before_others && !sleeps && now.since(slept) >= AWAKE {
-                let rest = self.releases.next().since(now) > REST || now.since(slept) >= AWAKE + AWAKE;
-                if rest {
-                    self.watch_others.look(REST)?;
-                    slept = self.clock.now();
-                    spinning = None;
-                    heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
-                    continue;
+            if before_others
+                && !sleeps
+                && let Some(rest) = owed.rest(now, self.releases.next(), released)
+            {
+                let began = self.clock.now();
+                self.watch_others.look(rest)?;
+                spinning = None;
+                heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
+                if heard.is_none() {
+                    owed.rested(began, self.clock.now());
                 }
+                continue;
             }
             if had_turn && !sleeps && self.releases.next().since(now) < NEAR {
                 std::hint::spin_loop();
@@ -125,7 +125,7 @@ impl Forwarder {
                 }
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
-                    slept = self.clock.now();
+                    owed.slept(self.clock.now());
                     spinning = None;
                     self.note_what_woke(wake, deadline);
                 }
