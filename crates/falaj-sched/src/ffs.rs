@@ -10,6 +10,7 @@
 //! for a packet of each other flow, where WF2Q+ and QFQ let it go ahead.
 
 use crate::discipline::{Answer, Discipline, Harm, Sent};
+use crate::laps::Looks;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -38,6 +39,7 @@ pub struct Ffs {
     /// The start of a bucket: all that wait finish in it or later.
     now: u64,
     laps: u64,
+    looks: Looks,
     buckets: Buckets,
     /// The flow that is served, or alone; in no bucket.
     in_hand: u32,
@@ -70,14 +72,14 @@ impl Buckets {
     #[inline]
     fn append(&mut self, flows: &mut Flows<Share>, f: FlowId, finish: u64) {
         let bucket = self.index(finish);
-        flows.state_mut(f).next = NONE;
+        flows.state_mut(f).set_next(NONE);
         let [first, last] = &mut self.ends[bucket];
         if self.full[bucket / 64] & 1 << (bucket % 64) == 0 {
             self.full[bucket / 64] |= 1 << (bucket % 64);
             self.words |= 1 << (bucket / 64);
             *first = f.0;
         } else {
-            flows.state_mut(FlowId(*last)).next = f.0;
+            flows.state_mut(FlowId(*last)).set_next(f.0);
         }
         *last = f.0;
     }
@@ -109,8 +111,8 @@ impl Buckets {
     /// Takes the first one of the first bucket out.
     #[inline]
     fn remove_first(&mut self, bucket: usize, share: &Share) {
-        if share.next != NONE {
-            self.ends[bucket][0] = share.next;
+        if share.next() != NONE {
+            self.ends[bucket][0] = share.next();
             return;
         }
         self.full[bucket / 64] &= !(1 << (bucket % 64));
@@ -132,6 +134,7 @@ impl Ffs {
         Ok(Ffs {
             now: 0,
             laps: 2,
+            looks: Looks::default(),
             buckets: Buckets::new(width),
             in_hand: NONE,
             weights,
@@ -148,7 +151,7 @@ impl Ffs {
     /// Is the last finish of a flow without packets still to come?
     #[inline]
     fn owes(&self, share: &Share) -> bool {
-        share.place == Place::Silent && self.laps.wrapping_sub(share.lap) <= 1 && ahead(share.start, self.now) > 0
+        share.place() == Place::Silent && share.silent_for(self.laps) <= 1 && ahead(share.start, self.now) > 0
     }
 }
 
@@ -163,7 +166,7 @@ impl Discipline for Ffs {
     /// What heads are ahead of the time or behind it stays as many bytes, but for buckets
     /// that become narrower. What flows owe is a bucket at most.
     fn succeed(&mut self, old: Ffs, flows: &mut Flows<Share>, _: Time) {
-        (self.laps, self.in_hand) = (old.laps, old.in_hand);
+        (self.laps, self.looks, self.in_hand) = (old.laps, old.looks, old.in_hand);
         self.now = old.now >> self.buckets.width << self.buckets.width;
         for f in 0..self.weights.all.len() {
             let (weight, f) = (self.weights.all[f], FlowId(f as u32));
@@ -172,17 +175,17 @@ impl Discipline for Ffs {
                 *share = Share::new(self.weights.byte, weight, self.weights.largest);
                 continue;
             }
-            let before = i128::from(share.inverse);
+            let before = i128::from(share.inverse());
             if share.set(self.weights.byte, weight, self.weights.largest) {
                 // As many bytes ahead of the time, or behind it.
-                let ahead = if share.place == Place::Present { ahead(share.start, old.now) } else { 0 };
-                let ahead = i128::from(ahead) * i128::from(share.inverse) / before;
+                let ahead = if share.place() == Place::Present { ahead(share.start, old.now) } else { 0 };
+                let ahead = i128::from(ahead) * i128::from(share.inverse()) / before;
                 share.start = old.now.wrapping_add(ahead as u64);
             }
             if ahead(share.start, self.now) > 1 << self.buckets.width {
                 share.start = self.now.wrapping_add(1 << self.buckets.width);
             }
-            if share.place == Place::Present && f.0 != self.in_hand {
+            if share.place() == Place::Present && f.0 != self.in_hand {
                 self.insert(flows, f);
             }
         }
@@ -191,18 +194,25 @@ impl Discipline for Ffs {
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
         let share = flows.state(f);
-        if share.place == Place::Present {
+        if share.place() == Place::Present {
             return;
         }
         let free = self.buckets.words == 0 && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
-            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
             self.laps = self.laps.wrapping_add(2);
+        }
+        for other in self.looks.due(self.laps, flows.len()) {
+            let share = flows.state_mut(FlowId(other as u32));
+            if share.place() == Place::Silent && share.silent_for(self.laps) > 1 {
+                share.set_place(Place::Away);
+            }
         }
         let share = flows.state(f);
         let start = if self.owes(share) { share.start } else { self.now };
         let share = flows.state_mut(f);
-        (share.start, share.place) = (start, Place::Present);
+        share.start = start;
+        share.set_place(Place::Present);
         if free {
             self.in_hand = f.0;
         } else {
@@ -223,7 +233,7 @@ impl Discipline for Ffs {
                     self.insert(flows, f);
                 } else {
                     let share = flows.state_mut(f);
-                    (share.place, share.lap) = (Place::Silent, self.laps);
+                    share.fall_silent(self.laps);
                     if alone {
                         self.laps = self.laps.wrapping_add(2);
                     }

@@ -45,8 +45,8 @@ impl Groups {
     /// Sorts `f` in, whose share this is.
     #[inline]
     pub(crate) fn insert(&mut self, f: u32, share: &mut Share) {
-        let group = usize::from(share.class);
-        let shift = shift(share.class);
+        let group = usize::from(share.class());
+        let shift = shift(share.class());
         let full = &mut self.full[group];
         let mut start = share.rounded_start();
         if self.busy & 1 << group == 0 {
@@ -71,7 +71,7 @@ impl Groups {
         let slot = (start >> shift) as u32 % SLOTS;
         let bit = 1 << slot;
         let first = &mut self.first[group][slot as usize];
-        share.next = if *full & bit == 0 { NONE } else { *first };
+        share.set_next(if *full & bit == 0 { NONE } else { *first });
         *full |= bit;
         *first = f;
     }
@@ -86,11 +86,11 @@ impl Groups {
     /// Takes the first one of its group out, whose share this is.
     #[inline]
     pub(crate) fn remove_first(&mut self, share: &Share) {
-        let group = usize::from(share.class);
-        let shift = shift(share.class);
+        let group = usize::from(share.class());
+        let shift = shift(share.class());
         let slot = (self.starts[group] >> shift) as u32 % SLOTS;
-        if share.next != NONE {
-            self.first[group][slot as usize] = share.next;
+        if share.next() != NONE {
+            self.first[group][slot as usize] = share.next();
             return;
         }
         let full = &mut self.full[group];

@@ -72,6 +72,7 @@ pub mod hfsc;
 pub mod hrr;
 pub mod htb;
 pub mod label;
+mod laps;
 mod level_set;
 pub mod managed;
 pub mod mclock;

@@ -70,7 +70,7 @@ impl Discipline for Qfq {
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
         for f in 0..self.weights.all.len() as u32 {
             let share = flows.state_mut(FlowId(f));
-            if share.place == Place::Present && f != self.in_hand {
+            if share.place() == Place::Present && f != self.in_hand {
                 self.groups.insert(f, share);
             }
         }
@@ -78,13 +78,16 @@ impl Discipline for Qfq {
 
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, _: Time) {
-        if flows.state(f).place == Place::Present {
+        if flows.state(f).place() == Place::Present {
             return;
         }
         let free = self.groups.is_empty() && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
-            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
             self.time.rest();
+        }
+        for other in self.time.due(flows.len()) {
+            self.time.over(flows.state_mut(FlowId(other as u32)));
         }
         let share = flows.state_mut(f);
         self.time.join(share);
@@ -109,7 +112,7 @@ impl Discipline for Qfq {
                     }
                     self.groups.insert(f.0, share);
                 } else if alone {
-                    flows.state_mut(f).place = Place::Away;
+                    flows.state_mut(f).set_place(Place::Away);
                     self.in_hand = NONE;
                     self.time.rest();
                     return Answer::Idle;

@@ -170,18 +170,19 @@ impl Discipline for QfqPlus {
                 == (a, after.flows, after.share.weight(), after.full);
             let start = match () {
                 () if same => before.share.start,
-                () => now.wrapping_add(ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class)) as u64),
+                () => now.wrapping_add(ahead(before.share.start, now).clamp(0, 2 << shift(after.share.class())) as u64),
             };
-            let counts = before.share.place == Place::Present || self.time.owes(&before.share);
-            if counts && (after.share.place == Place::Away || ahead(start, after.share.start) > 0) {
-                (after.share.start, after.share.place) = (start, Place::Silent);
+            let counts = before.share.place() == Place::Present || self.time.owes(&before.share);
+            if counts && (after.share.place() == Place::Away || ahead(start, after.share.start) > 0) {
+                after.share.start = start;
+                after.share.set_place(Place::Silent);
             }
         }
         for aggregate in &mut old.aggregates {
             let (members, visited) = aggregate.round.dissolve(flows);
             for f in members {
                 let after = &mut self.aggregates[self.of[f.index()] as usize];
-                after.share.place = Place::Present;
+                after.share.set_place(Place::Present);
                 after.round.join(flows, f);
             }
             if let Some(f) = visited {
@@ -199,7 +200,7 @@ impl Discipline for QfqPlus {
         self.time.rest();
         for (a, aggregate) in self.aggregates.iter_mut().enumerate() {
             self.time.count(&mut aggregate.share);
-            if aggregate.share.place == Place::Present {
+            if aggregate.share.place() == Place::Present {
                 self.groups.insert(a as u32, &mut aggregate.share);
             }
         }
@@ -208,9 +209,12 @@ impl Discipline for QfqPlus {
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Member>, f: FlowId, _: Time) {
         let a = flows.state(f).aggregate;
+        for other in self.time.due(self.aggregates.len()) {
+            self.time.over(&mut self.aggregates[other].share);
+        }
         let aggregate = &mut self.aggregates[a as usize];
         aggregate.round.join(flows, f);
-        if aggregate.share.place == Place::Present {
+        if aggregate.share.place() == Place::Present {
             return;
         }
         self.time.join(&mut aggregate.share);
@@ -236,7 +240,7 @@ impl Discipline for QfqPlus {
                     }
                     Some(_) => self.groups.insert(self.in_hand, &mut aggregate.share),
                     None if alone => {
-                        aggregate.share.place = Place::Away;
+                        aggregate.share.set_place(Place::Away);
                         self.in_hand = NONE;
                         self.time.rest();
                         return Answer::Idle;
@@ -298,13 +302,13 @@ impl Discipline for QfqPlus {
         let (largest, neighbours) = (u64::from(self.weights.largest), u64::from(flows - 1));
         let budget = self.aggregates.iter().map(|a| u64::from(a.full)).max().unwrap_or(0);
         let after = |bytes: u64, roundings: u128| {
-            let time = u128::from(bytes) * u128::from(share.inverse) + (roundings << shift(share.class));
+            let time = u128::from(bytes) * u128::from(share.inverse()) + (roundings << shift(share.class()));
             let work = self.weights.work(time + 2 * SOON as u128);
             self.weights.rate.airtime_of_many(work.saturating_add(budget + largest + 1))
         };
         let full = self.full_queues[f.index()];
         let turns = full.div_ceil(largest.max(1)).saturating_add(1);
-        let whole = self.weights.rate_of(share.inverse);
+        let whole = self.weights.rate_of(share.inverse());
         Ok(Promise {
             rate: Rate(whole.0 / u64::from(*flows)),
             latency: after(3 * neighbours * largest, if neighbours == 0 { 2 } else { 4 }),

@@ -403,8 +403,6 @@ mod tests {
             record::<crate::sced::Sced>(),
             record::<crate::mtr_ls::MtrLs>(),
             record::<crate::arc::Arc>(),
-            record::<crate::qfq::Qfq>(),
-            record::<crate::wf2q_plus::Wf2qPlus>(),
         ];
         assert!(stamping.iter().all(|&size| size <= 128), "{stamping:?}");
         let in_turns = [
@@ -414,6 +412,9 @@ mod tests {
             record::<crate::drr::Drr>(),
         ];
         assert_eq!(in_turns, [64; 4]);
+        let by_share =
+            [record::<crate::qfq::Qfq>(), record::<crate::wf2q_plus::Wf2qPlus>(), record::<crate::ffs::Ffs>()];
+        assert_eq!(by_share, [64; 3]);
         assert_eq!((size_of::<Node<()>>(), size_of::<Node<u64>>()), (24, 32));
     }
 
@@ -429,10 +430,10 @@ mod tests {
         assert_eq!(known::<crate::ets::Ets>(), 44);
         assert_eq!(known::<crate::timer_wheels::TimerWheels>(), 48);
         assert_eq!(known::<crate::qfq_plus::QfqPlus>(), 40);
-        assert_eq!(known::<crate::qfq::Qfq>(), 56);
-        assert_eq!(known::<crate::ffs::Ffs>(), 56);
+        assert_eq!(known::<crate::qfq::Qfq>(), 44);
+        assert_eq!(known::<crate::ffs::Ffs>(), 44);
         // And an entry of 16 bytes in a heap; of 36 where tags have 128 bits.
-        assert_eq!(known::<crate::wf2q_plus::Wf2qPlus>(), 56);
+        assert_eq!(known::<crate::wf2q_plus::Wf2qPlus>(), 44);
         assert_eq!(known::<crate::scfq::Scfq>(), 56);
         assert_eq!(known::<crate::wfq::Wfq>(), 72);
     }

@@ -124,7 +124,7 @@ impl Discipline for Wf2qPlus {
             let others = weights.filter(|(_, (new, old))| new != old).map(|(f, (&new, _))| (f as u32, new));
             for (f, weight) in others.collect::<Vec<_>>() {
                 self.time.reweigh_one(flows.state_mut(FlowId(f)), weight, self.weights.largest);
-                if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {
+                if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
                     self.starts.remove(f);
                     self.insert(flows, FlowId(f));
                 }
@@ -133,7 +133,7 @@ impl Discipline for Wf2qPlus {
         }
         self.time.reweigh(flows, old.weights.all.len(), &self.weights.all, self.weights.largest);
         for f in 0..self.weights.all.len() as u32 {
-            if flows.state(FlowId(f)).place == Place::Present && f != self.in_hand {
+            if flows.state(FlowId(f)).place() == Place::Present && f != self.in_hand {
                 self.insert(flows, FlowId(f));
             }
         }
@@ -142,13 +142,16 @@ impl Discipline for Wf2qPlus {
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<Share>, f: FlowId, now: Time) {
         self.pass(flows, now);
-        if flows.state(f).place == Place::Present {
+        if flows.state(f).place() == Place::Present {
             return;
         }
         let free = self.idle() && is_free(self.in_hand, flows);
         if free && self.in_hand != NONE {
-            flows.state_mut(FlowId(self.in_hand)).place = Place::Away;
+            flows.state_mut(FlowId(self.in_hand)).set_place(Place::Away);
             self.time.rest();
+        }
+        for other in self.time.due(flows.len()) {
+            self.time.over(flows.state_mut(FlowId(other as u32)));
         }
         let share = flows.state_mut(f);
         self.time.join(share);
@@ -182,7 +185,7 @@ impl Discipline for Wf2qPlus {
                 }
                 self.insert(flows, f);
             } else if alone {
-                flows.state_mut(f).place = Place::Away;
+                flows.state_mut(f).set_place(Place::Away);
                 self.time.rest();
             } else {
                 self.time.leave(flows.state_mut(f));
