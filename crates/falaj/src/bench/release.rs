@@ -22,13 +22,13 @@ use std::time::{Duration, Instant};
 /// What `bench release` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Release error: the instant at which a packet is handed to the kernel, less the one at which it was due;
-never negative. CPU: of the link's thread, of one core. Rate: what was received under overload, from the
-first datagram to the last, less what was asked for; left out where the sender itself found no
-processor to send so much. Gap error: by how much the time between a packet and the next one differs from
-what it was to be, which on a full link is a packet's time on the wire. Sleeping, packets may be late by --slack on purpose;
-how much waking so often takes by itself stands below, and how exact a thread is that only looks at
-the clock.
+Release error: the instant at which a packet is handed to the kernel, less the one at which it
+was due; never negative. CPU: of the link's thread, of one core. Rate: what was received under
+overload, from the first datagram to the last, less what was asked for; left out where the sender
+itself found no processor to send so much. Gap error: by how much the time between a packet and the
+next one differs from what it was to be, which on a full link is a packet's time on the wire.
+Sleeping, packets may be late by --slack on purpose; how much waking so often takes by itself stands
+below, and how exact a thread is that only looks at the clock.
 
 Example:
   falaj bench release --seconds 10")]
