@@ -9,7 +9,7 @@
 //! the receiver sees.
 //!
 //! How it waits is the [`Timer`](crate::timer::Timer)'s matter. Spinning and hybrid it looks at
-//! nothing but the clock from `NEAR` before an instant, because a packet read
+//! nothing but the clock when an instant is [`Near`], because a packet read
 //! then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
 //! read. What a port may read in a round is so much time of the processor and not
@@ -44,7 +44,7 @@ use crate::port::Port;
 use crate::record::Recorder;
 use crate::release::Releases;
 use crate::rest::Rest;
-use crate::timer::Lead;
+use crate::timer::{Lead, Near};
 use crate::units::Units;
 use arrives::Waiting;
 use contract::Contracts;
@@ -53,14 +53,12 @@ use falaj_engine::{Output, PipeId};
 use falaj_sched::label::Ecn;
 use falaj_sched::queue::FlowId;
 use falaj_sched::time::{Span, Time};
+use owed::Owed;
 use room::Full;
 use share::Shares;
 use std::collections::BTreeMap;
 use std::io;
 use turns::Turns;
-
-/// Looking at the ports and reading one unit takes up to about this long.
-const NEAR: Span = Span::from_micros(4);
 
 /// A port, the pipe that its units enter and the port at which they leave.
 pub struct Attached {
@@ -87,6 +85,9 @@ pub struct Forwarder {
     ports: Vec<Attached>,
     options: Options,
     lead: Lead,
+    near: Near,
+    /// What this thread owes others if it is before them all.
+    owed: Owed,
     rest: Rest,
     /// When a rest was over last.
     woke: Time,
@@ -154,6 +155,8 @@ impl Forwarder {
             ports,
             options,
             lead: Lead::new(),
+            near: Near::new(),
+            owed: Owed::new(),
             rest: Rest::new(),
             woke: Time::ZERO,
             read: Time::ZERO,

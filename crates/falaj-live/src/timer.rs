@@ -78,6 +78,37 @@ impl Lead {
     }
 }
 
+/// How long before an instant nothing is read any more, as what is due then would be late for it: as long as looking at the
+/// ports and reading a unit takes, but for one in two hundred. That is 2 us where caches are warm, and ten times that after
+/// sleeping or where a unit is a burst of many packets.
+///
+/// It follows a high quantile as [`Lead`] does.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near(Span);
+
+impl Near {
+    const LEAST: Span = Span::from_micros(4);
+    const MOST: Span = Span::from_micros(30);
+    const STEP: Span = Span::from_micros(1);
+
+    pub(crate) fn new() -> Near {
+        Near(Near::LEAST)
+    }
+
+    /// So long.
+    #[inline]
+    pub(crate) fn span(self) -> Span {
+        self.0
+    }
+
+    /// A unit took so long.
+    #[inline]
+    pub(crate) fn took(&mut self, took: Span) {
+        let near = if took > self.0 { self.0 + Near::STEP } else { Span(self.0.0 - Near::STEP.0 / 200) };
+        self.0 = near.clamp(Near::LEAST, Near::MOST);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,5 +177,20 @@ mod tests {
             lead.woke(lead.before(instant), lead.before(instant) + Span::from_micros(5));
         }
         assert_eq!(instant.since(lead.before(instant)), Lead::LEAST);
+    }
+
+    #[test]
+    fn nothing_is_read_for_as_long_as_that_takes() {
+        let mut near = Near::new();
+        for (usual, odd, least, most) in
+            [(1, 12, 4, 6), (1, 2, 4, 5), (11, 12, 11, 14), (200, 300, 29, 31), (1, 1, 4, 5)]
+        {
+            // One in a thousand is odd.
+            for i in 0..20_000 {
+                near.took(Span::from_micros(if i % 1000 == 0 { odd } else { usual }));
+            }
+            let is = near.span();
+            assert!((Span::from_micros(least)..Span::from_micros(most)).contains(&is), "{usual}, {odd}: {is}");
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What comes in: turns of the ports, and the way of a unit's packets into their queues.
 
 use super::written::{Before, record};
-use super::{Forwarder, NEAR, gone, lose};
+use super::{Forwarder, gone, lose};
 use crate::port::{Received, is_gone};
 use crate::units::Packet;
 use falaj_engine::Why;
@@ -37,21 +37,37 @@ pub(super) enum Found {
 }
 
 impl Forwarder {
-    /// A turn for each port, or for those seen readable.
+    /// A turn for each port, or for those seen readable and those whose turn was broken off. Who has nothing left in this
+    /// round is left alone, and may have more.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
         let mut found = Found::Nothing;
         self.shares.look();
+        let mut began = self.clock.now();
         for i in 0..self.ports.len() {
-            if all || self.watch.is_readable(i) || self.waiting[i].is_some() || self.shares.goes_on(i) {
-                found = found.max(if self.shares.may_read(i) { self.turn(i)? } else { Found::Part });
+            if !(all || self.watch.is_readable(i) || self.waiting[i].is_some() || self.shares.goes_on(i)) {
+                continue;
             }
+            if !self.shares.may_read(i) {
+                found = Found::Part;
+                continue;
+            }
+            let read = self.turn(i, began)?;
+            if read > Found::Nothing {
+                let now = self.clock.now();
+                // Who waits for room does not go on before there is some.
+                self.shares.took(i, now.since(began), read == Found::Part && self.waiting[i].is_none());
+                began = now;
+            } else {
+                self.shares.took(i, Span::ZERO, false);
+            }
+            found = found.max(read);
         }
         Ok(found)
     }
 
     /// Reads from a port until it has nothing more, its quantum is used up or something
     /// else has to be handed over soon.
-    fn turn(&mut self, i: usize) -> io::Result<Found> {
+    fn turn(&mut self, i: usize, began: Time) -> io::Result<Found> {
         if let Some(waiting) = self.waiting[i].take() {
             self.admit(i, waiting, self.clock.now());
             if self.waiting[i].is_some() {
@@ -59,20 +75,18 @@ impl Forwarder {
             }
         }
         let may_be_late = if self.sleeps() { self.slack() } else { Span::ZERO };
-        let mut over = Time::NEVER;
+        let over = self.shares.over(i, began);
+        let (mut found, mut last) = (Found::Nothing, began);
         while let Some(now) = self.receive_from(i)? {
-            if over == Time::NEVER {
-                over = self.shares.begins(i, now);
-            }
+            self.near.took(now.since(last));
+            last = now;
             let latest = Time(self.releases.next().0.saturating_add(may_be_late.0));
-            if now >= over || self.waiting[i].is_some() || latest.since(now) < NEAR {
-                // For whoever waits for room nobody waits.
-                self.shares.ends(i, self.waiting[i].is_none());
+            if now >= over || self.waiting[i].is_some() || latest.since(now) < self.near.span() {
                 return Ok(Found::Part);
             }
+            found = Found::All;
         }
-        self.shares.ends(i, false);
-        Ok(if over == Time::NEVER { Found::Nothing } else { Found::All })
+        Ok(found)
     }
 
     /// Reads a unit, if there is one, and says when.

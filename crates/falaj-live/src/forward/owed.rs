@@ -14,8 +14,11 @@ const AWAKE: Span = Span::from_millis(1);
 /// would be more than the rest itself.
 const REST: Span = Span::from_micros(50);
 const PATIENCE: Span = Span::from_millis(2);
-/// What is owed at most, as time awake: who was stopped by others owes them nothing for that.
-const DEBT: Span = Span::from_millis(3);
+/// When any moment will do.
+const AT_LAST: Span = Span::from_millis(3);
+/// What is owed at most after a rest, as time awake, which the next rest at last leaves: whoever was stopped by others owes
+/// them nothing for that.
+const DEBT: Span = Span(AT_LAST.0 - AWAKE.0 + 2 * REST.0);
 
 /// What is owed, as the time since which nothing has been given.
 #[derive(Clone, Copy, Debug)]
@@ -25,20 +28,21 @@ pub(super) struct Owed {
 }
 
 impl Owed {
-    pub(super) fn new(now: Time) -> Owed {
-        Owed { since: now, lead: Lead::new() }
+    pub(super) fn new() -> Owed {
+        Owed { since: Time::ZERO, lead: Lead::new() }
+    }
+
+    /// Is it to rest, if the moment suits?
+    #[inline]
+    pub(super) fn is_due(&self, now: Time) -> bool {
+        now.since(self.since) >= AWAKE
     }
 
     /// For how long to rest now, with nothing due before `next`, and something handed over just now or not.
-    #[inline]
     pub(super) fn rest(&self, now: Time, next: Time, released: bool) -> Option<Span> {
-        let awake = now.since(self.since);
-        (awake >= AWAKE && self.suits(awake, now, next, released)).then_some(REST)
-    }
-
-    fn suits(&self, awake: Span, now: Time, next: Time, released: bool) -> bool {
-        let until = now + REST;
-        self.lead.wake(next, None) >= until || awake >= PATIENCE && released && next >= until || awake >= DEBT
+        let (awake, until) = (now.since(self.since), now + REST);
+        let suits = self.lead.wake(next, None) >= until || awake >= PATIENCE && released && next >= until;
+        (awake >= AWAKE && (suits || awake >= AT_LAST)).then_some(REST)
     }
 
     /// It rested, and wanted to wake a [`REST`] after `began`.
@@ -47,9 +51,11 @@ impl Owed {
         self.since = (self.since + AWAKE).max(Time(woke.0.saturating_sub(DEBT.0)));
     }
 
-    /// It slept until now, for whatever reason: nothing is owed.
-    pub(super) fn slept(&mut self, woke: Time) {
-        self.since = woke;
+    /// It slept, for whatever reason: if that was a rest, nothing is owed.
+    pub(super) fn slept(&mut self, began: Time, woke: Time) {
+        if woke.since(began) >= REST {
+            self.since = woke;
+        }
     }
 }
 
@@ -61,7 +67,7 @@ mod tests {
     /// the share of packets that it was late for, and the longest time without a rest.
     fn rests(gap: u64, late: &[u64]) -> (u32, f64, Span) {
         let end = Time(1_000_000_000);
-        let mut owed = Owed::new(Time::ZERO);
+        let mut owed = Owed::new();
         let (mut now, mut next, mut rests) = (Time::ZERO, Time(gap), 0);
         let (mut hit, mut packets, mut last, mut longest) = (0, 0, Time::ZERO, Span::ZERO);
         let mut released = false;
@@ -91,7 +97,7 @@ mod tests {
             for late in [&[0][..], &[30_000], &[10_000, 20_000, 10_000, 80_000]] {
                 let (rests, _, longest) = rests(gap, late);
                 assert!((990..=1000).contains(&rests), "{gap} {late:?}: {rests}");
-                assert!(longest <= DEBT + Span(1000), "{gap} {late:?}: {longest}");
+                assert!(longest <= AT_LAST + Span(1000), "{gap} {late:?}: {longest}");
             }
         }
     }
@@ -108,15 +114,18 @@ mod tests {
 
     #[test]
     fn who_slept_or_was_stopped_owes_nothing_for_that() {
-        let mut owed = Owed::new(Time::ZERO);
-        let (mut now, mut rests) = (Time::ZERO + Span::from_secs(10), 0);
-        while owed.rest(now, Time::NEVER, false).is_some() {
-            owed.rested(now, now + REST);
-            now += REST;
-            rests += 1;
-        }
-        assert!((1..6).contains(&rests), "{rests}");
-        owed.slept(now);
+        let mut owed = Owed::new();
+        let stopped = Time::ZERO + Span::from_secs(10);
+        // With something due at any time.
+        assert_eq!(owed.rest(stopped, stopped, false), Some(REST));
+        owed.rested(stopped, stopped + REST);
+        let now = stopped + REST;
+        assert_eq!(owed.rest(now, now, false), None, "once");
+        owed.slept(now, now + Span(REST.0 - 1));
+        assert!(owed.is_due(now), "that was no rest");
+        let now = now + REST;
+        owed.slept(now, now + REST);
+        let now = now + REST;
         assert_eq!(owed.rest(now + Span(AWAKE.0 - 1), Time::NEVER, false), None);
         assert_eq!(owed.rest(now + AWAKE, Time::NEVER, false), Some(REST));
     }

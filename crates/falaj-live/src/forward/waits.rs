@@ -1,8 +1,7 @@
 //! The loop itself: what is due, what came, and how to wait for the next of either.
 
 use super::arrives::Found;
-use super::owed::Owed;
-use super::{Forwarder, NEAR, Overflow};
+use super::{Forwarder, Overflow};
 use crate::priority;
 use crate::rest;
 use crate::timer::Timer;
@@ -45,7 +44,6 @@ impl Forwarder {
         let before_others = priority::is_before_others();
         // Nothing changes that before it comes back.
         let has_masks = self.tells_of_sharing && self.network.has_masks();
-        let mut owed = Owed::new(self.clock.now());
         let mut looked = Time::ZERO;
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
@@ -59,7 +57,6 @@ impl Forwarder {
             if let Some(since) = spinning.take() {
                 self.awake.spun += now.since(since);
             }
-            self.shares.charge(now);
             if may_rest && self.rest.is_over(now) {
                 self.rest.look(now);
                 self.releases.allow(self.slack());
@@ -84,20 +81,20 @@ impl Forwarder {
             if !released {
                 spinning = Some(now);
             }
-            if before_others
-                && !sleeps
-                && let Some(rest) = owed.rest(now, self.releases.next(), released)
-            {
-                let began = self.clock.now();
-                self.watch_others.look(rest)?;
-                spinning = None;
-                heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
-                if heard.is_none() {
-                    owed.rested(began, self.clock.now());
+            if before_others && !sleeps && self.owed.is_due(now) {
+                let began = if released { self.clock.now() } else { now };
+                let next = self.releases.next().min(self.network.next_due());
+                if let Some(rest) = self.owed.rest(began, next, released) {
+                    self.watch_others.look(rest)?;
+                    spinning = None;
+                    heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
+                    if heard.is_none() {
+                        self.owed.rested(began, self.clock.now());
+                    }
+                    continue;
                 }
-                continue;
             }
-            if had_turn && !sleeps && self.releases.next().since(now) < NEAR {
+            if had_turn && !sleeps && self.releases.next().since(now) < self.near.span() {
                 std::hint::spin_loop();
                 continue;
             }
@@ -125,7 +122,7 @@ impl Forwarder {
                 }
                 self.watch.look(wake.min(deadline).since(now))?;
                 if wake > now {
-                    owed.slept(self.clock.now());
+                    self.owed.slept(now, self.clock.now());
                     spinning = None;
                     self.note_what_woke(wake, deadline);
                 }
@@ -168,12 +165,14 @@ impl Forwarder {
     /// Says which other descriptor ended that, if one did.
     fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
         let until = (self.woke + self.slack()).max(self.nothing_until());
-        let rest = until.min(deadline).since(self.clock.now());
+        let began = self.clock.now();
+        let rest = until.min(deadline).since(began);
         if rest > Span::ZERO {
             self.watch_others.look(rest)?;
             self.awake.by_timer += 1;
         }
         self.woke = self.clock.now();
+        self.owed.slept(began, self.woke);
         Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
     }
 

@@ -144,8 +144,7 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
     }
     bar.finish_and_clear();
     let exit = exit(interrupted, rows.is_empty())?;
-    let waking = waking(args.slack);
-    let spinning = INSTANTS.map(spinning);
+    let alone = (!interrupted).then(|| (waking(args.slack), INSTANTS.map(spinning)));
     if args.json {
         let rows: Vec<_> = rows
             .iter()
@@ -162,9 +161,12 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
             })
             .collect();
         let (seconds, slack) = (args.seconds, args.slack.0);
-        let spinning = spinning
-            .each_ref()
-            .map(|s| json!({ "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0 }));
+        let waking = alone.as_ref().map(|(waking, _)| waking);
+        let spinning: Vec<_> = alone
+            .iter()
+            .flat_map(|(_, spinning)| spinning)
+            .map(|s| json!({ "each_ns": s.each.0, "late_p99_ns": s.late.0, "gap_error_p99_ns": s.gap.0 }))
+            .collect();
         let all =
             json!({ "seconds": seconds, "slack_ns": slack, "rows": rows, "waking_cpu": waking, "spinning": spinning });
         say!("{}", serde_json::to_string_pretty(&all)?);
@@ -205,11 +207,13 @@ pub(crate) fn main(args: &Args) -> Result<ExitCode> {
         ]
     });
     say!("{}", show::table(&header, rows));
-    say!("a thread that wakes every {} and does nothing else: {:.1} %", args.slack, 100.0 * waking);
-    for Spinning { each, late, gap } in spinning {
-        say!(
-            "a thread that spins for an instant every {each} and does nothing else: late by {late} at p99, gap error {gap}"
-        );
+    if let Some((waking, spinning)) = alone {
+        say!("a thread that wakes every {} and does nothing else: {:.1} %", args.slack, 100.0 * waking);
+        for Spinning { each, late, gap } in spinning {
+            say!(
+                "a thread that spins for an instant every {each} and does nothing else: late by {late} at p99, gap error {gap}"
+            );
+        }
     }
     Ok(exit)
 }
