@@ -9,7 +9,7 @@
 //! the receiver sees.
 //!
 //! How it waits is the [`Timer`](crate::timer::Timer)'s matter. Spinning and hybrid it looks at
-//! nothing but the clock when an instant is [`Near`], because a packet read
+//! nothing but the clock for as long before an instant as reading a unit takes, because a packet read
 //! then would make the one that is due late. In between hand-overs each port
 //! gets a turn all the same, or a link with a packet always near would never
 //! read. What a port may read in a round is so much time of the processor and not
