@@ -36,12 +36,16 @@ impl FromStr for Timer {
     }
 }
 
+/// What is longer than all but one in so many: up by a step where something took longer, down by that part of the step where not.
+#[inline]
+fn follow(longest: Span, took: Span, step: Span, one_in: u64) -> Span {
+    if took > longest { longest + step } else { Span(longest.0 - step.0 / one_in) }
+}
+
 /// How long before an instant to be awake: as long as waking up takes, but for
 /// the odd one that takes longer.
 ///
-/// It follows a high quantile of the oversleeping: up by a step whenever the
-/// loop woke too late, down by a four-hundredth of it whenever it was in time. So one in
-/// four hundred is late, and the 99th percentile is not a matter of waking.
+/// One in four hundred is late, so that the 99th percentile is not a matter of waking.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lead(Span);
 
@@ -73,16 +77,13 @@ impl Lead {
     /// The loop wanted to wake at `wanted` and woke at `woke`.
     #[inline]
     pub(crate) fn woke(&mut self, wanted: Time, woke: Time) {
-        let lead = if woke.since(wanted) > self.0 { self.0 + Lead::STEP } else { Span(self.0.0 - Lead::STEP.0 / 400) };
-        self.0 = lead.clamp(Lead::LEAST, Lead::MOST);
+        self.0 = follow(self.0, woke.since(wanted), Lead::STEP, 400).clamp(Lead::LEAST, Lead::MOST);
     }
 }
 
 /// How long before an instant nothing is read any more, as what is due then would be late for it: as long as looking at the
 /// ports and reading a unit takes, but for one in two hundred. That is 2 us where caches are warm, and ten times that after
 /// sleeping or where a unit is a burst of many packets.
-///
-/// It follows a high quantile as [`Lead`] does.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Near(Span);
 
@@ -104,8 +105,7 @@ impl Near {
     /// A unit took so long.
     #[inline]
     pub(crate) fn took(&mut self, took: Span) {
-        let near = if took > self.0 { self.0 + Near::STEP } else { Span(self.0.0 - Near::STEP.0 / 200) };
-        self.0 = near.clamp(Near::LEAST, Near::MOST);
+        self.0 = follow(self.0, took, Near::STEP, 200).clamp(Near::LEAST, Near::MOST);
     }
 }
 

@@ -16,8 +16,9 @@ use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_fo
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
+use crate::share::{Place, Share, ahead};
 use crate::time::Time;
-use crate::virtual_time::{NONE, Place, Share, WEIGHT, Weights, ahead, is_free};
+use crate::virtual_time::{NONE, WEIGHT, Weights, is_free};
 use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -7,7 +7,8 @@
 //! lightest and the heaviest flow), and their starts lie in one array: to look
 //! at each of the busy ones is as fast, and is right by definition.
 
-use crate::virtual_time::{CLASSES, NONE, SOON, Share, ahead, shift};
+use crate::share::{CLASSES, Share, ahead, shift};
+use crate::virtual_time::{NONE, SOON};
 
 /// A flow starts at most two roundings after the time, and its group's first
 /// one at most four before it.

@@ -26,9 +26,9 @@ use crate::promise::{Bound, NoPromise, Promise, full_queue};
 use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
+use crate::share::ahead;
 use crate::shares::{Instant, ROUNDING, instant, retagged};
 use crate::time::{Span, Time};
-use crate::virtual_time::ahead;
 use alloc::format;
 use alloc::vec::Vec;
 

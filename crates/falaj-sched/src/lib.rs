@@ -101,6 +101,7 @@ pub mod sced;
 pub mod scfq;
 pub mod sfq;
 pub mod shaper;
+mod share;
 mod shares;
 pub mod spfq;
 mod starts;

@@ -27,9 +27,9 @@ use crate::quad_heap::Heap;
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
+use crate::share::ahead;
 use crate::shares::{Instant, ROUNDING, WEIGHT, instant, pace, retagged};
 use crate::time::{Span, Time};
-use crate::virtual_time::ahead;
 use alloc::format;
 use alloc::vec::Vec;
 

@@ -16,8 +16,9 @@ use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
+use crate::share::{Place, Share};
 use crate::time::Time;
-use crate::virtual_time::{NONE, Place, SOON, Share, VirtualTime, WEIGHT, Weights, is_free};
+use crate::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights, is_free};
 use alloc::vec::Vec;
 
 /// How it is named and set.

@@ -20,8 +20,9 @@ use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::round;
+use crate::share::{HEAVIEST, LARGEST, Place, Share, ahead, shift};
 use crate::time::Time;
-use crate::virtual_time::{HEAVIEST, LARGEST, NONE, Place, SOON, Share, VirtualTime, WEIGHT, Weights, ahead, shift};
+use crate::virtual_time::{NONE, SOON, VirtualTime, WEIGHT, Weights};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

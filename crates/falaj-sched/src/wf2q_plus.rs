@@ -16,9 +16,10 @@ use crate::promise::{Bound, NoPromise, Promise, RateCondition, finite_rate, full
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
+use crate::share::{Place, Share, ahead};
 use crate::starts::Starts;
 use crate::time::{Span, Time};
-use crate::virtual_time::{NONE, PARTS, Place, Share, VirtualTime, WEIGHT, Weights, ahead, is_free};
+use crate::virtual_time::{NONE, PARTS, VirtualTime, WEIGHT, Weights, is_free};
 use alloc::vec::Vec;
 
 /// How it is named and set.

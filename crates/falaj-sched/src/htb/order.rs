@@ -8,9 +8,9 @@ use super::turns::{each, key};
 use crate::bucket::begun;
 use crate::classes::LINK;
 use crate::queue::{FlowId, Flows};
+use crate::share::ahead;
 use crate::shares::{Instant, instant};
 use crate::time::Time;
-use crate::virtual_time::ahead;
 
 /// What is known of a class.
 #[derive(Debug, Clone, Default)]

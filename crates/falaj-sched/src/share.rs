@@ -1,0 +1,192 @@
+//! What the disciplines of a virtual time keep for a flow, and the units of that time.
+//!
+//! Instants are compared by the sign of their difference, as serial numbers are.
+
+/// The largest weight.
+pub(crate) const HEAVIEST: u32 = 65_536;
+pub(crate) const FRACTION: u32 = 38;
+/// Virtual time of a byte at weight 1, where it need not be a multiple of anything.
+pub(crate) const BYTE: u64 = 1 << FRACTION;
+/// A rounding of `LARGEST` bytes at weight 1 and 64 times that stay below a quarter lap.
+pub(crate) const LARGEST: u32 = 1 << 18;
+/// The finest rounding: one byte at the largest weight.
+pub(crate) const FINEST: u32 = FRACTION - HEAVIEST.ilog2();
+/// Roundings there are: one for each power of two.
+pub(crate) const CLASSES: usize = (FRACTION + LARGEST.ilog2() - FINEST) as usize + 1;
+
+/// What such a discipline keeps for a flow: 20 bytes, so that with its queue and first packet it is one cache line.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, packed(4))]
+pub struct Share {
+    /// Virtual start of its head; of the packet after the last, when it is silent.
+    pub(crate) start: u64,
+    /// From below: its weight less one in 16 bits, its place in 2, its rounding in 6, the virtual time of a byte in 39.
+    parts: u64,
+    /// Present, the flow after it in whatever list it is in; silent, the lap in which it fell silent.
+    link: u32,
+}
+
+/// Where those parts begin.
+const PLACE: u32 = 16;
+const CLASS: u32 = 18;
+const INVERSE: u32 = 24;
+
+/// Where a flow is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It has nothing, and does not count.
+    #[default]
+    Away,
+    /// It has nothing, but counted when it fell silent.
+    Silent,
+    /// It waits for its turn, or is being served.
+    Present,
+}
+
+impl Share {
+    /// Of such a weight and such packets, where a byte takes so much virtual time at weight 1.
+    pub(crate) fn new(byte: u64, weight: u32, largest: u32) -> Share {
+        let mut share = Share::default();
+        share.set(byte, weight, largest);
+        share
+    }
+
+    /// Sets the weight; true if it is another.
+    pub(crate) fn set(&mut self, byte: u64, weight: u32, largest: u32) -> bool {
+        let other = self.weight() != u64::from(weight);
+        let inverse = inverse(byte, weight);
+        self.parts = u64::from(weight - 1)
+            | (self.place() as u64) << PLACE
+            | u64::from(class(inverse, largest)) << CLASS
+            | inverse << INVERSE;
+        other
+    }
+
+    /// Sets the weight; what it is ahead of the time stays as many bytes.
+    pub(crate) fn weigh_from(&mut self, now: u64, byte: u64, weight: u32, largest: u32) {
+        let before = self.inverse();
+        if self.set(byte, weight, largest) {
+            let owed = ahead(self.start, now).max(0) as u128 * u128::from(self.inverse());
+            self.start = now.wrapping_add((owed / u128::from(before)) as u64);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn weight(&self) -> u64 {
+        (self.parts & 0xffff) + 1
+    }
+
+    #[inline]
+    pub(crate) fn place(&self) -> Place {
+        match self.parts >> PLACE & 3 {
+            0 => Place::Away,
+            1 => Place::Silent,
+            _ => Place::Present,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_place(&mut self, place: Place) {
+        self.parts = self.parts & !(3 << PLACE) | (place as u64) << PLACE;
+    }
+
+    /// Its rounding.
+    #[inline]
+    pub(crate) fn class(&self) -> u8 {
+        (self.parts >> CLASS & 63) as u8
+    }
+
+    /// Virtual time of a byte.
+    #[inline]
+    pub(crate) fn inverse(&self) -> u64 {
+        self.parts >> INVERSE
+    }
+
+    #[inline]
+    pub(crate) fn fall_silent(&mut self, lap: u64) {
+        self.set_place(Place::Silent);
+        self.link = lap as u32;
+    }
+
+    /// For so many laps it has been silent, if it is.
+    #[inline]
+    pub(crate) fn silent_for(&self, lap: u64) -> u32 {
+        (lap as u32).wrapping_sub(self.link)
+    }
+
+    /// The flow after it in the list it is in.
+    #[inline]
+    pub(crate) fn next(&self) -> u32 {
+        self.link
+    }
+
+    #[inline]
+    pub(crate) fn set_next(&mut self, next: u32) {
+        self.link = next;
+    }
+
+    /// Takes the packet that starts now off; the next one starts where it ends.
+    #[inline]
+    pub(crate) fn charge(&mut self, bytes: u32) {
+        self.start = self.finish(bytes);
+    }
+
+    #[inline]
+    pub(crate) fn rounded_start(&self) -> u64 {
+        floor(self.start, shift(self.class()))
+    }
+
+    #[inline]
+    pub(crate) fn finish(&self, bytes: u32) -> u64 {
+        self.start.wrapping_add(u64::from(bytes) * self.inverse())
+    }
+}
+
+/// Rounded up: a flow may get a hair less than its weight, never more, or the
+/// time would outrun the work.
+pub(crate) fn inverse(byte: u64, weight: u32) -> u64 {
+    byte.div_ceil(weight.into())
+}
+
+pub(crate) fn class(inverse: u64, largest: u32) -> u8 {
+    let packet = u64::from(largest.max(1)) * inverse;
+    (packet.next_power_of_two().ilog2().max(FINEST) - FINEST) as u8
+}
+
+/// The power of two that is a class's rounding.
+#[inline]
+pub(crate) fn shift(class: u8) -> u32 {
+    FINEST + u32::from(class)
+}
+
+/// How far `a` is ahead of `b`.
+#[inline]
+pub(crate) fn ahead(a: u64, b: u64) -> i64 {
+    a.wrapping_sub(b) as i64
+}
+
+#[inline]
+pub(crate) fn floor(time: u64, shift: u32) -> u64 {
+    time >> shift << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_share_are_what_was_set() {
+        for weight in [1, 2, 3, 1000, HEAVIEST] {
+            for largest in [1, 1500, LARGEST] {
+                let mut share = Share::new(BYTE, weight, largest);
+                let inverse = BYTE.div_ceil(weight.into());
+                for place in [Place::Present, Place::Silent, Place::Away] {
+                    share.set_place(place);
+                    assert!(!share.set(BYTE, weight, largest), "it is the same");
+                    assert_eq!((share.weight(), share.place()), (weight.into(), place));
+                    assert_eq!((share.inverse(), share.class()), (inverse, class(inverse, largest)));
+                }
+            }
+        }
+    }
+}
