@@ -41,6 +41,7 @@ use crate::clock::Clock;
 use crate::gso::join::Join;
 use crate::poll::Watch;
 use crate::port::Port;
+use crate::priority;
 use crate::record::Recorder;
 use crate::release::Releases;
 use crate::rest::Rest;
@@ -156,7 +157,7 @@ impl Forwarder {
             options,
             lead: Lead::new(),
             near: Near::new(),
-            owed: Owed::new(),
+            owed: Owed::new(priority::kept_for_others()),
             rest: Rest::new(),
             woke: Time::ZERO,
             read: Time::ZERO,

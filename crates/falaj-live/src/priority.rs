@@ -1,6 +1,7 @@
 //! What the operating system may give a thread that must be on time.
 #![allow(unsafe_code)]
 
+use falaj_sched::time::Span;
 use nix::libc;
 use nix::sched::CpuSet;
 use nix::unistd::Pid;
@@ -23,6 +24,29 @@ pub(crate) fn is_before_others() -> bool {
     // SAFETY: the call has no preconditions and concerns this thread alone.
     let policy = unsafe { libc::sched_getscheduler(0) };
     policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_FIFO
+}
+
+/// A share of time: so much in each so much.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// So much.
+    pub part: Span,
+    /// In each so much.
+    pub of: Span,
+}
+
+/// What the kernel keeps for others of a processor on which threads of the class SCHED_FIFO never sleep, by stopping them;
+/// none where its owner lets them have all.
+pub fn kept_for_others() -> Option<Share> {
+    let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us")).ok()?.trim().parse().ok();
+    kept(read("runtime"), read("period"))
+}
+
+/// Of how long, in microseconds, they may run in each period. Where that is not told it is as kernels come.
+fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<Share> {
+    let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
+    let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
+    (0..period).contains(&runtime).then(|| Share { part: micros(period - runtime), of: micros(period) })
 }
 
 /// Keeps this process's memory where it is, as far as it is used: a page that has
@@ -94,6 +118,21 @@ mod tests {
         // Behind the name, which may hold anything, begins the third field; the rank is the fortieth.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
         (fields[41 - 3].parse().unwrap(), fields[40 - 3].parse().unwrap())
+    }
+
+    #[test]
+    fn what_is_kept_for_others_is_what_the_owner_has_set() {
+        let share = |part, of| Some(Share { part: Span::from_micros(part), of: Span::from_micros(of) });
+        for (runtime, period, expected) in [
+            (Some(950_000), Some(1_000_000), share(50_000, 1_000_000)),
+            (Some(990_000), Some(1_000_000), share(10_000, 1_000_000)),
+            (Some(0), Some(100), share(100, 100)),
+            (Some(-1), Some(1_000_000), None),
+            (Some(1_000_000), Some(1_000_000), None),
+            (None, None, share(50_000, 1_000_000)),
+        ] {
+            assert_eq!(kept(runtime, period), expected, "{runtime:?} {period:?}");
+        }
     }
 
     #[test]

@@ -350,6 +350,12 @@ impl<S: Default, T: Copy + Default> Queues<S, T> {
         if record.packets == 0 {
             record.head_bytes = 0;
             self.flows.backlogged -= 1;
+            if self.flows.backlogged == 0 {
+                // All places are free, and come in their order again: in that in which they were freed, packets of
+                // one queue would lie farther apart each time.
+                self.pool.clear();
+                self.free = NONE;
+            }
         } else {
             let slot = record.second;
             let node = &mut self.pool[slot as usize];
@@ -470,8 +476,32 @@ mod tests {
         assert_eq!((q.flows().packets(f), q.flows().bytes(f), q.flows().head(f)), (2, 40, Some(10)));
         assert_eq!((q.pop_second(f).map(|p| p.handle), q.pop_second(f)), (Some(3), None));
         q.push(f, packet(4, 40), ());
-        assert_eq!([q.pop(f), q.pop(f), q.pop(f)].map(|p| p.map(|p| p.handle)), [Some(1), Some(4), None]);
         assert_eq!(q.pool.len(), 2, "freed places are used again");
+        assert_eq!([q.pop(f), q.pop(f), q.pop(f)].map(|p| p.map(|p| p.handle)), [Some(1), Some(4), None]);
+    }
+
+    #[test]
+    fn when_all_have_gone_places_come_in_their_order_again() {
+        let mut q: Queues<()> = Queues::new(&[Limit::Packets(9); 2]);
+        let (a, b) = (FlowId(0), FlowId(1));
+        let handles = |q: &Queues<()>| q.pool.iter().map(|node| node.handle).collect::<Vec<_>>();
+        let fill = |q: &mut Queues<()>| {
+            for (n, f) in (1..=4).flat_map(|n| [(n, a), (n, b)]) {
+                q.push(f, packet(10 * n + f.0, 1), ());
+            }
+        };
+        fill(&mut q);
+        let came = [20, 21, 30, 31, 40, 41];
+        assert_eq!(handles(&q), came);
+        // Queue by queue, and not in the order in which they came.
+        for f in [a, b] {
+            while q.pop(f).is_some() {}
+        }
+        fill(&mut q);
+        assert_eq!((handles(&q).as_slice(), q.pool.capacity() < 16), (came.as_slice(), true), "and no more of them");
+        while q.pop(a).is_some() {}
+        q.push(b, packet(51, 1), ());
+        assert_eq!(handles(&q), [20, 21, 30, 31, 51, 41], "while one waits, the place that was freed last");
     }
 
     #[test]

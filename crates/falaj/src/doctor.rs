@@ -11,7 +11,7 @@ use crate::measure::{Measured, measure};
 use crate::show::{self, note, say};
 use anyhow::{Context, Result};
 use falaj_live::forward::Options;
-use falaj_live::priority::{Rank, be_punctual};
+use falaj_live::priority::{Rank, Share, be_punctual, kept_for_others};
 use falaj_live::{host, sandbox, way_out, xdp};
 use falaj_sched::time::Span;
 use serde::Serialize;
@@ -153,7 +153,15 @@ fn asked() -> Vec<Finding> {
 fn fifo() -> Finding {
     let allowed = be_punctual(Rank::Link).then_some(());
     let allowed = allowed.ok_or("not allowed: run as root, or ulimit -r 10; packets are late while others compute");
-    Finding::new("SCHED_FIFO", allowed, "packets are handed over before others compute")
+    let good_for = "packets are handed over before others compute";
+    let good_for = match kept_for_others() {
+        Some(Share { part, of }) => format!(
+            "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
+             spins leaves them in pieces"
+        ),
+        None => format!("{good_for}, and a link that spins may have all of its processor"),
+    };
+    Finding::new("SCHED_FIFO", allowed, &good_for)
 }
 
 /// A source through a link, for a second.

@@ -114,6 +114,7 @@ impl Thread {
                 by_packet: now.by_packet - was.by_packet,
                 by_room: now.by_room - was.by_room,
                 by_caller: now.by_caller - was.by_caller,
+                for_others: now.for_others - was.for_others,
                 refused: now.refused - was.refused,
                 spun: now.spun - was.spun,
                 rested: now.rested - was.rested,

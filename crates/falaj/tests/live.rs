@@ -1080,8 +1080,15 @@ fn section_ii_b(_: &Users) {
             assert_eq!(count("packets"), 0.0, "{o}");
             continue;
         }
-        assert!(count("woken_by_timer") > 0.0 && (count("woken_by_packet") > 0.0 || o["paced_by"] == "device"), "{o}");
-        assert!(count("voluntary_switches") > 0.0 && count("cpu_ns") > 0.0, "{o}");
+        // Each of the thread's sleeps is told, with what ended it. How many there are is the host's: where waking up takes as
+        // long as packets are apart, hybrid stays awake.
+        let told = ["woken_by_timer", "woken_by_packet", "woken_by_room", "woken_by_caller", "slept_for_others"];
+        let told: f64 = told.iter().map(|key| count(key)).sum();
+        let slept = count("voluntary_switches");
+        assert!(slept > 0.0 && slept <= told + 20.0 && count("cpu_ns") > 0.0, "{o}");
+        if o["paced_by"] == "device" {
+            assert!(count("woken_by_timer") > 0.0, "{o}");
+        }
         let tenants = o["tenants"].as_array().expect("tenants");
         let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();
         assert_eq!(count("packets"), handed_over, "each packet that the link sent was handed over: {o}");

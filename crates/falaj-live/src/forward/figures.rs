@@ -93,6 +93,8 @@ pub struct Awake {
     pub by_room: u64,
     /// Sleeps that ended for whoever called: a deadline, another descriptor.
     pub by_caller: u64,
+    /// Sleeps, soon over, of a loop that is before all other threads and never sleeps else: the kernel would stop it for them.
+    pub for_others: u64,
     /// Times that a port which paces a link had no room for what it was handed; that waited, and nothing was lost.
     pub refused: u64,
     /// Time awake with nothing to do but to look at ports and clock.

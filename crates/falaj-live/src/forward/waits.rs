@@ -84,12 +84,15 @@ impl Forwarder {
             if before_others && !sleeps && self.owed.is_due(now) {
                 let began = if released { self.clock.now() } else { now };
                 let next = self.releases.next().min(self.network.next_due());
-                if let Some(rest) = self.owed.rest(began, next, released) {
-                    self.watch_others.look(rest)?;
+                if let Some(piece) = self.owed.pays(began, next, released) {
+                    self.watch_others.look(piece)?;
                     spinning = None;
                     heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
                     if heard.is_none() {
-                        self.owed.rested(began, self.clock.now());
+                        self.owed.paid(began, self.clock.now());
+                        self.awake.for_others += 1;
+                    } else {
+                        self.awake.by_caller += 1;
                     }
                     continue;
                 }
@@ -105,7 +108,7 @@ impl Forwarder {
             if now.since(looked) > LOOK || !(busy || spins) || is_full {
                 looked = now;
                 if sleeps && !busy && !is_full && self.is_dense(now) {
-                    if let Some(i) = self.rest(deadline)? {
+                    if let Some(i) = self.gather(deadline)? {
                         heard = Some(i);
                         continue;
                     }
@@ -161,19 +164,19 @@ impl Forwarder {
         self.gap < close && now.since(self.read) < close
     }
 
-    /// Leaves what comes alone until the slack since the last rest is over.
+    /// Lets what comes gather until the slack since it did so last is over.
     /// Says which other descriptor ended that, if one did.
-    fn rest(&mut self, deadline: Time) -> io::Result<Option<usize>> {
+    fn gather(&mut self, deadline: Time) -> io::Result<Option<usize>> {
         let until = (self.woke + self.slack()).max(self.nothing_until());
         let began = self.clock.now();
-        let rest = until.min(deadline).since(began);
-        if rest > Span::ZERO {
-            self.watch_others.look(rest)?;
+        let left = until.min(deadline).since(began);
+        if left > Span::ZERO {
+            self.watch_others.look(left)?;
             self.awake.by_timer += 1;
         }
         self.woke = self.clock.now();
         self.owed.slept(began, self.woke);
-        Ok((0..self.watch_others.len()).find(|&i| rest > Span::ZERO && self.watch_others.is_readable(i)))
+        Ok((0..self.watch_others.len()).find(|&i| left > Span::ZERO && self.watch_others.is_readable(i)))
     }
 
     /// Before this nothing comes of what may have come, as devices pace all links, and have enough to send.

@@ -157,6 +157,8 @@ pub(super) struct Outcome {
     woken_by_packet: u64,
     woken_by_room: u64,
     woken_by_caller: u64,
+    /// Sleeps, soon over, that a thread owes to those that it is before.
+    slept_for_others: u64,
     /// Times that the device had no room.
     refused: u64,
     /// Context switches, as the kernel counts them.
@@ -261,6 +263,7 @@ fn outcome(load: Load, phase: Span, (server, paced): (Server, Paced), duration: 
         woken_by_packet: awake.by_packet,
         woken_by_room: awake.by_room,
         woken_by_caller: awake.by_caller,
+        slept_for_others: awake.for_others,
         refused: awake.refused,
         voluntary_switches: usage.slept,
         involuntary_switches: usage.preempted,
@@ -347,6 +350,7 @@ impl Outcome {
             format!("{:.0}", self.timer_wakes_a_second()),
             format!("{:.0}", self.a_second(self.woken_by_packet)),
             format!("{:.0}", self.a_second(self.woken_by_room)),
+            format!("{:.0}", self.a_second(self.slept_for_others)),
             format!("{:.0}", self.a_second(self.voluntary_switches)),
             share(self.cpu_ns),
             share(self.spun_ns),
@@ -382,7 +386,7 @@ fn nanos(ns: Option<u64>) -> String {
 }
 
 /// Columns of the thread's table.
-pub(super) const THREAD: [&str; 14] = [
+pub(super) const THREAD: [&str; 15] = [
     "load",
     "phase",
     "server",
@@ -391,6 +395,7 @@ pub(super) const THREAD: [&str; 14] = [
     "woken/s by timer",
     "by packet",
     "by room",
+    "slept for others",
     "switches/s",
     "CPU",
     "spinning",
