@@ -90,7 +90,7 @@ pub struct Forwarder {
     /// What this thread owes others if it is before them all.
     owed: Owed,
     rest: Rest,
-    /// When a rest was over last.
+    /// When it last had let packets gather.
     woke: Time,
     /// When the last unit was read, and how long after the one before.
     read: Time,

@@ -36,17 +36,19 @@ pub struct Share {
 }
 
 /// What the kernel keeps for others of a processor on which threads of the class SCHED_FIFO never sleep, by stopping them;
-/// none where its owner lets them have all.
+/// none where its owner lets them have all. Linux from 6.12 on, built without groups of such threads, stops them while others
+/// wait alone, and by what `/sys/kernel/debug/sched/fair_server` says; as it comes that is as much.
 pub fn kept_for_others() -> Option<Share> {
     let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/sched_rt_{name}_us")).ok()?.trim().parse().ok();
     kept(read("runtime"), read("period"))
 }
 
-/// Of how long, in microseconds, they may run in each period. Where that is not told it is as kernels come.
+/// Of how long, in microseconds, they may run in each period. Where that is not told it is as kernels come; at 0, as at -1,
+/// nobody is stopped.
 fn kept(runtime: Option<i64>, period: Option<i64>) -> Option<Share> {
     let micros = |us: i64| Span::from_micros(us.max(0).unsigned_abs());
     let (runtime, period) = (runtime.unwrap_or(950_000), period.unwrap_or(1_000_000));
-    (0..period).contains(&runtime).then(|| Share { part: micros(period - runtime), of: micros(period) })
+    (1..period).contains(&runtime).then(|| Share { part: micros(period - runtime), of: micros(period) })
 }
 
 /// Keeps this process's memory where it is, as far as it is used: a page that has
@@ -126,7 +128,8 @@ mod tests {
         for (runtime, period, expected) in [
             (Some(950_000), Some(1_000_000), share(50_000, 1_000_000)),
             (Some(990_000), Some(1_000_000), share(10_000, 1_000_000)),
-            (Some(0), Some(100), share(100, 100)),
+            (Some(1), Some(100), share(99, 100)),
+            (Some(0), Some(1_000_000), None),
             (Some(-1), Some(1_000_000), None),
             (Some(1_000_000), Some(1_000_000), None),
             (None, None, share(50_000, 1_000_000)),

@@ -155,18 +155,14 @@ fn where_nobody_says_when_there_is_room_it_is_tried_again() -> io::Result<()> {
 /// A device that is as fast as its rate refuses nothing, and the loop wakes up once for many packets.
 #[test]
 fn a_device_is_handed_many_packets_at_one_wake_up() -> io::Result<()> {
-    let mut wakes = Vec::new();
-    for pace in [Pace::Falaj, device(20)] {
-        let (mut forwarder, ends) = link(pace, true, 0)?;
-        forwarder.pace()?;
-        let (came, awake) = pass((forwarder, ends), 2_000, Duration::ZERO)?;
-        assert_eq!(came, (0..2_000).collect::<Vec<_>>());
-        wakes.push(awake);
-    }
-    let [falaj, device] = wakes.try_into().expect("two");
-    // Some 2,000, and some 220.
-    assert!(device.by_timer + device.by_room < falaj.by_timer / 3, "{falaj:?} {device:?}");
-    assert!(device.spun.0 < falaj.spun.0 / 2, "{falaj:?} {device:?}");
+    let (mut forwarder, ends) = link(device(20), true, 0)?;
+    forwarder.pace()?;
+    let (came, awake) = pass((forwarder, ends), 2_000, Duration::ZERO)?;
+    assert_eq!(came, (0..2_000).collect::<Vec<_>>());
+    // At least half of what the device holds is handed over at once, which makes 200; what else ends a sleep is the host's.
+    assert!(awake.by_timer + awake.by_room < 2_000 / 4, "{awake:?}");
+    // The link takes 242 ms, and nobody spins for a refill.
+    assert!(awake.spun < Span::from_millis(242 / 2), "{awake:?}");
     Ok(())
 }
 

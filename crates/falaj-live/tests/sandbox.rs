@@ -372,7 +372,7 @@ fn assert_gone(token: &str) {
             println!("all gone after {:.1} ms", began.elapsed().as_secs_f64() * 1e3);
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(1), "still alive: {left:?}");
+        assert!(began.elapsed() < Duration::from_secs(20), "still alive: {left:?}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -768,7 +768,11 @@ fn missed(users: UserNamespace) {
         let mut sandbox = start(Spec { near: probe(&["udp-burst", &SENT.to_string()]), join, ..spec(users) });
         assert_eq!(sandbox.unread(), Some(0));
         sandbox.go(End::Near).unwrap();
-        std::thread::sleep(Duration::from_millis(500));
+        let began = Instant::now();
+        while sandbox.unread() == Some(0) {
+            assert!(began.elapsed() < Duration::from_secs(20), "there is room for all of it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
         let crossed = forward(&mut sandbox, &[End::Near], |_| {});
         let (read, unread) = (crossed.kinds.of("ipv4/17"), sandbox.unread().expect("a number") as usize);
         assert!(read >= 8000 && unread > 0, "{read} read, {unread} not");

@@ -218,9 +218,11 @@ fn a_reset_crosses_the_link() {
         let reset = |stream: &TcpStream| {
             socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO)).unwrap();
         };
+        let (read, has_read) = std::sync::mpsc::channel();
         let (to, server) = serve(move |mut stream| {
             stream.set_read_timeout(Some(PATIENCE)).unwrap();
             stream.read_exact(&mut [0; 5]).unwrap();
+            read.send(()).unwrap();
             if from_server {
                 reset(&stream);
                 return None;
@@ -234,7 +236,8 @@ fn a_reset_crosses_the_link() {
             server.join().unwrap();
             client.read(&mut [0; 5]).map_err(|error| error.kind())
         } else {
-            thread::sleep(Duration::from_millis(100));
+            // A reset overtakes what was not read yet.
+            has_read.recv_timeout(PATIENCE).unwrap();
             reset(&client);
             drop(client);
             server.join().unwrap().unwrap()

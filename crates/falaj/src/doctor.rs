@@ -159,7 +159,7 @@ fn fifo() -> Finding {
             "{good_for}; for those the kernel keeps {part} of each {of} (kernel.sched_rt_runtime_us), which a link that \
              spins leaves them in pieces"
         ),
-        None => format!("{good_for}, and a link that spins may have all of its processor"),
+        None => format!("{good_for}, and a link that spins leaves them nothing (kernel.sched_rt_runtime_us)"),
     };
     Finding::new("SCHED_FIFO", allowed, &good_for)
 }

@@ -653,12 +653,17 @@ fn host(users: &Users, way: &str) {
     let state = "cat /proc/sys/net/ipv4/ip_forward; cut -d: -f1 /proc/net/dev | sort; \
                  PATH=$PATH:/usr/sbin:/sbin; if command -v nft >/dev/null; then nft list ruleset; else iptables-save | sed -n '/^-A/p;/^:.* - /p'; fi";
     let run = inner(users, &format!("--internet {way}"));
+    let up = "rm -f up";
+    let until_up =
+        format!("{run} -- sh -c 'touch up; sleep 30' & P=$!; while [ ! -e up ]; do sleep 0.01; done; {state}");
+    let until_over =
+        format!("N=0; while [ \"$({state})\" != \"$BEFORE\" ] && [ $N -lt 200 ]; do N=$((N + 1)); sleep 0.1; done");
     for (ending, how) in [
         ("true", format!("{run} -- true")),
-        ("TERM", format!("{run} -- sleep 30 & P=$!; sleep 0.5; {state}; kill -TERM $P; wait $P")),
-        ("KILL", format!("{run} -- sleep 30 & P=$!; sleep 0.5; {state}; kill -KILL $P; wait $P; sleep 0.5")),
+        ("TERM", format!("{until_up}; kill -TERM $P; wait $P")),
+        ("KILL", format!("{until_up}; kill -KILL $P; wait $P; {until_over}")),
     ] {
-        let script = format!("{state}; echo ==; {{ {how}; }} >during; echo ==; {state}");
+        let script = format!("{up}; {state}; echo ==; BEFORE=$({state}); {{ {how}; }} >during; echo ==; {state}");
         let ran = users.ok(&["--", "sh", "-c", &script]);
         let (before, after) = ran.out.split_once("==\n==\n").unwrap_or_else(|| panic!("{ran:?}"));
         assert_eq!(before, after, "{ending}");
@@ -805,7 +810,7 @@ fn kill_9(users: &Users) {
     let killed = Instant::now();
     child.wait().unwrap();
     while !alive(&token).is_empty() {
-        assert!(killed.elapsed() < Duration::from_secs(1), "still there: {:?}", alive(&token));
+        assert!(killed.elapsed() < Duration::from_secs(20), "still there: {:?}", alive(&token));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -821,9 +826,12 @@ fn alive(token: &str) -> Vec<u32> {
 }
 
 /// Measured again, five times at most, while its report says that a sender found no processor at its instants: then it sent
-/// something else than was to be sent.
+/// something else than was to be sent. Where it says how late the link itself was, that counts too.
 fn punctually(measure: impl Fn() -> Value, senders: impl Fn(&Value) -> Vec<&Value>) -> Value {
-    let is_late = |sender: &&Value| number(&sender["unsent"]) > 0.0 || number(&sender["sent_late_p99_ns"]) > 5e6;
+    let is_late = |sender: &&Value| {
+        let link = sender["release_error_p99_ns"].as_f64().unwrap_or(0.0);
+        number(&sender["unsent"]) > 0.0 || number(&sender["sent_late_p99_ns"]) > 5e6 || link > 5e6
+    };
     for _ in 0..4 {
         let json = measure();
         if !senders(&json).iter().any(is_late) {
@@ -1054,20 +1062,19 @@ fn ruled(_: &Users) {
 }
 
 fn section_ii_b(_: &Users) {
-    let ran = falaj(&[
-        "reproduce",
-        "fortuna",
-        "--live",
-        "--load",
-        "idle,light,row4,flood",
-        "--phase",
-        "300us",
-        "--duration",
-        "300ms",
-        "--json",
-    ]);
-    assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
-    let json = ran.json();
+    let measured = || {
+        let loads = "idle,light,row4,flood";
+        let words =
+            ["reproduce", "fortuna", "--live", "--load", loads, "--phase", "300us", "--duration", "300ms", "--json"];
+        let ran = falaj(&words);
+        assert_eq!((ran.status, ran.err.as_str()), (Some(0), ""), "{ran:?}");
+        ran.json()
+    };
+    let json = punctually(measured, |json| {
+        let outcomes = json["live"]["outcomes"].as_array().expect("outcomes").iter();
+        let tenants = outcomes.flat_map(|o| o["tenants"].as_array().expect("tenants"));
+        tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0).collect()
+    });
     let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
     assert_eq!(outcomes.len(), 24, "four loads, three servers, paced by falaj and by the device");
     assert_eq!(json["summary"], serde_json::json!({ "live_claims": 4, "live_claims_missed": 0 }));
@@ -1085,10 +1092,10 @@ fn section_ii_b(_: &Users) {
         let told = ["woken_by_timer", "woken_by_packet", "woken_by_room", "woken_by_caller", "slept_for_others"];
         let told: f64 = told.iter().map(|key| count(key)).sum();
         let slept = count("voluntary_switches");
-        assert!(slept > 0.0 && slept <= told + 20.0 && count("cpu_ns") > 0.0, "{o}");
-        if o["paced_by"] == "device" {
-            assert!(count("woken_by_timer") > 0.0, "{o}");
-        }
+        assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
+        let is_device = o["paced_by"] == "device";
+        assert!(slept > 0.0 || !is_device && o["load"] != "light", "{o}");
+        assert!(count("woken_by_timer") > 0.0 || !is_device, "{o}");
         let tenants = o["tenants"].as_array().expect("tenants");
         let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();
         assert_eq!(count("packets"), handed_over, "each packet that the link sent was handed over: {o}");

@@ -93,7 +93,8 @@ pub struct Awake {
     pub by_room: u64,
     /// Sleeps that ended for whoever called: a deadline, another descriptor.
     pub by_caller: u64,
-    /// Sleeps, soon over, of a loop that is before all other threads and never sleeps else: the kernel would stop it for them.
+    /// Sleeps, soon over, of a loop that is before all other threads, which they were owed as it had not slept as long by
+    /// itself.
     pub for_others: u64,
     /// Times that a port which paces a link had no room for what it was handed; that waited, and nothing was lost.
     pub refused: u64,

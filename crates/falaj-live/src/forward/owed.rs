@@ -14,32 +14,36 @@ use falaj_sched::time::{Span, Time};
 /// than the piece itself.
 const PIECE: Span = Span::from_micros(50);
 
-/// What is owed, as the time since which nothing has been given.
+/// Whatever is kept for others, between two pieces there is time for packets.
+const LEAST: Span = Span(4 * PIECE.0);
+
+/// What is owed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owed {
+    /// Until when all is paid.
     since: Time,
-    /// For so long awake a piece is owed; none is where nothing is kept for others.
-    awake: Option<Span>,
+    /// A piece is owed in each so much time; none is where nothing is kept for others.
+    every: Option<Span>,
     lead: Lead,
 }
 
 impl Owed {
     /// Of what the kernel keeps for others.
     pub(super) fn new(kept: Option<Share>) -> Owed {
-        let awake =
-            kept.map(|kept| Span((u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0)) as u64));
-        Owed { since: Time::ZERO, awake, lead: Lead::new() }
+        let every = |kept: Share| u128::from(PIECE.0) * u128::from(kept.of.0) / u128::from(kept.part.0);
+        let every = kept.map(|kept| Span(u64::try_from(every(kept)).unwrap_or(u64::MAX)).max(LEAST));
+        Owed { since: Time::ZERO, every, lead: Lead::new() }
     }
 
     /// Is it to pay, if the moment suits?
     #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.awake.is_some_and(|awake| now.since(self.since) >= awake)
+        self.every.is_some_and(|every| now.since(self.since) >= every)
     }
 
     /// For how long to sleep now, with nothing due before `next`, and something handed over just now or not.
     pub(super) fn pays(&self, now: Time, next: Time, released: bool) -> Option<Span> {
-        let (owed, until) = (now.since(self.since).0 / self.awake?.0, now + PIECE);
+        let (owed, until) = (now.since(self.since).0 / self.every?.0, now + PIECE);
         let suits = self.lead.wake(next, None) >= until || owed >= 2 && released && next >= until;
         (owed >= 1 && (suits || owed >= 3)).then_some(PIECE)
     }
@@ -47,11 +51,11 @@ impl Owed {
     /// It paid, and wanted to wake a [`PIECE`] after `began`.
     pub(super) fn paid(&mut self, began: Time, woke: Time) {
         self.lead.woke(began + PIECE, woke);
-        let Some(awake) = self.awake else { return };
-        // Two are owed after one at most, so that the next one at last leaves none: whoever was stopped by others owes them
-        // nothing for that.
-        let most = awake + awake + PIECE + PIECE;
-        self.since = (self.since + awake).max(Time(woke.0.saturating_sub(most.0)));
+        let Some(every) = self.every else { return };
+        // No more than is left after one that was paid at last, three being owed, and its own length and waking: whoever
+        // was stopped by others owes them nothing for that.
+        let most = Span(every.0.saturating_mul(2).saturating_add(2 * PIECE.0));
+        self.since = (self.since + every).max(Time(woke.0.saturating_sub(most.0)));
     }
 
     /// It slept, for whatever reason: if that was no less than a piece, nothing is owed.
@@ -116,7 +120,8 @@ mod tests {
             |owed: Owed| (0..).map(|us| Time(us * 1_000)).find(|&now| owed.pays(now, Time::NEVER, false).is_some());
         assert_eq!(first(of(50)), Some(Time(1_000_000)));
         assert_eq!(first(of(10)), Some(Time(5_000_000)));
-        assert_eq!(first(of(500)), Some(Time(100_000)));
+        assert_eq!(first(of(200)), Some(Time(250_000)));
+        assert_eq!(first(of(999)), Some(Time(LEAST.0)), "between two there is time for packets");
         let nothing = Owed::new(None);
         assert!(!nothing.is_due(Time::NEVER) && nothing.pays(Time::NEVER, Time::NEVER, true).is_none());
     }

@@ -48,6 +48,8 @@ impl Forwarder {
         let mut busy = false;
         // Had the ports their turn since the last hand-over?
         let mut had_turn = false;
+        // Were they looked at since others were paid last? However late it wakes, that comes in between.
+        let mut may_pay = true;
         // Since when there has been nothing to do.
         let mut spinning: Option<Time> = None;
         // Which other descriptor is readable: told when what was due meanwhile is done, so that all is counted.
@@ -81,12 +83,12 @@ impl Forwarder {
             if !released {
                 spinning = Some(now);
             }
-            if before_others && !sleeps && self.owed.is_due(now) {
+            if before_others && may_pay && !sleeps && self.owed.is_due(now) {
                 let began = if released { self.clock.now() } else { now };
                 let next = self.releases.next().min(self.network.next_due());
                 if let Some(piece) = self.owed.pays(began, next, released) {
                     self.watch_others.look(piece)?;
-                    spinning = None;
+                    (spinning, may_pay) = (None, false);
                     heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
                     if heard.is_none() {
                         self.owed.paid(began, self.clock.now());
@@ -141,7 +143,7 @@ impl Forwarder {
             let found = self.receive(busy || spins)?;
             // Who sleeps leaves what comes meanwhile for the next time.
             busy = found > if sleeps { Found::All } else { Found::Nothing };
-            had_turn = true;
+            (had_turn, may_pay) = (true, true);
             if busy {
                 spinning = None;
             }
@@ -170,13 +172,16 @@ impl Forwarder {
         let until = (self.woke + self.slack()).max(self.nothing_until());
         let began = self.clock.now();
         let left = until.min(deadline).since(began);
+        let mut heard = None;
         if left > Span::ZERO {
             self.watch_others.look(left)?;
-            self.awake.by_timer += 1;
+            heard = (0..self.watch_others.len()).find(|&i| self.watch_others.is_readable(i));
+            let by_caller = heard.is_some() || deadline < until;
+            *(if by_caller { &mut self.awake.by_caller } else { &mut self.awake.by_timer }) += 1;
         }
         self.woke = self.clock.now();
         self.owed.slept(began, self.woke);
-        Ok((0..self.watch_others.len()).find(|&i| left > Span::ZERO && self.watch_others.is_readable(i)))
+        Ok(heard)
     }
 
     /// Before this nothing comes of what may have come, as devices pace all links, and have enough to send.

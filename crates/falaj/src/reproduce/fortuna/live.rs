@@ -118,6 +118,9 @@ pub(super) struct Tenant {
     offered: u64,
     simulated: View,
     measured: View,
+    /// What the source had no time for, and how late it sent 99 of 100 at most.
+    unsent: u64,
+    sent_late_p99_ns: Option<u64>,
     /// Of what the link sent, at the far end.
     pub(super) received: u64,
     release_error_p99_ns: Option<u64>,
@@ -290,6 +293,8 @@ fn tenant(kind: char, offered: u64, simulated: &Simulated, measured: &Measured, 
         offered: offered * 1_000_000,
         simulated: View::of(simulated.sent, simulated.sent_rate.map_or(0.0, |e| e.mean), &simulated.delay),
         measured: View::of(live.link.counters.delivered(), rate, &live.link.delay),
+        unsent: live.unsent,
+        sent_late_p99_ns: live.late_p99,
         received: live.received.datagrams,
         release_error_p99_ns: live.link.release_error.quantile(0.99).map(|s| s.0),
         end_to_end_p50_ns: live.received.p50,
