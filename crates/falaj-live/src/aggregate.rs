@@ -157,7 +157,7 @@ pub fn serve(line: OwnedFd, packer: Packer) -> io::Result<()> {
         if crossing.rest()? {
             watch.heed(0, !crossing.is_full(), false);
             let until = crossing.next_due().since(now());
-            watch.look(until.min(Span::from_secs(3600)))?;
+            watch.wait(until.min(Span::from_secs(3600)))?;
             crossing.clear()?;
         }
     }

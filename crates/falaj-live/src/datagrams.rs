@@ -412,7 +412,7 @@ fn receive(
     while !last && !sockets.is_empty() {
         let left = clock.until(end);
         last = left == Span::ZERO;
-        watch.look(left)?;
+        watch.wait(left)?;
         for (_, socket) in sockets.values().enumerate().filter(|&(i, _)| last || watch.is_readable(i)) {
             // All shall have their turn, and a flood shall not outlast the end.
             for _ in 0..64 {

@@ -122,8 +122,6 @@ pub struct Forwarder {
     order: Vec<PipeId>,
     /// By pipe.
     flows: Vec<Vec<LiveFlow>>,
-    /// By pipe, of flows that are gone.
-    gone: Vec<LiveFlow>,
     /// By pipe and flow, when a unit came last.
     active: Vec<Vec<Time>>,
     losses: Losses,
@@ -173,7 +171,6 @@ impl Forwarder {
             recorder: None,
             marked: BTreeMap::new(),
             releases: Releases::new(options.slack),
-            gone: vec![LiveFlow::default(); flows.len()],
             active: flows.iter().map(|&n| vec![Time::NEVER; n]).collect(),
             losses: Losses::default(),
             overflow: Overflow::No,

@@ -26,8 +26,8 @@ impl Watch {
         self.0[i].events = events(reading, libc::POLLIN) | events(room, libc::POLLOUT);
     }
 
-    /// Looks, or waits for `timeout` at most. A signal ends the wait as if the time were over.
-    pub(crate) fn look(&mut self, timeout: Span) -> io::Result<()> {
+    /// Waits for one of them, `timeout` at most; only looks, where that is zero. A signal ends the wait as if the time were over.
+    pub(crate) fn wait(&mut self, timeout: Span) -> io::Result<()> {
         let timeout = libc::timespec {
             tv_sec: (timeout.0 / 1_000_000_000) as libc::time_t,
             tv_nsec: (timeout.0 % 1_000_000_000) as libc::c_long,

@@ -426,7 +426,7 @@ mod tests {
 
     /// Beside the first packet, which is 20 bytes of the record and its tag: what a queue and its discipline know of a flow.
     #[test]
-    fn what_is_known_of_a_flow_fits_into_a_cache_line() {
+    fn what_is_known_of_a_flow() {
         assert_eq!(core::mem::offset_of!(Record<(), ()>, state), 20 + 24);
         fn known<D: crate::discipline::Discipline>() -> usize {
             24 + size_of::<D::State>()

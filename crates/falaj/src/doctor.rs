@@ -141,7 +141,7 @@ fn asked() -> Vec<Finding> {
             "`falaj bridge nfqueue:N nfqueue:N`: packets whose way cannot be moved",
         ),
         Finding::new("kernel bridge", tcp::kernel_bridge(), "what `falaj bench tcp` compares a link with"),
-        Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, on any system"),
+        Finding::new("relay", Ok::<_, String>(()), "`falaj relay`: sockets alone, without privilege"),
         Finding::program("pasta", "passt", "a way out without root (`run --internet pasta`)"),
         Finding::program("slirp4netns", "slirp4netns", "a way out without root (`run --internet slirp4netns`)"),
         Finding::program("nft", "nftables", "root's way out through the host (`run --internet host`)"),

@@ -131,7 +131,7 @@ enum Command {
     /// Watch adapters and their promises on the terminal, and change weights and caps.
     #[cfg(feature = "serve")]
     Top(serve::top::Args),
-    /// Put an emulated link between whoever connects and where to; on any system, without privilege.
+    /// Put an emulated link between whoever connects and where to; by sockets alone, without privilege.
     Relay(Box<relay::Args>),
     /// Show what a link that is running does: rates, delays, drops, backlog.
     Show(control::show::Args),

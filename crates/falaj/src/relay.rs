@@ -1,4 +1,4 @@
-//! `falaj relay`: an emulated link between sockets, on any system.
+//! `falaj relay`: an emulated link between sockets.
 
 use crate::asked::Asked;
 use crate::fit::{between_two_ends, no_adapters, no_masks};

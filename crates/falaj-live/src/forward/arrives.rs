@@ -41,7 +41,7 @@ impl Forwarder {
     /// round is left alone, and may have more.
     pub(super) fn receive(&mut self, all: bool) -> io::Result<Found> {
         let mut found = Found::Nothing;
-        self.shares.look();
+        self.shares.begin();
         let mut began = self.clock.now();
         for i in 0..self.ports.len() {
             if !(all || self.watch.is_readable(i) || self.waiting[i].is_some() || self.shares.goes_on(i)) {

@@ -93,11 +93,9 @@ impl Forwarder {
     fn pipes_begin(&mut self, begin: &[PipeId]) {
         let flows = self.network.flows();
         self.flows.resize(flows.len(), Vec::new());
-        self.gone.resize(flows.len(), LiveFlow::default());
         self.active.resize(flows.len(), Vec::new());
         for p in begin.iter().map(|pipe| pipe.0 as usize) {
             self.flows[p] = vec![LiveFlow::among(flows.iter().sum()); flows[p]];
-            self.gone[p] = LiveFlow::default();
             self.active[p] = vec![Time::NEVER; flows[p]];
         }
     }
@@ -124,7 +122,8 @@ impl Forwarder {
         for (f, (flow, active)) in old.into_iter().zip(active).enumerate() {
             match fates.get(f) {
                 Some(Fate::Is(is)) => (self.flows[p][is.index()], self.active[p][is.index()]) = (flow, active),
-                Some(_) => self.gone[p].add(&flow),
+                // What the engine counted of it is of those that have gone; what was measured of it goes with it.
+                Some(_) => {}
                 None => (self.flows[p][f], self.active[p][f]) = (flow, active),
             }
         }

@@ -40,13 +40,6 @@ impl LiveFlow {
         let [delay, release_error, held, gap_error] = [const { Meter::coarse() }; 4];
         LiveFlow { delay, release_error, held, gap_error, ..LiveFlow::default() }
     }
-
-    /// Counts what was measured of another.
-    pub(super) fn add(&mut self, other: &LiveFlow) {
-        self.delay.add(&other.delay);
-        self.release_error.add(&other.release_error);
-        self.held.add(&other.held);
-    }
 }
 
 /// What was lost outside the engine, the link's fault or not.

@@ -29,7 +29,7 @@ impl Shares {
 
     /// The ports are about to be read: begins a round if the last one is over.
     #[inline]
-    pub(super) fn look(&mut self) {
+    pub(super) fn begin(&mut self) {
         if !self.0.iter().any(|share| share.goes_on && share.left > 0) {
             for share in &mut self.0 {
                 // Whatever it owes, it reads one unit.
@@ -74,7 +74,7 @@ mod tests {
     fn taken(each: [[u64; 2]; 2], broken_off: [bool; 2], looks: u32) -> [f64; 2] {
         let (mut shares, mut now, mut took) = (Shares::new(2), Time::ZERO, [0.0; 2]);
         for _ in 0..looks {
-            shares.look();
+            shares.begin();
             for port in 0..2 {
                 if !shares.may_read(port) {
                     continue;
@@ -112,20 +112,20 @@ mod tests {
     #[test]
     fn a_round_lasts_while_somebody_who_was_broken_off_has_some_left() {
         let mut shares = Shares::new(2);
-        shares.look();
+        shares.begin();
         assert_eq!(shares.over(0, Time(100)), Time(100 + QUANTUM as u64));
         shares.took(0, Span(24_900), true);
         shares.took(1, Span(1_000), true);
-        shares.look();
+        shares.begin();
         assert_eq!([0, 1].map(|port| (shares.may_read(port), shares.goes_on(port))), [(false, true), (true, true)]);
         // Who runs dry has no more for that in the same round.
         shares.took(1, Span(4_000), false);
         assert_eq!(shares.over(1, Time(0)), Time(15_000));
-        shares.look();
+        shares.begin();
         assert!(shares.may_read(0), "nobody else has more");
         assert_eq!(shares.over(0, Time(40_000)), Time(40_000 + 15_100), "what was taken beyond the last is paid");
         shares.took(0, Span(1_000_000), true);
-        shares.look();
+        shares.begin();
         assert_eq!(shares.over(0, Time(0)), Time(1), "it reads one unit, whatever it owes");
     }
 }

@@ -87,7 +87,7 @@ impl Forwarder {
                 let began = if released { self.clock.now() } else { now };
                 let next = self.releases.next().min(self.network.next_due());
                 if let Some(piece) = self.owed.pays(began, next, released) {
-                    self.watch_others.look(piece)?;
+                    self.watch_others.wait(piece)?;
                     (spinning, may_pay) = (None, false);
                     heard = (0..others.len()).find(|&i| self.watch_others.is_readable(i));
                     if heard.is_none() {
@@ -125,7 +125,7 @@ impl Forwarder {
                 for i in 0..self.ports.len() {
                     self.watch.heed(i, reads && self.waiting[i].is_none(), self.room_is_awaited(i));
                 }
-                self.watch.look(wake.min(deadline).since(now))?;
+                self.watch.wait(wake.min(deadline).since(now))?;
                 if wake > now {
                     self.owed.slept(now, self.clock.now());
                     spinning = None;
@@ -174,7 +174,7 @@ impl Forwarder {
         let left = until.min(deadline).since(began);
         let mut heard = None;
         if left > Span::ZERO {
-            self.watch_others.look(left)?;
+            self.watch_others.wait(left)?;
             heard = (0..self.watch_others.len()).find(|&i| self.watch_others.is_readable(i));
             let by_caller = heard.is_some() || deadline < until;
             *(if by_caller { &mut self.awake.by_caller } else { &mut self.awake.by_timer }) += 1;

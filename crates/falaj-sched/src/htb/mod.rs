@@ -20,7 +20,7 @@ mod order;
 mod rule;
 mod turns;
 
-use crate::bucket::{BURST, RATE};
+use crate::bucket::{self, BURST};
 use crate::classes::{Classes, LINK, Shape};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fits::Excess;
@@ -46,7 +46,10 @@ pub const ENTRY: Entry = Entry {
     source: "Devera 2002",
     scheduler: &[],
     flow: &[
-        RATE,
+        Param {
+            doc: "what the class may send of its own, whatever the others do; beyond it, it borrows, up to `ceil`",
+            ..bucket::RATE
+        },
         BURST,
         Param {
             name: "ceil",

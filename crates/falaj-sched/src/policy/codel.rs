@@ -17,7 +17,7 @@ pub const PARAMS: &[Param] = &[
         name: "target",
         kind: Kind::Span,
         default: Some("5ms"),
-        doc: "how long packets may stay at least in each interval",
+        doc: "in each interval some packet must have waited for less than this, or packets are dropped",
     },
     Param {
         name: "interval",
