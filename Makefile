@@ -7,6 +7,7 @@
 export PATH := $(PATH):$(HOME)/.cargo/bin
 target := $(or $(CARGO_TARGET_DIR),target)
 falaj := $(target)/release/falaj
+node_is_new := const [major, minor] = process.versions.node.split(".").map(Number); process.exit(major * 100 + minor < 2019 ? 1 : 0)
 
 help: ## say what there is
 	@sed -n 's/^\([a-z-]*\):.*## /make \1: /p' Makefile
@@ -21,8 +22,9 @@ test: cargo firewall ## run all tests
 	$(MAKE) --no-print-directory python && \
 	$(MAKE) --no-print-directory api CALLS=200; \
 	else echo "left out: the package for Python, and malformed calls of the API, which take python3 (3.11 or newer) with venv"; fi
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory page; \
-	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm"; fi
+	@if node -e '$(node_is_new)' 2>/dev/null && command -v npm >/dev/null && { command -v chromium >/dev/null || test "$$(id -u)" = 0; }; \
+	then $(MAKE) --no-print-directory page; \
+	else echo "left out: the dashboard, whose tests take Node.js (20.19 or newer) with npm, and Chromium, which root would install"; fi
 
 # The command that gives packets to a queue of the firewall, for tests in namespaces, and the ways out without root: what is missing is
 # left out.
