@@ -810,7 +810,7 @@ fn kill_9(users: &Users) {
     let killed = Instant::now();
     child.wait().unwrap();
     while !alive(&token).is_empty() {
-        assert!(killed.elapsed() < Duration::from_secs(20), "still there: {:?}", alive(&token));
+        assert!(killed.elapsed() < Duration::from_secs(1), "still there: {:?}", alive(&token));
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -1073,7 +1073,10 @@ fn section_ii_b(_: &Users) {
     let json = punctually(measured, |json| {
         let outcomes = json["live"]["outcomes"].as_array().expect("outcomes").iter();
         let tenants = outcomes.flat_map(|o| o["tenants"].as_array().expect("tenants"));
-        tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0).collect()
+        let sent = tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0);
+        // Of a source that is in time the datagram that is due at the very end is left out.
+        let late = ["sent_late_p99_ns", "release_error_p99_ns"];
+        sent.filter(|t| number(&t["unsent"]) > 1.0 || late.iter().any(|key| number(&t[key]) > 5e6)).collect()
     });
     let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
     assert_eq!(outcomes.len(), 24, "four loads, three servers, paced by falaj and by the device");
@@ -1094,7 +1097,9 @@ fn section_ii_b(_: &Users) {
         let slept = count("voluntary_switches");
         assert!(slept <= told + 50.0 && count("cpu_ns") > 0.0, "{o}");
         let is_device = o["paced_by"] == "device";
-        assert!(slept > 0.0 || !is_device && o["load"] != "light", "{o}");
+        // Under light load the link is idle between two packets, and asleep when one comes.
+        assert!(slept > 0.0 && count("woken_by_packet") > 0.0 || o["load"] != "light", "{o}");
+        assert!(slept > 0.0 || !is_device, "{o}");
         assert!(count("woken_by_timer") > 0.0 || !is_device, "{o}");
         let tenants = o["tenants"].as_array().expect("tenants");
         let handed_over: f64 = tenants.iter().map(|t| number(&t["measured"]["packets"])).sum();

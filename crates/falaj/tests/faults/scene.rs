@@ -29,7 +29,7 @@ pub(crate) fn around(case: fn()) {
         if left.is_empty() && now == before {
             return;
         }
-        if ended.elapsed() > Duration::from_secs(20) {
+        if ended.elapsed() > Duration::from_secs(5) {
             let commands: Vec<String> = left.iter().map(|process| command(*process)).collect();
             panic!("left behind: {commands:#?}\nbefore: {before:#?}\nafter: {now:#?}");
         }
