@@ -15,7 +15,6 @@
 //!   it holds from the next slice on.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
@@ -23,6 +22,7 @@ use crate::rate::{BIT_NANOS, Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::{Instant, RATE, ROUNDING, instant, pace, rates};
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -48,7 +48,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Arc {
     slices: Vec<Slice>,
     /// Expected finishing times.
-    values: Heap<Instant>,
+    values: Tournament<Instant>,
     serving: Option<FlowId>,
     largest: u32,
     /// How long after its expected finish a packet has left.
@@ -103,7 +103,7 @@ impl Arc {
         let slice = |slice: &Slice| slice.bytes as u64 + u64::from(setup.largest);
         let before = slices.iter().map(slice).fold(setup.largest.into(), u64::saturating_add);
         let late = setup.rate.airtime_of_many(before) + ROUNDING;
-        Ok(Arc { values: Heap::new(slices.len()), slices, serving: None, largest: setup.largest, late })
+        Ok(Arc { values: Tournament::new(slices.len()), slices, serving: None, largest: setup.largest, late })
     }
 
     /// What `f` sends next belongs to a slice that is not used up.

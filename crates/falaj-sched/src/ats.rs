@@ -11,7 +11,6 @@
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::fits::Excess;
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -20,6 +19,7 @@ use crate::registry::Entry;
 use crate::shares::{Instant, ROUNDING, instant};
 use crate::steads::Steads;
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -47,9 +47,9 @@ pub struct Ats {
     buckets: Vec<Bucket>,
     classes: Vec<u64>,
     /// Heads that are held, by eligibility time.
-    held: Heap<Time>,
+    held: Tournament<Time>,
     /// Heads that are eligible, by class and eligibility time.
-    eligible: Heap<(u64, Time)>,
+    eligible: Tournament<(u64, Time)>,
     steads: Steads<Time>,
     serving: Option<FlowId>,
     link: Rate,
@@ -74,8 +74,8 @@ impl Ats {
         Ok(Ats {
             buckets: buckets(setup)?,
             classes: setup.flows.iter().map(|f| f.values.count("class").unwrap_or(0)).collect(),
-            held: Heap::new(setup.flows.len()),
-            eligible: Heap::new(setup.flows.len()),
+            held: Tournament::new(setup.flows.len()),
+            eligible: Tournament::new(setup.flows.len()),
             steads: Steads::new(setup),
             serving: None,
             link: setup.rate,

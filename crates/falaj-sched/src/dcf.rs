@@ -13,13 +13,13 @@
 use crate::bucket::ids;
 use crate::discipline::{Air, Answer, Discipline, Sent};
 use crate::draws::{Draws, mix};
-use crate::heap::Heap;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{NoPromise, Promise, room_for_one};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -180,7 +180,7 @@ pub struct Dcf {
     channel: Channel,
     stations: Vec<Station>,
     /// Those that have a frame, by the slot in which they send it.
-    contending: Heap<u64>,
+    contending: Tournament<u64>,
     /// Those whose frame has collided too often: it is dropped when the air is free.
     given_up: Vec<FlowId>,
     /// Those of a collision, while it is dealt with.
@@ -223,7 +223,7 @@ impl Dcf {
         Ok(Dcf {
             channel: Channel::new(setup)?,
             stations: rates(setup)?.into_iter().enumerate().map(station).collect(),
-            contending: Heap::new(flows),
+            contending: Tournament::new(flows),
             given_up: Vec::with_capacity(flows),
             colliding: Vec::with_capacity(flows),
             counts: Time::ZERO,

@@ -5,13 +5,13 @@
 //! hard-real-time environment" (1973); for packets Ferrari and Verma (1990).
 
 use crate::discipline::{Answer, Discipline, Harm, Sent};
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
 use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -34,7 +34,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Edf {
     deadlines: Vec<Span>,
     /// Deadlines of the heads.
-    heads: Heap<Time>,
+    heads: Tournament<Time>,
     serving: Option<FlowId>,
     /// The link's time for a packet of the largest size, and for all queues full.
     largest: Span,
@@ -57,7 +57,7 @@ impl Edf {
         }
         let full = setup.flows.iter().map(|f| full_queue(setup, f.limit)).fold(0, u64::saturating_add);
         Ok(Edf {
-            heads: Heap::new(deadlines.len()),
+            heads: Tournament::new(deadlines.len()),
             deadlines,
             serving: None,
             largest: setup.largest_airtime(),

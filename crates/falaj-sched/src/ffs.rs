@@ -299,7 +299,7 @@ impl Discipline for Ffs {
             rate_formula: "C w/sum w",
             delay: Bound {
                 delay: after(self.full_queues[f.index()].saturating_add(largest), 2),
-                formula: "((B + L) W/w + 2 W q + (N - 1) L)/C, q the width of a bucket",
+                formula: "((B + L) W/w + 2 W q + (N - 1) L)/C, W = sum w, q the width of a bucket",
                 condition: "packets that found room",
             },
             others: Vec::new(),

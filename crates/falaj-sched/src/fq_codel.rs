@@ -3,11 +3,10 @@
 //! Connections are spread over queues by a hash; queues take turns as in DRR, those
 //! that were empty before those that were not; CoDel keeps each of them short. Where
 //! all hold too much together, the fattest loses the packet that waits longest. It is
-//! found without a look at all: while there is too much, a heap holds the queues.
+//! found without a look at all: while there is too much, a tournament holds the queues.
 
 use crate::discipline::{Answer, Discipline, Sent, Thrown};
 use crate::draws::mix;
-use crate::heap::Heap;
 use crate::label::{Ecn, Label};
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::policy::codel::{self, State};
@@ -18,6 +17,7 @@ use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::round::{Place, Round};
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::format;
 use core::cmp::Reverse;
 
@@ -107,7 +107,7 @@ pub struct FqCodel {
     chosen: (State, Verdict),
     marked: bool,
     /// By their bytes, the fattest first; of use while there is too much.
-    fat: Heap<Reverse<u64>>,
+    fat: Tournament<Reverse<u64>>,
     too_much: bool,
 }
 
@@ -147,7 +147,7 @@ impl FqCodel {
             waiting: 0,
             chosen: (State::default(), Verdict::Pass),
             marked: false,
-            fat: Heap::new(queues as usize),
+            fat: Tournament::new(queues as usize),
             too_much: false,
         })
     }

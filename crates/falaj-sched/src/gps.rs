@@ -19,12 +19,12 @@
 //! `2^-47` longer than it is, in both the link and the fluid.
 
 use crate::discipline::{Sent, Thrown};
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::queue::FlowId;
 use crate::rate::{BIT_NANOS, Rate};
 use crate::shares::{ORIGIN, Shares, Virtual, rescaled, retagged, shifted};
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -47,7 +47,7 @@ struct Share {
 pub(crate) struct Gps {
     flows: Vec<Share>,
     /// Who has something, by the finish of his last packet.
-    present: Heap<Virtual>,
+    present: Tournament<Virtual>,
     /// The sum of their weights.
     weight: u64,
     now: Virtual,
@@ -60,7 +60,7 @@ impl Gps {
         let share = |f| Share { finish: 0, owed: 0, slope: shares.slope(f), weight: shares.weight(f) };
         Gps {
             flows: shares.all().map(share).collect(),
-            present: Heap::new(shares.flows()),
+            present: Tournament::new(shares.flows()),
             weight: 0,
             now: ORIGIN,
             rest: 0,

@@ -10,7 +10,6 @@
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Harm, Sent};
-use crate::heap::Heap;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -18,6 +17,7 @@ use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::ROUNDING;
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -63,7 +63,7 @@ pub struct Mgfq {
     gates: u64,
     releases: bool,
     deadlines: Vec<Span>,
-    heads: Heap<Place>,
+    heads: Tournament<Place>,
     /// Packets so far.
     arrivals: u64,
     serving: Option<FlowId>,
@@ -98,7 +98,7 @@ impl Mgfq {
             gates: setup.scheduler.count("gates").unwrap_or(16),
             releases: setup.scheduler.choice("idle") == Some("release"),
             deadlines: setup.flows.iter().enumerate().map(deadline).collect::<Result<_, _>>()?,
-            heads: Heap::new(setup.flows.len()),
+            heads: Tournament::new(setup.flows.len()),
             arrivals: 0,
             serving: None,
             largest: setup.largest_airtime(),

@@ -13,7 +13,6 @@
 //!   beyond is owed to the next part. Nothing else is carried over.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows, Limit};
@@ -21,6 +20,7 @@ use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, WEIGHT};
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -47,7 +47,7 @@ pub struct MtrLs {
     /// The most bytes that a packet finds before it in its queue.
     ahead: Vec<u64>,
     /// Who has a packet, by the place in the list.
-    list: Heap<u64>,
+    list: Tournament<u64>,
     rear: u64,
     serving: Option<FlowId>,
 }
@@ -86,7 +86,7 @@ impl MtrLs {
         Ok(MtrLs {
             ahead: ahead.collect(),
             parts,
-            list: Heap::new(shares.flows()),
+            list: Tournament::new(shares.flows()),
             rear: shares.flows() as u64,
             shares,
             serving: None,

@@ -10,7 +10,6 @@
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{NoPromise, Promise, finite_rate, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -18,6 +17,7 @@ use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::round::{Place, Round};
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -49,7 +49,7 @@ pub struct Netback {
     credits: Vec<Option<u64>>,
     round: Round,
     /// Whose credit is used up, and when there is new one.
-    held: Heap<Time>,
+    held: Tournament<Time>,
     serving: Option<FlowId>,
 }
 
@@ -89,7 +89,7 @@ impl Netback {
             }
             credits.push(credit);
         }
-        Ok(Netback { period, held: Heap::new(credits.len()), credits, round: Round::EMPTY, serving: None })
+        Ok(Netback { period, held: Tournament::new(credits.len()), credits, round: Round::EMPTY, serving: None })
     }
 
     /// A packet has come to the head of `f`: it takes a turn, or waits for the next period.

@@ -316,7 +316,7 @@ impl Discipline for QfqPlus {
             rate_formula: "C w/sum w",
             delay: Bound {
                 delay: after(full.saturating_add((neighbours * largest).saturating_mul(turns)), 4),
-                formula: "((B + (n - 1)(ceil(B/L) + 1) L) W/(n w) + 4 W sigma + F + L)/C, n flows of one aggregate, F the largest budget, sigma: the power of two from L/w on",
+                formula: "((B + (n - 1)(ceil(B/L) + 1) L) W/(n w) + 4 W sigma + F + L)/C, W = sum w, n flows of one aggregate, F the largest budget, sigma: the power of two from L/w on",
                 condition: "packets that found room",
             },
             others: Vec::new(),

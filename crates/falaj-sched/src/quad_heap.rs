@@ -67,6 +67,13 @@ impl Heap {
         Some((first.key(), first.flow()))
     }
 
+    /// Is the first one before `limit`, and are the four below it?
+    #[inline]
+    pub(crate) fn has_five_before(&self, limit: u64) -> bool {
+        let limit = Entry::new(limit, 0);
+        self.0.first_chunk::<5>().is_some_and(|five| five.iter().all(|entry| entry.before(limit)))
+    }
+
     /// Are more than a sixteenth of all before `limit`? Looks at no more than those.
     #[cold]
     pub(crate) fn has_many_before(&self, limit: u64) -> bool {
@@ -208,6 +215,7 @@ mod tests {
                 }
             } else if random >> 56 == 0xa0 {
                 let before = model.iter().filter(|(other, _)| *other < key).count();
+                assert!(before >= 5 || !heap.has_five_before(key as u64), "{before} of them");
                 assert_eq!(heap.has_many_before(key as u64), before > model.len() / 16);
                 let mut drained = Vec::new();
                 heap.drain_before(key as u64, |flow| drained.push(flow));

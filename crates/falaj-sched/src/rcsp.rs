@@ -18,7 +18,6 @@
 
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::heap::Heap;
 use crate::label::Label;
 use crate::params::{FlowSetup, Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, room_for_one};
@@ -28,6 +27,7 @@ use crate::registry::Entry;
 use crate::shares::ROUNDING;
 use crate::steads::Steads;
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::vec::Vec;
@@ -98,8 +98,8 @@ pub struct Rcsp {
     /// When a head of each flow was thrown out last, or was to be eligible, if that was earlier.
     thrown_out: Vec<Time>,
     steads: Steads<Time>,
-    held: Heap<Time>,
-    eligible: Heap<(u64, Time)>,
+    held: Tournament<Time>,
+    eligible: Tournament<(u64, Time)>,
     releases: bool,
     serving: Option<FlowId>,
     label: Label,
@@ -141,8 +141,8 @@ impl Rcsp {
             last: flows.iter().map(|f| VecDeque::with_capacity(f.gaps.map_or(0, |g| g.packets as usize))).collect(),
             thrown_out: alloc::vec![Time::ZERO; flows.len()],
             steads: Steads::new(setup),
-            held: Heap::new(flows.len()),
-            eligible: Heap::new(flows.len()),
+            held: Tournament::new(flows.len()),
+            eligible: Tournament::new(flows.len()),
             flows,
             releases: setup.scheduler.choice("idle") == Some("release"),
             serving: None,

@@ -24,7 +24,6 @@
 //! they become heads.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
@@ -32,6 +31,7 @@ use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::{Instant, RATE, ROUNDING, duration, instant, pace, rates, shifted};
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -65,7 +65,7 @@ pub struct Sced {
     curves: Vec<Curve>,
     deadlines: Vec<Deadlines>,
     /// Deadlines of the heads.
-    heads: Heap<Instant>,
+    heads: Tournament<Instant>,
     serving: Option<FlowId>,
 }
 
@@ -179,7 +179,7 @@ impl Sced {
         Ok(Sced {
             curves: pieces.iter().map(curve).collect(),
             deadlines: pieces.iter().map(|&pieces| Deadlines::new(pieces, late)).collect(),
-            heads: Heap::new(pieces.len()),
+            heads: Tournament::new(pieces.len()),
             serving: None,
         })
     }

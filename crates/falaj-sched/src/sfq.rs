@@ -11,7 +11,6 @@
 //! beyond its start, and its successor starts at its finish.
 
 use crate::discipline::{Answer, Discipline, Sent};
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows, Limit};
@@ -19,6 +18,7 @@ use crate::rate::Wire;
 use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -37,7 +37,7 @@ pub struct Sfq {
     /// The most bytes that a packet finds before it in its queue.
     ahead: Vec<u64>,
     /// Start tags of the heads.
-    heads: Heap<Virtual>,
+    heads: Tournament<Virtual>,
     /// Start tag of the packet in service; the largest finish when all is sent.
     now: Virtual,
     latest: Virtual,
@@ -45,7 +45,8 @@ pub struct Sfq {
 }
 
 /// What it keeps for a flow.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, packed(8))]
 pub struct SfqFlow {
     /// Finish tag of the last packet that went on the wire.
     finish: Virtual,
@@ -60,7 +61,14 @@ impl Sfq {
             Limit::Packets(n) => u64::from(n - 1) * shares.largest(),
             Limit::Bytes(n) => n - 1,
         });
-        Ok(Sfq { ahead: ahead.collect(), heads: Heap::new(shares.flows()), shares, now: 0, latest: 0, serving: None })
+        Ok(Sfq {
+            ahead: ahead.collect(),
+            heads: Tournament::new(shares.flows()),
+            shares,
+            now: 0,
+            latest: 0,
+            serving: None,
+        })
     }
 
     fn follow(&mut self, flows: &mut Flows<SfqFlow>, f: FlowId) {
@@ -90,7 +98,8 @@ impl Discipline for Sfq {
         (self.now, self.latest, self.serving) = (old.now, old.now, old.serving);
         for f in old.shares.all() {
             let state = flows.state_mut(f);
-            let by_weight = |tag| retagged(tag, old.now, state.slope.into(), self.shares.slope(f).into());
+            let (from, to) = (state.slope.into(), self.shares.slope(f).into());
+            let by_weight = |tag| retagged(tag, old.now, from, to);
             state.finish = by_weight(state.finish);
             self.latest = self.latest.max(state.finish);
             if let Some(start) = old.heads.tag(f) {

@@ -11,7 +11,6 @@
 use crate::bucket::{BURST, Bucket, RATE, begun, buckets, ids, sums};
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fits::Excess;
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows};
@@ -19,6 +18,7 @@ use crate::rate::{Rate, Wire};
 use crate::registry::Entry;
 use crate::shares::{Instant, ROUNDING, instant};
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -36,7 +36,7 @@ pub const ENTRY: Entry = Entry {
 pub struct Shaper {
     buckets: Vec<Bucket>,
     /// When the heads are eligible.
-    heads: Heap<Instant>,
+    heads: Tournament<Instant>,
     serving: Option<FlowId>,
     link: Rate,
     largest: u32,
@@ -58,7 +58,7 @@ impl Shaper {
         room_for_one(setup)?;
         Ok(Shaper {
             buckets: buckets(setup)?,
-            heads: Heap::new(setup.flows.len()),
+            heads: Tournament::new(setup.flows.len()),
             serving: None,
             link: setup.rate,
             largest: setup.largest,

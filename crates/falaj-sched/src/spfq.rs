@@ -14,7 +14,6 @@
 
 use crate::chain::Chain;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
@@ -23,6 +22,7 @@ use crate::registry::Entry;
 use crate::shares::{Instant, ORIGIN, Shares, WEIGHT, duration, shifted};
 use crate::steads::Steads;
 use crate::time::Time;
+use crate::tournament::Tournament;
 use alloc::vec::Vec;
 
 /// How it is named and set.
@@ -41,9 +41,9 @@ pub struct Spfq {
     /// Of a byte of each flow.
     paces: Vec<Instant>,
     /// Finishes of the heads.
-    finishes: Heap<Instant>,
+    finishes: Tournament<Instant>,
     /// Starts of the heads.
-    starts: Heap<Instant>,
+    starts: Tournament<Instant>,
     steads: Steads<Instant>,
     /// The system's potential at `at`.
     potential: Instant,
@@ -66,8 +66,8 @@ impl Spfq {
         let shares = Shares::new(setup, "starting potential-based fair queueing")?;
         Ok(Spfq {
             paces: shares.all().map(|f| shares.pace(f)).collect(),
-            finishes: Heap::new(shares.flows()),
-            starts: Heap::new(shares.flows()),
+            finishes: Tournament::new(shares.flows()),
+            starts: Tournament::new(shares.flows()),
             steads: Steads::new(setup),
             shares,
             potential: ORIGIN,

@@ -10,7 +10,6 @@
 
 use crate::chain::Chain;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Deadlines, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
@@ -19,6 +18,7 @@ use crate::registry::Entry;
 use crate::shares::{Instant, ORIGIN, RATE, ROUNDING, instant, pace, rates, shifted};
 use crate::steads::Steads;
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -45,7 +45,7 @@ pub struct VirtualClock {
     /// How long after its reading a packet has left.
     late: Span,
     /// Readings of the heads.
-    heads: Heap<Instant>,
+    heads: Tournament<Instant>,
     steads: Steads<Instant>,
     serving: Option<FlowId>,
 }
@@ -63,7 +63,7 @@ impl VirtualClock {
         let rates = rates(setup, "virtual clock")?;
         let paces = rates.iter().map(|&rate| pace(rate)).collect();
         Ok(VirtualClock {
-            heads: Heap::new(rates.len()),
+            heads: Tournament::new(rates.len()),
             steads: Steads::new(setup),
             rates,
             paces,

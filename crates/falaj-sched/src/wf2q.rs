@@ -8,7 +8,6 @@
 use crate::chain::Chain;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::gps::Beside;
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
@@ -17,6 +16,7 @@ use crate::registry::Entry;
 use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT};
 use crate::steads::Steads;
 use crate::time::Time;
+use crate::tournament::Tournament;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -33,9 +33,9 @@ pub struct Wf2q {
     shares: Shares,
     fluid: Beside,
     /// Heads that the fluid has started, by finish.
-    started: Heap<Virtual>,
+    started: Tournament<Virtual>,
     /// The other heads, by start.
-    early: Heap<Virtual>,
+    early: Tournament<Virtual>,
     steads: Steads<Virtual>,
     serving: Option<FlowId>,
 }
@@ -53,11 +53,11 @@ impl Wf2q {
     /// Validates the setup.
     pub fn new(setup: &Setup) -> Result<Wf2q, Refusals> {
         let shares = Shares::new(setup, "worst-case fair weighted fair queueing")?;
-        let (started, early) = (Heap::new(shares.flows()), Heap::new(shares.flows()));
+        let (started, early) = (Tournament::new(shares.flows()), Tournament::new(shares.flows()));
         Ok(Wf2q { fluid: Beside::new(&shares), started, early, steads: Steads::new(setup), shares, serving: None })
     }
 
-    /// Finish of the head that is in one of the heaps.
+    /// Finish of the head that is in one of the two orders.
     fn finish(&self, flows: &Flows<Wf2qFlow, Virtual>, f: FlowId) -> Virtual {
         let of_early = |start: Virtual| start.saturating_add(self.fluid.length(f, flows.state(f).head));
         self.started.tag(f).or(self.early.tag(f).map(of_early)).unwrap_or(0)

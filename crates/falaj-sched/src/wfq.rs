@@ -9,7 +9,6 @@
 use crate::chain::Chain;
 use crate::discipline::{Answer, Discipline, Harm, Sent, Thrown};
 use crate::gps::Beside;
-use crate::heap::Heap;
 use crate::params::{Refusals, Setup};
 use crate::promise::{Bound, NoPromise, Promise, RateCondition};
 use crate::queue::{FlowId, Flows};
@@ -18,6 +17,7 @@ use crate::registry::Entry;
 use crate::shares::{Shares, Virtual, WEIGHT};
 use crate::steads::Steads;
 use crate::time::Time;
+use crate::tournament::Tournament;
 
 /// How it is named and set.
 pub const ENTRY: Entry = Entry {
@@ -34,7 +34,7 @@ pub struct Wfq {
     shares: Shares,
     fluid: Beside,
     /// Finish tags of the heads.
-    heads: Heap<Virtual>,
+    heads: Tournament<Virtual>,
     steads: Steads<Virtual>,
     serving: Option<FlowId>,
 }
@@ -54,7 +54,7 @@ impl Wfq {
         let shares = Shares::new(setup, "weighted fair queueing")?;
         Ok(Wfq {
             fluid: Beside::new(&shares),
-            heads: Heap::new(shares.flows()),
+            heads: Tournament::new(shares.flows()),
             steads: Steads::new(setup),
             shares,
             serving: None,

@@ -18,7 +18,6 @@
 use crate::bucket::ids;
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::fits::Excess;
-use crate::heap::Heap;
 use crate::params::{Kind, Param, Refusals, Refused, Setup};
 use crate::promise::{Bound, NoPromise, Promise, finite_rate, full_queue, room_for_one};
 use crate::queue::{FlowId, Flows, Limit};
@@ -27,6 +26,7 @@ use crate::registry::Entry;
 use crate::round::{Place, Round};
 use crate::shares::{Instant, ROUNDING, instant, pace, retagged};
 use crate::time::{Span, Time};
+use crate::tournament::Tournament;
 use alloc::format;
 use alloc::vec::Vec;
 
@@ -77,9 +77,9 @@ pub struct XenWrr {
     turn: Option<FlowId>,
     serving: Option<FlowId>,
     /// Who is not below its minimum yet, and from when on it is.
-    above: Heap<Instant>,
+    above: Tournament<Instant>,
     /// Who is below, and until when its packet would be sent at the minimum.
-    below: Heap<Instant>,
+    below: Tournament<Instant>,
     rate: Rate,
     largest: u64,
     limits: Vec<Limit>,
@@ -136,8 +136,8 @@ impl XenWrr {
             round: Round::EMPTY,
             turn: None,
             serving: None,
-            above: Heap::new(flows),
-            below: Heap::new(flows),
+            above: Tournament::new(flows),
+            below: Tournament::new(flows),
             rate: setup.rate,
             largest: u64::from(setup.largest).max(1),
             limits: setup.flows.iter().map(|f| f.limit).collect(),

@@ -11,6 +11,8 @@ use std::process::ExitCode;
 /// What `check` takes.
 #[derive(clap::Args)]
 #[command(after_help = "\
+A library that a file names as its discipline is loaded, as by every command that reads the file.
+
 Exit status: 0 every file can be used, if with warnings; 2 one cannot.
 
 Example:

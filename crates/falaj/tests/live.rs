@@ -1074,9 +1074,10 @@ fn section_ii_b(_: &Users) {
         let outcomes = json["live"]["outcomes"].as_array().expect("outcomes").iter();
         let tenants = outcomes.flat_map(|o| o["tenants"].as_array().expect("tenants"));
         let sent = tenants.filter(|t| number(&t["measured"]["packets"]) > 0.0);
-        // Of a source that is in time the datagram that is due at the very end is left out.
+        // Of a source that is in time those are left out that are due at the very end: within 100 us of it there are several.
         let late = ["sent_late_p99_ns", "release_error_p99_ns"];
-        sent.filter(|t| number(&t["unsent"]) > 1.0 || late.iter().any(|key| number(&t[key]) > 5e6)).collect()
+        let few = |t: &Value| 1.0 + 0.01 * number(&t["measured"]["packets"]);
+        sent.filter(|t| number(&t["unsent"]) > few(t) || late.iter().any(|key| number(&t[key]) > 5e6)).collect()
     });
     let outcomes = json["live"]["outcomes"].as_array().expect("outcomes");
     assert_eq!(outcomes.len(), 24, "four loads, three servers, paced by falaj and by the device");
