@@ -8,6 +8,9 @@ use crate::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
+/// So many in one step are moved one by one before it is asked whether there are many more.
+const FEW: usize = 4;
+
 /// Flows in the order of worst-case fair queueing.
 #[derive(Debug, Clone)]
 pub(crate) struct Starts {
@@ -45,16 +48,19 @@ impl Starts {
     /// All whose start is before `now` have started; `finish` tells when they end.
     #[inline]
     pub(crate) fn pass(&mut self, now: u64, finish: impl Fn(u32) -> u64) {
+        let mut moved = 0;
         while let Some((start, flow)) = self.waiting.first()
             && Entry::new(start, 0).before(Entry::new(now, 0))
         {
             // To sort those of before again would cost more than it saves. Before any is taken out of a heap, equal flows stand in
-            // it in order, and sorting them is quick.
-            if self.together.is_empty() && self.waiting.has_five_before(now) && self.waiting.has_many_before(now) {
+            // it in order, and sorting them is quick: so it is asked at once where the top looks like many.
+            let may_be_many = moved == FEW || moved == 0 && self.waiting.has_five_before(now);
+            if may_be_many && self.together.is_empty() && self.waiting.has_many_before(now) {
                 return self.begin_together(now, finish);
             }
             self.waiting.pop();
             self.single.push(finish(flow), flow);
+            moved += 1;
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::common::{Ran, TENANTS, directory, falaj, file, program};
 use crate::{ADAPTER, TRAFFIC, ends, refused};
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -83,6 +84,13 @@ fn benches_of_nothing() {
     sched("--against no-such-program --alg drr --flows 2", "cannot run no-such-program: No such file");
     sched("--against true --alg hfsc --flows 2", "dummynet's test program has no hfsc");
     sched("--against true --alg drr --flows 2", "true said nothing of its time for null (exit status: 0)");
+    // What dummynet's program prints, for whatever discipline it is asked.
+    let theirs = directory().join("knows-no-discipline");
+    std::fs::write(&theirs, "#!/bin/sh\necho main NULL n 1 2 time 0.1 12.3 qlen 0 1 >&2\n")
+        .expect("a file can be written");
+    std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let against = format!("--against {} --alg drr --flows 2 -n 1", theirs.display());
+    sched(&against, "knows-no-discipline has no rr: it ran its list of packets instead");
     of("bench wfi --flowsets")("1::600000", "18000000 packets are too many to look at each; up to 4194304 will do");
     of("bench path --thousands")("0", "0 is not in 1..");
 

@@ -1,6 +1,6 @@
 //! `--against PROGRAM`: side by side with dummynet's own test program, built
 //! by whoever has it: `-n LOOPS -alg NAME -qmin A -qmax B -flowsets LIST`, and
-//! a line that says `… time SECONDS NANOSECONDS qlen …`. The two take turns.
+//! a line that says `main SCHEDULER … time SECONDS NANOSECONDS qlen …`. The two take turns.
 
 use super::{Args, Case, median, show};
 use crate::show::say;
@@ -27,11 +27,16 @@ fn theirs(program: &Path, name: &str, case: &Case, pairs: u64) -> Result<f64> {
         .with_context(|| format!("cannot run {}", program.display()))?;
     let text = String::from_utf8_lossy(&output.stderr);
     let figure = text.lines().find_map(|line| {
-        let (_, rest) = line.split_once(" time ")?;
-        rest.split_whitespace().nth(1)?.parse().ok()
+        let (before, rest) = line.split_once(" time ")?;
+        let ran_none = before.split_whitespace().any(|word| word == "NULL");
+        Some((ran_none, rest.split_whitespace().nth(1)?.parse().ok()?))
     });
     match figure {
-        Some(nanos) if output.status.success() => Ok(nanos),
+        // That is what it does with a name that it does not know.
+        Some((true, _)) if name != "null" => {
+            bail!("{} has no {name}: it ran its list of packets instead", program.display())
+        }
+        Some((_, nanos)) if output.status.success() => Ok(nanos),
         _ => bail!("{} said nothing of its time for {name} ({}): {}", program.display(), output.status, text.trim()),
     }
 }
