@@ -11,7 +11,8 @@ use falaj_engine::pipe::PipeSpec;
 use falaj_engine::{Emit, Engine, PipeId};
 use falaj_sched::discipline::{Answer, Discipline};
 use falaj_sched::gps::Fluid;
-use falaj_sched::params::{FlowSetup, Setup, Value, Values};
+use falaj_sched::params::{FlowSetup, POLICY, Setup, Value, Values};
+use falaj_sched::policy::Policy;
 use falaj_sched::queue::{FlowId, Limit, Packet};
 use falaj_sched::rate::{Rate, Wire};
 use falaj_sched::registry::{self, Visitor};
@@ -872,4 +873,34 @@ fn no_setup_panics() {
         let arrivals: Vec<_> = (0..40).map(|k| packet(&mut dice, k)).collect();
         run(&spec, &arrivals, |_, _, _| {});
     }
+}
+
+/// A policy throws the head of `a` away, whose next one finishes before the time. That does not go back to it: `g`, which comes then,
+/// starts where it was and waits for `h`, which waits already.
+#[test]
+fn the_time_of_scfq_does_not_go_back_where_a_head_is_thrown_away() {
+    let mut setup = weights(1500, &[1, 1, 1]);
+    let (a, g, h) = (FlowId(0), FlowId(1), FlowId(2));
+    let policy = Policy::new("head", &Values::default(), Limit::Packets(2)).expect("valid").expect("one");
+    setup.flows[0] = FlowSetup::new(Values::default().with(POLICY, Value::Policy(policy)), Limit::Packets(2));
+    let of = |at, flow, bytes| Arrival { at: Time(at), flow, bytes };
+    let arrivals = [
+        of(0, h, 100),
+        of(100, a, 1500),
+        of(100, a, 64),
+        of(100, g, 1000),
+        of(100, h, 1200),
+        // g is on the wire until 8,800 ns: a's first packet goes for this one, and its next one finishes at 164.
+        of(1_000, a, 64),
+        // While that is on the wire.
+        of(9_000, g, 1000),
+    ];
+    let spec = PipeSpec::new("scfq", setup, Span::ZERO);
+    let out = run(&spec, &arrivals, |engine, until, out| {
+        while engine.next_event() <= until {
+            engine.poll(engine.next_event(), out);
+        }
+    });
+    let order: Vec<(FlowId, u32)> = emits(&out).iter().map(|e| (e.flow, e.handle)).collect();
+    assert_eq!(order, [(h, 0), (g, 3), (a, 2), (a, 5), (h, 4), (g, 6)]);
 }

@@ -9,6 +9,11 @@
 //! beyond its tag, so that its successor starts from that tag alone. Nor need
 //! tags go back to zero when all is sent: the last `v` is then the largest tag
 //! of all, and everybody starts from it.
+//!
+//! That is so while all that comes is sent. Where a policy throws a head away, the
+//! next one starts where it did and may finish before `v`. The time does not go back
+//! to it: `v` is the largest tag that was in service, so that nobody who comes is
+//! served for a time that was over.
 
 use crate::discipline::{Answer, Discipline, Sent};
 use crate::params::{Refusals, Setup};
@@ -16,7 +21,7 @@ use crate::promise::{Bound, NoPromise, Promise};
 use crate::queue::{FlowId, Flows};
 use crate::rate::Wire;
 use crate::registry::Entry;
-use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, retagged};
+use crate::shares::{ROUNDING, Shares, Virtual, WEIGHT, retagged, shifted};
 use crate::time::Time;
 use crate::tournament::Tournament;
 use alloc::vec::Vec;
@@ -36,9 +41,11 @@ pub struct Scfq {
     shares: Shares,
     /// Finish tags of the heads.
     heads: Tournament<Virtual>,
-    /// Finish tag of the packet in service, or of the last one.
+    /// The largest finish tag of those that were in service.
     now: Virtual,
+    /// Whose packet is in service or was the last one, until its next head is seen, and that packet's tag.
     serving: Option<FlowId>,
+    finish: Virtual,
 }
 
 /// What it keeps for a flow: 12 bytes, so that with its queue and first packet it is one cache line.
@@ -61,7 +68,7 @@ impl Scfq {
     /// Validates the setup.
     pub fn new(setup: &Setup) -> Result<Scfq, Refusals> {
         let shares = Shares::new(setup, "self-clocked fair queueing")?;
-        Ok(Scfq { heads: Tournament::new(shares.flows()), shares, now: 0, serving: None })
+        Ok(Scfq { heads: Tournament::new(shares.flows()), shares, now: 0, serving: None, finish: 0 })
     }
 
     /// The flow's head is another now, which starts at `start`, or there is none.
@@ -87,17 +94,20 @@ impl Discipline for Scfq {
     /// The time goes on, and what a head is ahead of it stays as many bytes: at the old
     /// weight's length, others might send without end before it.
     fn succeed(&mut self, old: Scfq, flows: &mut Flows<ScfqFlow>, _: Time) {
-        (self.now, self.serving) = (old.now, old.serving);
+        (self.now, self.serving, self.finish) = (old.now, old.serving, old.finish);
         for f in old.shares.all() {
             let (from, to) = (flows.state(f).slope.into(), self.shares.slope(f).into());
             if let Some(finish) = old.heads.tag(f) {
                 self.heads.set(f, retagged(finish, self.now, from, to));
             }
+            if self.serving == Some(f) {
+                self.finish = shifted(self.finish, self.now, from, to);
+            }
         }
         self.start(flows);
     }
 
-    /// The last packet of a flow without any had the tag that `v` was then.
+    /// `v` is not below the tag of any packet that was sent.
     #[inline(always)]
     fn ready(&mut self, flows: &mut Flows<ScfqFlow>, f: FlowId, _: Time) {
         self.follow(flows, f, self.now);
@@ -112,14 +122,15 @@ impl Discipline for Scfq {
     #[inline(always)]
     fn next(&mut self, flows: &mut Flows<ScfqFlow>, _: Time, _: &Wire) -> Answer {
         if let Some(f) = self.serving.take() {
-            self.follow(flows, f, self.now);
+            self.follow(flows, f, self.finish);
         }
         self.heads.first().map_or(Answer::Idle, |(_, f)| Answer::Serve(f))
     }
 
     #[inline(always)]
     fn take(&mut self, _: &mut Flows<ScfqFlow>, f: FlowId, _: Sent) {
-        self.now = self.heads.tag(f).unwrap_or(self.now);
+        self.finish = self.heads.tag(f).unwrap_or(self.now);
+        self.now = self.now.max(self.finish);
         self.serving = Some(f);
     }
 

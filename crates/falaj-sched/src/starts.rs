@@ -8,7 +8,7 @@ use crate::quad_heap::{Entry, Heap};
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-/// So many in one step are moved one by one before it is asked whether there are many more.
+/// So many in one step are moved one by one before it is asked again whether there are many more.
 const FEW: usize = 4;
 
 /// Flows in the order of worst-case fair queueing.

@@ -2,8 +2,8 @@
 //!
 //! It is a tournament: flows stand at places, two to a game, two winners to the next one. A change replays the games from its
 //! place up, without a branch that depends on who wins, where a heap mispredicts one at each level; and which rivals it meets
-//! is known beforehand. It is as deep as flows are in it, not as there may be: places are taken from the lowest on, and
-//! who stands alone meets nobody.
+//! is known beforehand. It is as deep as places are in use, not as there may be flows: until one is left places are taken from the lowest on,
+//! then the one that was left last; and from the lowest on again when all have left. Who is alone at the first meets nobody.
 //!
 //! WF2Q+ has a [heap](crate::quad_heap): its flows change sides at each packet, and hardly any but the first is taken out.
 //! A [calendar](crate::calendar) has a place for each flow, and keeps no more than 64 bits of it.
@@ -117,11 +117,11 @@ struct Seat<K> {
 pub(crate) struct Tournament<K: Copy> {
     /// Who stands at each place, and behind them one where nobody ever does.
     seats: Vec<Seat<K>>,
-    /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, beyond `games` between places; of these
-    /// the first two are told here, as if they had won a game before.
+    /// The place that won each game. Game `i` is between the winners of `2 i` and `2 i + 1`, or between two places where that is `games` or
+    /// more; places 0 and 1 are at the end, as if they had won a game before.
     winners: Vec<u32>,
     games: usize,
-    /// The last game, between those places that are in use.
+    /// The last game, between those places that are in use; `games` where that is the first place alone.
     last: usize,
     /// Where each flow stands, or `OUT`.
     places: Vec<u32>,
@@ -247,7 +247,7 @@ impl<K: Tag> Tournament<K> {
             self.unused += 1;
         }
         self.number += 1;
-        while place as usize * self.last >= self.games {
+        while place as usize >= self.games / self.last {
             let winner = self.winner();
             self.last /= 2;
             self.winners[self.last] = winner;
