@@ -172,7 +172,7 @@ fn flood() {
     }
     // On a busy machine what was sent evenly may come in a burst: then it is the sender's own, and its bound is no promise.
     let (total, promise) = (&up(&calm)["total"], &up(&calm)["promise"]);
-    assert!(total["sent"].as_u64().unwrap() >= 1_000, "{calm:#}");
+    assert_got_through(&calm, 1_000);
     if total["beyond"] == 0 {
         assert!(total["delay"]["max_ns"].as_u64() <= promise["delay_ns"].as_u64(), "{calm:#}");
         assert_eq!(total["dropped"]["queue_full"], 0);
@@ -205,6 +205,13 @@ fn flood() {
     service.end();
 }
 
+/// So many packets came up from an adapter, and left but for those beyond its envelope: a busy host makes bursts of what was
+/// sent evenly, and their loss is the sender's own.
+fn assert_got_through(adapter: &Value, packets: u64) {
+    let [offered, sent, beyond] = ["offered", "sent", "beyond"].map(|key| up(adapter)["total"][key].as_u64().unwrap());
+    assert!(offered >= packets && sent >= offered - beyond, "{adapter:#}");
+}
+
 /// Beside one that keeps to its envelope, another sends the smallest packets as fast as they go.
 fn storm() {
     let service = Service::start("serve-storm.toml", THREE);
@@ -215,7 +222,7 @@ fn storm() {
     service.until("all that was sent has left", |service| up(&service.adapter("calm"))["backlog"] == 0);
     std::thread::sleep(Duration::from_millis(1_100));
     let [calm, wild] = ["calm", "wild"].map(|name| service.adapter(name));
-    assert!(up(&calm)["total"]["sent"].as_u64().unwrap() >= 500, "{calm:#}");
+    assert_got_through(&calm, 500);
     assert_eq!(up(&calm)["breaches"]["promise"], 0, "{calm:#}");
     // What it costs is its own, and said.
     assert!(up(&wild)["total"]["offered"].as_u64() > up(&calm)["total"]["offered"].as_u64(), "{wild:#}");
