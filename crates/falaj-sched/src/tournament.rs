@@ -182,7 +182,7 @@ impl<K: Tag> Tournament<K> {
     pub(crate) fn is_tied(&self) -> bool {
         let Some((tag, _)) = self.first() else { return false };
         let place = self.winner() as usize;
-        let (mut rival, mut game) = (place ^ 1, (self.games + place) / 2);
+        let (mut rival, mut game) = (place ^ 1, self.games / 2 + place / 2);
         while game >= self.last {
             let other = self.seats[rival];
             if other.flow < FREE && { other.tag } == tag {
@@ -261,7 +261,7 @@ impl<K: Tag> Tournament<K> {
         let was_first = self.winner() == place;
         self.seats[place as usize] = seat;
         let (mut winner, mut best) = (place, seat);
-        let (mut rival, mut game) = (place ^ 1, (self.games + place as usize) / 2);
+        let (mut rival, mut game) = (place ^ 1, self.games / 2 + place as usize / 2);
         while game >= self.last {
             let other = self.seats[rival as usize];
             let wins = { other.tag }.is_before(best.tag, other.flow < best.flow);
